@@ -39,6 +39,7 @@ CONVERT = {
         "single-products",
         "schedule-chains",
         "convolutions-to-products",
+        "schedule-attention",
         "gated-products",
         "schedule-products",
         "schedule-rows",

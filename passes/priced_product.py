@@ -76,6 +76,12 @@ class PricedProduct:
                 return made
         return replace(plain, microseconds=plain.microseconds + before)
 
+    def whole_tiles(self, work: float) -> ProductTiles | None:
+        """The fastest tiles of all columns, where so many instructions deal with each element of them."""
+        given = {"whole": True, "words": self.words, "short": self.short()}
+        tiles = choose(*self.known, self.across, len(PAIRS[self.pieces]), self.target, work=work, **given)
+        return None if tiles is None else replace(tiles, microseconds=tiles.microseconds + self.before_us())
+
     def before_us(self) -> float:
         """What kernels take that turn operands of f32, or make their pieces, with each call."""
         moved = [

@@ -111,6 +111,11 @@ class RowBody:
     inputs: dict[Key, ir.Value] = field(default_factory=dict)
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
 
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return self.plan.space.columns
+
     def bring(self) -> None:
         """Makes, around the kernel, what is read of the shapes that it is read in."""
         for member in self.plan.group.ordered:
@@ -183,7 +188,7 @@ class RowBody:
         kind = ir.RankedTensorType(whole.type)
         if not offsets:
             offsets = [zero] * kind.rank
-        shape = [self.rows] * present[-1] + [self.plan.space.columns] * columns
+        shape = [self.rows] * present[-1] + [self.columns] * columns
         read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(shape, kind.element_type))
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(len(offsets)))[len(offsets) - len(shape) :])
         return read.results[0]
@@ -200,7 +205,7 @@ class RowBody:
             inputs.append((self.given | self.values)[root(value)] if key is None else tiles[key])
             has_rows = key is None or key[1][-1]
             maps.append(map_of(count, [0] * has_rows + [1] * role.columns))
-        shape = [self.rows, self.plan.space.columns] if member.kind == "tile" else [self.rows]
+        shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
             join = joined(member.op)

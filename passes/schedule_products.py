@@ -28,7 +28,7 @@ be copied once and kept in shared memory, where tiles are many and chunks few.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
 from typing import ClassVar
@@ -197,11 +197,7 @@ class _Scheduler(PricedProduct):
         plan = self.rows.of(self.op, shape, n)
         if plan is None:
             return False
-        pairs, work = len(PAIRS[self.pieces]), plan.counts().work
-        given = {"whole": True, "words": self.words, "short": self.short()}
-        tiles = choose(*self.known, self.across, pairs, self.target, work=work, **given)
-        if tiles is not None:
-            tiles = replace(tiles, microseconds=tiles.microseconds + self.before_us())
+        tiles = self.whole_tiles(plan.counts().work)
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)

@@ -103,6 +103,7 @@ class Evaluator:
         values: dict[int, ir.Value] = {}
         places: dict[int, Int] = {}  # of linalg.index
         gathers = s.gathers()
+        values.update(self._indices_from_around(s.body))
         for i, argument in enumerate(s.body.arguments):
             if not list(argument.uses):
                 continue
@@ -127,6 +128,12 @@ class Evaluator:
             else:
                 clone_scalar(op, values)
         raise AssertionError("a generic's body ends with linalg.yield")
+
+    def _indices_from_around(self, body: ir.Block) -> dict[int, ir.Value]:
+        """What a body takes from around it of numbers that are known there."""
+        operands = (operand for op in body.operations for operand in op.operation.operands)
+        known = {hash(v): self.memories.get(hash(v)) for v in operands if isinstance(v.type, ir.IndexType)}
+        return {key: memory.load([]) for key, memory in known.items() if memory is not None}
 
     def _scalar_once(self, op: ir.Operation, values: dict[int, ir.Value]) -> None:
         """`clone_scalar`, once for the same operands: a row's number is the same for all its columns."""

@@ -14,6 +14,8 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.captures import captures
+from kitsune_mlir.dialects.checks import defined_by
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
@@ -26,7 +28,7 @@ from .loops import Open
 from .products import ProductCode
 from .reductions import own_part, row_combiner
 from .splitting import split
-from .stores import Half, RowNumbers
+from .stores import Half, Place, RowNumbers
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
 _LAZY = (  # computed where elements of them are used
@@ -276,6 +278,9 @@ class AgentCode(ProductCode):
         s = Structured(op)
         for table in s.tables():
             self._know_table(table)
+        for value in captures(op):
+            if isinstance(value.type, ir.IndexType) and not defined_by(value, "arith.constant"):
+                self.memories[hash(value)] = Place(self.number(value))
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
                 if shape_of(op.results[0])[0] == wgmma.ROWS:

@@ -19,7 +19,7 @@ from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
 from .meetings import TURN
-from .stores import Half, RowNumbers
+from .stores import Half, Place, RowNumbers
 
 TOTALS = "kitsune.total"  # among the turns of rings, that of numbers of rows
 
@@ -29,7 +29,7 @@ def sent_to(ring: str) -> str:
     return f"{ring} of others"
 
 
-Known = GlobalBox | PairedMemory | Fragment | LoadedRows | RowNumbers  # where the elements of a tile are
+Known = GlobalBox | PairedMemory | Fragment | LoadedRows | RowNumbers | Place  # where the elements of a tile are
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,10 @@ class LoopCode:
 
     def _start(self, value: ir.Value) -> object:
         """What a loop begins with; numbers as words."""
-        return device.value(self.number(value)) if isinstance(value.type, ir.IndexType) else self.values[hash(value)]
+        if isinstance(value.type, ir.IndexType):
+            return device.value(self.number(value))
+        known = self.memories.get(hash(value))
+        return known if isinstance(known, RowNumbers) else self.values[hash(value)]
 
     def _begun(self, start: object) -> object:
         """What a loop begins with: sums are zero, whatever stood in their registers."""
@@ -134,12 +137,15 @@ class LoopCode:
     def _take_up(self, value: ir.Value, found: object) -> None:
         """A value is known from here on."""
         self.values[hash(value)] = found
+        if isinstance(found, RowNumbers):
+            self.memories[hash(value)] = found
+            self.of_rows.add(hash(value))
         if isinstance(found, Fragment | LoadedRows | PairedMemory):
             self.memories[hash(value)] = found
 
     def _behind(self, start: object, yielded: ir.Value, loop: ir.Operation) -> int | None:
         """Of what a loop carries: as InFlight.behind."""
-        if isinstance(start, Open | Fragment | LoadedRows | ir.Value):
+        if isinstance(start, Open | Fragment | LoadedRows | RowNumbers | ir.Value):
             return None
         if not isinstance(start, Acc | Token):
             raise UnsupportedError(f"{location(loop.location)}: a loop carries a tile of no parts")
@@ -155,6 +161,8 @@ class LoopCode:
             return Fragment(start.lanes, start.element, start.shape, words_of, values)
         if isinstance(start, LoadedRows):
             return start.with_words(words)
+        if isinstance(start, RowNumbers):
+            return RowNumbers([(row, word) for (row, _), word in zip(start.numbers, words, strict=True)])
         if isinstance(start, ir.Value):
             return words[0]
         number = self.products.number(behind)
@@ -189,4 +197,6 @@ def _words(carried: object) -> list[ir.Value]:
         return [carried]
     if isinstance(carried, LoadedRows):
         return carried.words
+    if isinstance(carried, RowNumbers):
+        return [number for _, number in carried.numbers]
     return carried.values if isinstance(carried, Acc) else []

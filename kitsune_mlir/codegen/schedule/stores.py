@@ -35,6 +35,16 @@ class RowNumbers:
         return next(number for row, number in self.numbers if row == index[0])
 
 
+@dataclass(frozen=True)
+class Place:
+    """An index that bodies of operators take from around them."""
+
+    number: Int
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        return arith.index_cast(ir.IndexType.get(), device.value(self.number))
+
+
 def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value, here: ir.Value | None = None) -> None:
     """A number for each row, which one of the threads that share the row stores, where `here` (i1) holds."""
     rank = ir.RankedTensorType(tile.type).rank

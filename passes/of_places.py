@@ -1,0 +1,212 @@
+"""Tensors that are computed of nothing but places, such as the masks of causal attention: `column <= row`.
+
+A kernel computes elements of them where it uses them, and need not read them. Where such a mask says of columns which it
+takes, and its condition is one of a column and a row, a tile of rows needs no columns outside of a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
+
+from .schedule_build import constant_index, empty_generic
+
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_LESS = {2: 1, 3: 0}  # the predicates a < b and a <= b of arith.cmpi, and what a lacks of b at least
+_MORE = {4: 1, 5: 0}
+_NOT = {2: 5, 3: 4, 4: 3, 5: 2}
+MOST_OPERATIONS = 24  # of an element; more are not computed anew for each
+
+
+def is_of_places(value: ir.Value) -> bool:
+    """Whether its elements are computed of their places alone."""
+    return (count := _operations(value)) is not None and count <= MOST_OPERATIONS
+
+
+def _operations(value: ir.Value) -> int | None:
+    """How many operations an element takes; None where it is not of places alone."""
+    op = rows.producer(value)
+    if op is None or not rows.is_tensor(value) or not ir.RankedTensorType(value.type).has_static_shape:
+        return None
+    if op.name == "linalg.fill":
+        scalar = rows.producer(op.operands[0])
+        return 0 if scalar is not None and scalar.name == "arith.constant" else None
+    if op.name in rows.RESHAPES:
+        return _operations(op.operands[0]) if _matched(op) is not None else None
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return None
+    s = rows.Structured(op)
+    plain = [inner.operation for inner in s.body.operations]
+    known = all(inner.name.startswith(("arith.", "linalg.")) and not len(inner.regions) for inner in plain)
+    if not known or "reduction" in s.iterators or list(list(s.body.arguments)[-1].uses):
+        return None
+    if not all(map(_is_constant, rows.used_values(op)[len(op.operands) :])):
+        return None
+    if any(rows.dim_of(expr) is None for expr in s.maps[-1].results):
+        return None
+    if any(rows.dim_of(expr) is None and str(expr) != "0" for map_ in s.maps[: s.inputs] for expr in map_.results):
+        return None
+    inside = [_operations(operand) for operand in list(op.operands)[: s.inputs]]
+    return None if None in inside else len(plain) - 1 + sum(inside)
+
+
+def _is_constant(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    return op is not None and op.name == "arith.constant" and not rows.is_tensor(value)
+
+
+def _matched(reshape: ir.Operation) -> list[int | None] | None:
+    """For each dimension of what is reshaped the dimension of the result that it is, None for one of a single element;
+    None where others become one, or are cut."""
+    source, result = rows.shape_of(reshape.operands[0]), rows.shape_of(reshape.results[0])
+    long = [d for d, size in enumerate(result) if size != 1]
+    own = [d for d, size in enumerate(source) if size != 1]
+    if [source[d] for d in own] != [result[d] for d in long]:
+        return None
+    return [long[own.index(d)] if d in own else None for d in range(len(source))]
+
+
+def tile_of_places(value: ir.Value, shape: Sequence[int], first: Sequence[ir.Value | None], place: Sequence[int | None]) -> ir.Value:
+    """A tile of these sizes of such a tensor. Dimension d of the tensor is at `first[d]` where the tile begins, and goes
+    along dimension `place[d]` of the tile, None for one that does not."""
+    generic = empty_generic(
+        [], [tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)],
+        [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape),
+    )
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        i32, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
+        found = []
+        for start, dim in zip(first, place, strict=True):
+            terms = [arith.index_cast(i32, start)] if start is not None else []
+            terms += [arith.index_cast(i32, linalg.IndexOp(dim).result)] if dim is not None else []
+            total = terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else None
+            found.append(constant_index(0) if total is None else arith.index_cast(index, total))
+        linalg.YieldOp([_Elements().element(value, found)])
+    return generic.results[0]
+
+
+class _Elements:
+    """Computes elements at the insertion point."""
+
+    def element(self, value: ir.Value, at: Sequence[Any]) -> Any:
+        op = rows.producer(value)
+        assert op is not None
+        if op.name == "linalg.fill":
+            return self.constant(op.operands[0])
+        if op.name in rows.RESHAPES:
+            matched = _matched(op)
+            assert matched is not None
+            return self.element(op.operands[0], [self.zero() if d is None else at[d] for d in matched])
+        s = rows.Structured(op)
+        loops = {rows.dim_of(expr): place for expr, place in zip(s.maps[-1].results, at)}
+        values: dict[ir.Value, Any] = {}
+        for argument, operand, map_ in zip(s.body.arguments, op.operands, s.maps[: s.inputs]):
+            if list(argument.uses):
+                dims = [rows.dim_of(expr) for expr in map_.results]
+                values[argument] = self.element(operand, [self.zero() if d is None else loops[d] for d in dims])
+        for inner in (inner.operation for inner in s.body.operations):
+            if inner.name == "linalg.yield":
+                return values.get(inner.operands[0]) if inner.operands[0] in values else self.constant(inner.operands[0])
+            if inner.name == "linalg.index":
+                values[inner.results[0]] = loops[ir.IntegerAttr(inner.attributes["dim"]).value]
+                continue
+            operands = [values[v] if v in values else self.constant(v) for v in inner.operands]
+            values[inner.results[0]] = self.operation(inner, operands)
+        raise AssertionError("a generic's body ends with linalg.yield")
+
+    def zero(self) -> Any:
+        return constant_index(0)
+
+    def constant(self, value: ir.Value) -> Any:
+        return value
+
+    def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
+        clone = op.clone()
+        for number, operand in enumerate(operands):
+            clone.operands[number] = operand
+        return clone.results[0]
+
+
+@dataclass(frozen=True)
+class Range:
+    """Columns that rows need: of a row number r those from r + `first` on and up to r + `last`; None where there is no
+    such end."""
+
+    first: int | None = None
+    last: int | None = None
+
+    def joined(self, other: Range) -> Range:
+        """What both take."""
+        firsts = [x for x in (self.first, other.first) if x is not None]
+        lasts = [x for x in (self.last, other.last) if x is not None]
+        return Range(max(firsts, default=None), min(lasts, default=None))
+
+
+def range_of(mask: ir.Value, row: int, column: int, negated: bool = False) -> Range:
+    """The columns that a mask of places takes, of dimensions `row` and `column` of it: what is outside it takes none of.
+    Of one that is `negated` those that it does not take."""
+    rank = ir.RankedTensorType(mask.type).rank
+    at = [_Linear({d: 1}) for d in range(rank)]
+    found = _Conditions(row, column, negated).element(mask, at)
+    return found if isinstance(found, Range) else Range()
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """A sum of places times numbers, and of a number."""
+
+    factors: dict[int, int]
+    number: int = 0
+
+    def plus(self, other: _Linear, sign: int = 1) -> _Linear:
+        both = {d: self.factors.get(d, 0) + sign * other.factors.get(d, 0) for d in {*self.factors, *other.factors}}
+        return _Linear({d: x for d, x in both.items() if x}, self.number + sign * other.number)
+
+
+class _Conditions(_Elements):
+    """The same on what is known of numbers: `_Linear` of integers, `Range` of conditions, None of others."""
+
+    def __init__(self, row: int, column: int, negated: bool):
+        self.row, self.column, self.negated = row, column, negated
+
+    def zero(self) -> Any:
+        return _Linear({})
+
+    def constant(self, value: ir.Value) -> Any:
+        op = rows.producer(value)
+        attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
+        if not isinstance(attribute, ir.IntegerAttr):
+            return None
+        is_condition = isinstance(value.type, ir.IntegerType) and value.type.width == 1
+        return None if is_condition else _Linear({}, attribute.value)
+
+    def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
+        if op.name in _CASTS:
+            return operands[0]
+        if op.name == ("arith.ori" if self.negated else "arith.andi"):
+            ranges = [x for x in operands if isinstance(x, Range)]
+            return ranges[0].joined(ranges[-1]) if ranges else None
+        if not all(isinstance(x, _Linear) for x in operands):
+            return None
+        if op.name in ("arith.addi", "arith.subi"):
+            return operands[0].plus(operands[1], 1 if op.name == "arith.addi" else -1)
+        return self._compared(op, *operands) if op.name == "arith.cmpi" else None
+
+    def _compared(self, op: ir.Operation, a: _Linear, b: _Linear) -> Range | None:
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = _NOT.get(predicate, predicate) if self.negated else predicate
+        if predicate in _MORE:
+            a, b = b, a
+        elif predicate not in _LESS:
+            return None
+        rest = a.plus(b, -1)  # at most -lacks
+        lacks = _LESS.get(predicate, _MORE.get(predicate, 0))
+        if rest.factors == {self.column: 1, self.row: -1}:
+            return Range(last=-rest.number - lacks)
+        if rest.factors == {self.column: -1, self.row: 1}:
+            return Range(first=rest.number + lacks)
+        return None

@@ -1,0 +1,266 @@
+"""schedule-attention: two products with weights between them become one kernel at the schedule level.
+
+    %s = linalg.batch_matmul ins(%q, %k) ...            // scores
+    %p = ... exp(%s - max) / sum ...                     // weights: a softmax of their rows, masks and scales with it
+    %o = linalg.batch_matmul ins(%p, %v) ...
+  =>
+    %a = "kitsune.kernel"() ({
+      "kitsune.tiles"; rings of chunks of %q, %k and %v; an agent that copies into them; an agent whose copies go over the
+      columns of %s: products of a few columns, their weights, products with as many rows of %v
+    }) : () -> !kitsune.outputs
+    %o = "kitsune.result"(%a) {index = 0 : i64}
+
+Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns that
+a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done where
+one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import inf, prod
+from typing import ClassVar
+
+from kitsune_mlir.contraction import match_product
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir, remark, walk
+from kitsune_mlir.planning import attention_tiles, row_tiles
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.kernel_cost import DEAR, dram_us
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
+
+from .attention_kernel import Attention, AttentionKernel, TileBody
+from .base import ModulePass
+from .flat_follows import flatten_follows
+from .of_places import Range, is_of_places, range_of
+from .priced_product import PricedProduct
+from .product_follows import Follows, follows_of
+from .row_bodies import RowPlan, erase, gather
+from .row_groups import Group, Order, find, root, users
+from .softmax_rows import Weights, weights_of
+from .split_batches import stored_apart, with_split_batches
+
+_NAMES = ("linalg.batch_matmul", "linalg.matmul")
+
+
+@dataclass(frozen=True)
+class ScheduleAttention(ModulePass):
+    """target: what the kernels are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "schedule-attention"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if not target.has_warpgroups:
+            return
+        seconds = [op for op in walk(module, *_NAMES) if op.parent.name == "func.func" and _reads_weights(op)]
+        if not seconds:
+            return
+        flatten_follows(module)
+        groups, pairs = cache(_Groups), []
+        for second in seconds:
+            try:
+                pair = _Pair.of(second, groups(second.block), target)
+                if pair.is_faster():
+                    pair.take()
+                    pairs.append(pair)
+            except UnsupportedError as error:
+                remark(second, f"is no attention with what it multiplies: {error}")
+        for number, pair in enumerate(pairs):
+            pair.build(f"attention{number}")
+
+
+def _reads_weights(op: ir.Operation) -> bool:
+    """Whether a product's left operand is computed by element from a sum or a largest number along its rows."""
+    found = match_product(op)
+    maker = None if found is None else root(found.left).owner
+    return maker is not None and not isinstance(maker, ir.Block) and maker.name == "linalg.generic"
+
+
+class _Groups:
+    """The row groups of a block."""
+
+    def __init__(self, block: ir.Block):
+        self.order = Order(block)
+        self.groups = find(self.order)
+
+
+@dataclass
+class _Pair:
+    """Two products with weights between them, and what their kernel's price depends on."""
+
+    first: PricedProduct
+    second: PricedProduct
+    order: Order
+    group: Group
+    weights: Weights
+    plan: RowPlan
+    range: Range
+    sizes: dict[str, int]
+
+    @classmethod
+    def of(cls, op: ir.Operation, groups: _Groups, target: Target) -> _Pair:
+        """The pair whose second product an operation is. Raises UnsupportedError where it is none."""
+        values = match_product(op)
+        assert values is not None
+        order, made = groups.order, root(values.left)
+        group = next((group for group in groups.groups if made in group.members), None)
+        if group is None:
+            raise UnsupportedError("what it multiplies is computed by no operators along rows")
+        if any(user != op for user in users(made)) or (found := weights_of(group)) is None:
+            raise UnsupportedError("what it multiplies are no weights that it alone takes")
+        products = [
+            product
+            for value in {root(v) for member in found.scores for v in member.op.operands} | {root(found.largest.op.operands[0])}
+            if value not in group.members and (product := _product(value)) is not None
+            and (group.space.rows, group.space.columns) == _space(product) and all(map(group.has, users(value)))
+        ]
+        if len(products) != 1:
+            raise UnsupportedError("its weights are of no product's result, which only they take")
+        first = PricedProduct(op=products[0], found=match_product(products[0]), target=target)
+        second = PricedProduct(op=op, found=values, target=target)
+        for product in (first, second):
+            product.read_sizes()
+            product.check()
+            if None in product.sizes.values():
+                raise UnsupportedError("a size is open until the call")
+        sizes = {role: size or 0 for role, size in first.sizes.items()} | {"v": second.sizes["n"] or 0}
+        sizes.setdefault("b", 1)
+        if (sizes["m"], sizes["n"]) != (second.sizes["m"], second.sizes["k"]) or second.sizes.get("b", 1) != sizes["b"]:
+            raise UnsupportedError("it takes the weights of another product")
+        element = ir.RankedTensorType(values.right.type).element_type
+        if not isinstance(element, ir.BF16Type | ir.F16Type) or element != ir.RankedTensorType(first.found.left.type).element_type:
+            raise UnsupportedError("operands are not of 16 bits")
+        if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
+            raise UnsupportedError("what stands between the products takes what is computed beside them")
+        plan = RowPlan(group, [sizes["m"]] if sizes["m"] > 1 and sizes["b"] > 1 else [])
+        if plan.segments is None:
+            raise UnsupportedError("operands have parts of rows that do not agree")
+        return cls(first, second, order, group, found, plan, _range(found, plan), sizes)
+
+    @property
+    def tiles(self) -> attention_tiles.AttentionTiles | None:
+        rows = (self.plan.segments or [1])[-1] or 1
+        n = self.sizes["n"]
+        computed = [*self.weights.scores, self.weights.largest, *self.weights.weights]
+        work = sum(DEAR.get(inner.operation.name, 1) for m in computed for inner in m.s.body.operations) - len(computed)
+        read = sum(
+            element_bytes(ir.RankedTensorType(value.type).element_type)
+            for member in computed
+            for value, role in zip(member.op.operands, member.roles)
+            if role is not None and role.rows and role.columns and not self.plan.is_inside(value)
+            and root(value) != self.first.op.results[0] and not is_of_places(root(value))
+        )
+        return attention_tiles.choose(
+            *(self.sizes["b"] * self.sizes["m"] // rows, rows, n, self.sizes["k"], self.sizes["v"]),
+            *(float(work), self._shown(rows), float(read), self.second.target),
+        )
+
+    def _shown(self, rows: int) -> float:
+        """The part of the columns that a tile of rows has on average."""
+        n, first, last = self.sizes["n"], self.range.first, self.range.last
+        ends = [(min(n, r + 128 + last) if last is not None else n) for r in range(0, rows, 128)]
+        begins = [max(0, r + first) if first is not None else 0 for r in range(0, rows, 128)]
+        return max(0.0, sum(max(0, end - begin) for begin, end in zip(begins, ends))) / (n * len(ends))
+
+    def is_faster(self) -> bool:
+        """Whether one kernel is predicted to be faster than those that it replaces."""
+        tiles = self.tiles
+        if tiles is None:
+            raise UnsupportedError("no tiles of it fit the registers")
+        target = self.second.target
+        scores, values = self.first.tiles(Follows()), self.second.tiles(follows_of(self.second.op))
+        between = row_tiles.choose(self.plan.counts(), target)
+        apart = inf if None in (scores, values) else scores.microseconds + values.microseconds
+        nbytes = self.sizes["b"] * self.sizes["m"] * self.sizes["n"] * 4.0
+        apart += between.microseconds if between is not None else target.launch_us
+        apart = max(apart, dram_us(2.5 * nbytes, target))
+        joined = self.first.whole_tiles(self.plan.counts().work)
+        if joined is not None and values is not None:
+            apart = min(apart, joined.microseconds + values.microseconds)
+        return tiles.price.us < apart
+
+    def take(self) -> None:
+        """What is computed together is one operation for what is decided afterwards."""
+        self.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
+
+    def build(self, name: str) -> None:
+        """Puts the kernel in their place."""
+        first, second, tiles = self.first, self.second, self.tiles
+        assert tiles is not None
+        follows = follows_of(second.op)
+        ends = follows.stored or [second.op]
+        inside = len(self.plan.segments or []) - (self.plan.cuts.index(self.sizes["m"]) + 1 if self.sizes["m"] in self.plan.cuts else 0)
+        stored = stored_apart(ends[0].results[0]) if len(ends) == 1 and inside == 1 else None
+        moved = [] if stored is None else list(stored.operations)
+        gather(self.group)
+        last = (moved or follows.ops or [second.op])[-1]
+        made = Attention(
+            *(first.op, second.op, with_split_batches(first.found), with_split_batches(second.found), self.weights),
+            *(follows, stored, self.range, self.sizes, second.target, name),
+        )
+        with last.location, ir.InsertionPoint(last):
+            body = TileBody(self.plan, attention_tiles.COPY_ROWS, {first.op.results[0]: first.op.results[0]})
+            body.bring()
+            results = AttentionKernel(made, body, tiles).build()
+        for end, result in zip(moved[-1:] or ends, results, strict=True):
+            end.results[0].replace_all_uses_with(result)
+        for op in [*reversed(moved), *reversed(follows.ops)]:
+            op.erase()
+        erase(first.op)
+
+
+def _product(value: ir.Value) -> ir.Operation | None:
+    """The product whose result a value is."""
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return op if op is not None and op.name in _NAMES and match_product(op) is not None else None
+
+
+def _space(product: ir.Operation) -> tuple[int, int]:
+    *outer, columns = ir.RankedTensorType(product.results[0].type).shape
+    return prod(outer), columns
+
+
+def _range(weights: Weights, plan: RowPlan) -> Range:
+    """The columns that the masks of scores leave, by the last segment of rows."""
+    members = {member.op.results[0]: member for member in weights.scores}
+    value, found = root(weights.largest.op.operands[0]), Range()
+    while (member := members.get(value)) is not None:
+        chosen = _chosen(member.op)
+        if chosen is None:
+            return found
+        mask, value, negated = chosen
+        role = dict(zip(map(root, member.op.operands), member.roles))[mask]
+        if role is None or not role.columns or not is_of_places(mask):
+            continue
+        present = plan.present(member, role)
+        long = [d for d, size in enumerate(ir.RankedTensorType(mask.type).shape) if size != 1]
+        segments = [i for i, (here, size) in enumerate(zip(present, plan.segments or [])) if here and size != 1]
+        last = len(present) - 1
+        if last in segments and len(long) == len(segments) + 1:
+            found = found.joined(range_of(mask, long[segments.index(last)], long[-1], negated))
+    return found
+
+
+def _chosen(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
+    """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements, and
+    whether the mask says which become -inf."""
+    body = op.regions[0].blocks[0]
+    inner = [one.operation for one in body.operations]
+    if [one.name for one in inner] != ["arith.select", "linalg.yield"]:
+        return None
+    arguments = {argument: root(op.operands[number]) for number, argument in enumerate(body.arguments)}
+    mask, *taken = inner[0].operands
+    for negated, (x, other) in ((False, taken), (True, taken[::-1])):
+        if mask in arguments and x in arguments and _is_minus_infinity(other, arguments):
+            return arguments[mask], arguments[x], negated
+    return None
+
+
+def _is_minus_infinity(value: ir.Value, arguments: dict[ir.Value, ir.Value]) -> bool:
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
+    return isinstance(attribute, ir.FloatAttr) and attribute.value == -inf

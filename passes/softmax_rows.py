@@ -1,0 +1,204 @@
+"""Row groups that give weights: exponentials of numbers less the largest of their row, perhaps over their sum.
+
+    %m = linalg.generic ... maximumf           // of each row of %x
+    %e = exp(%x - %m)
+    %s = linalg.generic ... addf               // of each row of %e
+    %p = %e / %s
+
+A product of such weights can be summed over their columns by and by, without all of a row at once: where a larger number
+comes, what was summed is multiplied by exp(%m before - %m), and what divides a row divides its sums as well. Known is not
+the form of a softmax, but how each number of the group depends on the row's largest one and on the sum: what stands around
+it (masks, a largest number that is clamped, a sum that is) may be anything that keeps it so.
+
+Source: Milakov and Gimelshein, Online normalizer calculation for softmax (arXiv 1805.02867).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import ir
+
+from .row_groups import Group, Member, joined, root, scalar_of
+
+_CASTS = ("arith.extf", "arith.truncf")
+_LARGEST, _TOTAL = ("arith.maximumf", "arith.maxnumf"), "arith.addf"
+EXPONENTIALS = ("math.exp", "math.exp2")
+
+# How a number depends on its row's largest number and on the sum of its row's weights.
+_FREE = "free"  # not at all
+_SHIFT = "shift"  # computed from the largest alone, a number for each row
+_LESS = "less"  # a free number less a shift
+_WEIGHT = "weight"  # proportional to exp(-shift)
+_SUM = "sum"  # computed from the sum of weights, a number for each row
+_SHARE = "share"  # a weight times, or over, such numbers
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A group that gives weights, by what happens when. `scores` are computed of what comes in, `largest` along their
+    rows; `shifts` from that, for each row; `weights` are exponentials, the last of which is `weight`; `total` is the sum
+    along rows, None where there is none, `sums` are computed from it for each row; `shares` make of weights the result.
+    `exponential` is the name of the operation."""
+
+    scores: tuple[Member, ...]
+    largest: Member
+    shifts: tuple[Member, ...]
+    weights: tuple[Member, ...]
+    total: Member | None
+    sums: tuple[Member, ...]
+    shares: tuple[Member, ...]
+    shift: ir.Value
+    weight: ir.Value
+    exponential: str
+
+
+def weights_of(group: Group) -> Weights | None:
+    """The group as one that gives weights, if it is one: it has one result."""
+    if len(group.outputs) != 1:
+        return None
+    walk = _Walk(group)
+    for member in group.ordered:
+        if not walk.take(member):
+            return None
+    return walk.found(group.outputs[0].op.results[0])
+
+
+class _Walk:
+    """How each number depends, operator by operator."""
+
+    def __init__(self, group: Group):
+        self.group = group
+        self.kinds: dict[ir.Value, str] = {}
+        self.members: dict[str, list[Member]] = {name: [] for name in (_FREE, _SHIFT, _WEIGHT, _SUM, _SHARE)}
+        self.largest: Member | None = None
+        self.total: Member | None = None
+        self.shift: ir.Value | None = None
+        self.exponential = ""
+
+    def take(self, member: Member) -> bool:
+        """Whether an operator's result depends in a way that is known."""
+        if member.kind == "reduction":
+            kind = self.kinds[member.op.results[0]] = self._reduced(member) or ""
+            return bool(kind)
+        kind = self._body(member)
+        if kind is None:
+            return False
+        self.kinds[member.op.results[0]] = kind
+        self.members[_WEIGHT if kind == _LESS else kind].append(member)
+        return kind == _FREE or member.kind == ("tile" if kind in (_LESS, _WEIGHT, _SHARE) else "rows")
+
+    def found(self, result: ir.Value) -> Weights | None:
+        """What was taken, which gives this result."""
+        kind, shift = self.kinds[result], self.shift
+        if self.largest is None or shift is None or kind not in (_WEIGHT, _SHARE):
+            return None
+        shares, weight = self.members[_SHARE], result
+        for member, behind in zip(shares, [*(m.op.results[0] for m in shares[1:]), result][: len(shares)]):
+            tiles = [root(v) for v in member.op.operands if self.kinds.get(root(v)) in (_WEIGHT, _SHARE)]
+            if len(tiles) != 1 or behind != result and member.op.results[0] not in map(root, self.group.members[behind].op.operands):
+                return None
+        if shares:
+            weight = next(root(v) for v in shares[0].op.operands if self.kinds.get(root(v)) == _WEIGHT)
+        members = {name: tuple(own) for name, own in self.members.items()}
+        return Weights(
+            *(members[_FREE], self.largest, members[_SHIFT], members[_WEIGHT], self.total),
+            *(members[_SUM], members[_SHARE], shift, weight, self.exponential),
+        )
+
+    def _arguments(self, member: Member) -> dict[ir.Value, str]:
+        operands = list(member.op.operands)[: member.s.inputs]
+        return {
+            argument: _FREE if scalar_of(value) is not None else self.kinds.get(root(value), _FREE)
+            for argument, value in zip(member.s.body.arguments, operands)
+        }
+
+    def _reduced(self, member: Member) -> str | None:
+        join, kinds = joined(member.op), self._arguments(member)
+        assert join is not None
+        own = [value for value in join.operands if not self._is_of_those_before(value, member)]
+        for inner in member.s.body.operations:
+            if inner.operation != join and inner.operation.name != "linalg.yield":
+                self._infer(inner.operation, kinds)
+        kind = kinds.get(own[0]) if len(own) == 1 else None
+        if join.name in _LARGEST and kind == _FREE and self.largest is None:
+            self.largest = member
+            return _SHIFT
+        if join.name == _TOTAL and kind == _WEIGHT and self.total is None:
+            self.total = member
+            return _SUM
+        return None
+
+    @staticmethod
+    def _is_of_those_before(value: ir.Value, member: Member) -> bool:
+        """Whether a value in a reduction's body is what was joined before."""
+        if not isinstance(value.owner, ir.Block) and value.owner.name in _CASTS:
+            value = value.owner.operands[0]
+        return value == list(member.s.body.arguments)[-1]
+
+    def _body(self, member: Member) -> str | None:
+        kinds = self._arguments(member)
+        *inner, end = member.s.body.operations
+        for op in inner:
+            self._infer(op.operation, kinds)
+        return _kind_of(end.operands[0], kinds)
+
+    def _infer(self, op: ir.Operation, kinds: dict[ir.Value, str | None]) -> None:
+        """The kind of an operation's result, None where it is none of those known."""
+        found = self._inferred(op, [_kind_of(value, kinds) for value in op.operands])
+        kinds.update((result, found) for result in op.results)
+
+    def _inferred(self, op: ir.Operation, own: list[str | None]) -> str | None:
+        if op.name in _CASTS:
+            return own[0]
+        if None in own:
+            return None
+        if set(own) <= {_FREE}:
+            return _FREE
+        if op.name == "arith.subf" and own == [_FREE, _SHIFT]:
+            scores, shift = map(self._from_outside, op.operands)
+            assert self.largest is not None
+            if scores == root(self.largest.op.operands[0]) and shift is not None and self.shift in (None, shift):
+                self.shift = shift
+                return _LESS
+            return None
+        if set(own) <= {_FREE, _SHIFT}:
+            return _SHIFT
+        if op.name in EXPONENTIALS and own == [_LESS] and self.exponential in ("", op.name):
+            self.exponential = op.name
+            return _WEIGHT
+        if op.name == "arith.mulf" and sorted(own) == [_FREE, _WEIGHT] or op.name == "arith.divf" and own == [_WEIGHT, _FREE]:
+            return _WEIGHT
+        if op.name == "arith.select" and own[0] == _FREE and _WEIGHT in own and all(
+            kind == _WEIGHT or _is_zero(value) for value, kind in list(zip(op.operands, own))[1:]
+        ):
+            return _WEIGHT
+        if set(own) <= {_FREE, _SHIFT, _SUM} and _SUM in own:
+            return _SUM
+        proportional = op.name == "arith.divf" and own[0] in (_WEIGHT, _SHARE) and own[1] == _SUM
+        proportional |= op.name == "arith.mulf" and sorted(own) in ([_SHARE, _SUM], [_SUM, _WEIGHT])
+        return _SHARE if proportional else None
+
+    @staticmethod
+    def _from_outside(value: ir.Value) -> ir.Value | None:
+        """The tensor whose element, perhaps cast, a value in a body is."""
+        while not isinstance(value.owner, ir.Block):
+            if value.owner.name not in _CASTS:
+                return None
+            value = value.owner.operands[0]
+        argument = ir.BlockArgument(value)
+        return root(argument.owner.owner.operands[argument.arg_number])
+
+
+def _kind_of(value: ir.Value, kinds: Mapping[ir.Value, str | None]) -> str | None:
+    """The kind of a value in a body; constants from around it are free."""
+    return kinds.get(value, _FREE)
+
+
+def _is_zero(value: ir.Value) -> bool:
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _CASTS:
+        value = value.owner.operands[0]
+    if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
+        return False
+    return ir.FloatAttr(value.owner.attributes["value"]).value == 0
