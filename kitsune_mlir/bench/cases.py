@@ -34,7 +34,7 @@ PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
 AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
-_NET = re.compile(r"net-(\d+)")
+_NET = re.compile(r"(net|attention)-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ def find(name: str, dtype: str | None) -> Case:
 
         return Case(name, partial(networks.make, name, dtype or "bf16"))
     if match := _NET.fullmatch(name):
-        return Case(name, partial(_net, int(match[1]), dtype))
+        of = _net if match[1] == "net" else _attention
+        return Case(name, partial(of, int(match[2]), dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -101,7 +102,7 @@ def find(name: str, dtype: str | None) -> Case:
     if name.startswith("everyday/") and name in suite("everyday"):
         return Case(name, partial(_everyday, name, dtype))
     sized = (
-        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, attention-SEED,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -157,6 +158,12 @@ def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
     net = draw(seed)
     torch.set_float32_matmul_precision(net.precision)
     return *build(dataclasses.replace(net, dtype=dtype or net.dtype), seed), None
+
+
+def _attention(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
+    from . import random_attention
+
+    return *_cast(*random_attention.make(seed), dtype), None
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:

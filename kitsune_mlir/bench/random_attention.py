@@ -1,0 +1,140 @@
+"""Random attention by seed: sizes, masks and layouts as people have them, and those that nobody had."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+MOST_SCORES = {False: 1 << 26, True: 1 << 15}  # of all heads; of a small one, for the simulator
+_LENGTHS = {False: (1, 16, 49, 64, 77, 100, 128, 197, 256, 300, 512, 577, 1024, 2048), True: (5, 49, 64, 77, 130, 200)}
+_MASKS = ("none", "none", "causal", "causal", "bool", "bias", "padding", "alibi", "window", "cap")
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What was drawn. Queries are [batch, heads, rows, width], keys have `columns` rows of `key_heads`, values rows of
+    `out` numbers."""
+
+    batch: int
+    heads: int
+    key_heads: int
+    rows: int
+    columns: int
+    width: int
+    out: int
+    mask: str
+    way: str  # "sdpa", or "written" out, its softmax perhaps "wide", in f32
+    layout: str  # "apart": heads have their dimension; "beside": they lie side by side; "joined": with keys and values
+    dtype: torch.dtype
+
+
+def draw(seed: int, small: bool = False) -> Drawn:
+    """The attention of a seed; a `small` one for the simulator."""
+    rng = random.Random(seed)
+    while True:
+        heads = rng.choice((1, 2, 3, 4, 6, 8, 12, 16))
+        rows, columns = rng.choice(_LENGTHS[small]), rng.choice(_LENGTHS[small])
+        columns = rows if rng.random() < 0.6 else columns
+        width = rng.choice((16, 24, 32, 40, 48, 64, 64, 64, 72, 80, 96, 128, 128, 160, 256))
+        found = Drawn(
+            batch=rng.choice((1, 2, 2, 3, 4, 8, 16)),
+            heads=heads,
+            key_heads=rng.choice([h for h in range(1, heads + 1) if heads % h == 0]) if rng.random() < 0.25 else heads,
+            rows=rows,
+            columns=columns,
+            width=width,
+            out=width if rng.random() < 0.8 else rng.choice((8, 32, 64, 100, 128)),
+            mask=rng.choice(_MASKS),
+            way=rng.choice(("sdpa", "sdpa", "written", "wide")),
+            layout=rng.choice(("apart", "beside", "beside", "joined")),
+            dtype=rng.choice((torch.bfloat16, torch.bfloat16, torch.float16, torch.float32 if rng.random() < 0.3 else torch.bfloat16)),
+        )
+        if found.layout == "joined" and (found.key_heads != heads or rows != columns or found.out != width):
+            continue
+        if found.batch * heads * rows * columns <= MOST_SCORES[small]:
+            return found
+
+
+class Attention(nn.Module):
+    """The attention that was drawn: of queries, keys and values, or of these in one tensor."""
+
+    def __init__(self, of: Drawn):
+        super().__init__()
+        self.of, generator = of, torch.Generator().manual_seed(of.rows)
+        shape = {
+            "bias": (of.heads, of.rows, of.columns),
+            "bool": (of.rows, of.columns),
+            "padding": (of.batch, 1, 1, of.columns),
+        }.get(of.mask)
+        mask = None if shape is None else torch.randn(shape, generator=generator)
+        if mask is not None and of.mask != "bias":
+            mask = mask < 0.7
+            mask[..., 0] = True
+        self.register_buffer("mask", mask.to(of.dtype) if of.mask == "bias" and mask is not None else mask)
+
+    def forward(self, *args: Tensor) -> Tensor:
+        of = self.of
+        if of.layout == "joined":
+            query, key, value = args[0].unflatten(-1, (3, of.heads, -1)).permute(2, 0, 3, 1, 4)
+        elif of.layout == "beside":
+            query, key, value = (x.unflatten(-1, (heads, -1)).transpose(1, 2) for x, heads in zip(args, self._heads))
+        else:
+            query, key, value = args
+        if of.way == "sdpa" and of.mask != "cap":
+            causal, mask = of.mask == "causal", self._mask(query)
+            grouped = of.key_heads != of.heads
+            found = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, enable_gqa=grouped)
+        else:
+            found = self._written(query, key, value)
+        return found if of.layout == "apart" else found.transpose(1, 2).flatten(2)
+
+    @property
+    def _heads(self) -> tuple[int, int, int]:
+        return self.of.heads, self.of.key_heads, self.of.key_heads
+
+    def _mask(self, query: Tensor) -> Tensor | None:
+        """A mask of bool, or numbers that are added to scores."""
+        of = self.of
+        step = torch.arange(of.columns, device=query.device) - torch.arange(of.rows, device=query.device)[:, None]
+        if of.mask == "window":
+            return (step <= 0) & (step > -100)
+        if of.mask == "alibi":
+            slopes = torch.exp2(-torch.arange(1, of.heads + 1, device=query.device))
+            return (slopes[:, None, None] * step).to(query.dtype)
+        return self.mask
+
+    def _written(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        of = self.of
+        key, value = (x.repeat_interleave(of.heads // of.key_heads, 1) for x in (key, value))
+        scores = query @ key.transpose(-1, -2) / math.sqrt(of.width)
+        if of.way == "wide":
+            scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        mask = self._mask(query)
+        if of.mask == "causal":
+            rows = torch.ones(of.rows, of.columns, dtype=torch.bool, device=query.device).tril()
+            scores = scores.masked_fill(~rows, float("-inf"))
+        elif of.mask == "cap":
+            scores = 20 * torch.tanh(scores / 20)
+        elif mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+        return scores.softmax(-1).to(value.dtype) @ value
+
+
+def make(seed: int, small: bool = False) -> tuple[nn.Module, tuple[Any, ...]]:
+    """The module of a seed, and its arguments."""
+    of = draw(seed, small)
+    generator = torch.Generator().manual_seed(seed)
+    shapes = [(of.heads, of.rows, of.width), (of.key_heads, of.columns, of.width), (of.key_heads, of.columns, of.out)]
+    if of.layout == "joined":
+        sizes = [(of.batch, of.rows, 3 * of.heads * of.width)]
+    elif of.layout == "beside":
+        sizes = [(of.batch, length, heads * width) for heads, length, width in shapes]
+    else:
+        sizes = [(of.batch, *shape) for shape in shapes]
+    return Attention(of), tuple(torch.randn(size, generator=generator).to(of.dtype) for size in sizes)
