@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log, prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
@@ -29,9 +29,10 @@ from .row_bodies import Key, RowBody
 from .row_groups import Member, joined, root, scalar_of
 from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
 from .softmax_rows import Weights
-from .split_batches import INNER, Stored, inner_size, offsets_of
+from .split_batches import Stored, offsets_of
 
 _WARPS = 4
+LOG2_E = 1 / log(2)
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 
 
@@ -228,7 +229,7 @@ class AttentionKernel:
     ) -> None:
         value, roles = self.operands[name]
         slot = schedule.AcquireOp(rings[name].results[0], self._slot(rings[name], columns)).results[0]
-        offsets = offsets_of(roles, inner_size(value, roles), place)
+        offsets = offsets_of(roles, place)
         copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
@@ -299,8 +300,12 @@ class AttentionKernel:
         found, body = self.of.weights, self.body
         body.place(own, column, self.tiles.columns)
         body.given = {self.of.first.results[0]: scores}
+        scale = found.scale
         for member in found.scores:
-            body.tile(member)
+            if scale is not None and member == scale.member:  # below
+                body.values[member.op.results[0]] = (body.given | body.values)[scale.of]
+            else:
+                body.tile(member)
         x = root(found.largest.op.operands[0])
         if self.of.sizes["n"] % self.tiles.columns:
             body.values[x] = self._inside(body.values.get(x, scores), column)
@@ -312,7 +317,12 @@ class AttentionKernel:
         safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
         body.values[found.shift] = self._typed(safe, _element_of(shift))
         for member in found.weights:
-            body.tile(member)
+            if found.is_plain and member == found.weights[0]:
+                continue
+            if found.is_plain and member == found.weights[1]:
+                body.values[member.op.results[0]] = self._powers(body.values.get(x, scores), safe)
+            else:
+                body.tile(member)
         exponential = math.exp if found.exponential == "math.exp" else math.exp2
         grown = self._of_rows([before, safe], lambda a, b: exponential(arith.subf(a, b)))
         if found.total is not None:
@@ -322,10 +332,26 @@ class AttentionKernel:
         packed = self._by_element([weight], self.element, lambda a: a)
         return packed, largest, grown, weights
 
+    def _powers(self, tile: ir.Value, shift: ir.Value) -> ir.Value:
+        """The exponentials of a tile's numbers, scaled, less each row's shift, as powers of two: with the scale, of two
+        instructions each."""
+        scale = 1.0 if self.of.weights.scale is None else self.of.weights.scale.factor
+        base = LOG2_E if self.of.weights.exponential == "math.exp" else 1.0
+        less = self._of_rows([shift], lambda a: arith.mulf(a, arith.constant(self.f32, -base)))
+        maps, shape = [map_of(2, [0, 1]), map_of(2, [0])], [COPY_ROWS, self.tiles.columns]
+
+        def power(x: ir.Value, less: ir.Value) -> ir.Value:
+            return math.exp2(arith.addf(arith.mulf(x, arith.constant(self.f32, scale * base)), less))
+
+        return self._made([tile, less], maps, shape, self.f32, power)
+
     def _shift(self, largest: ir.Value) -> ir.Value:
         """What is taken off each row's numbers, from the largest of them."""
         found = self.of.weights
         kind = _element_of(found.largest.op.results[0])
+        if found.scale is not None:
+            factor = arith.constant(self.f32, found.scale.factor)
+            largest = self._of_rows([largest], lambda a: arith.mulf(a, factor))
         self.body.values[found.largest.op.results[0]] = self._typed(largest, kind)
         for member in found.shifts:
             self.body.tile(member)
@@ -350,7 +376,7 @@ class AttentionKernel:
         for number, op in enumerate(of.follows.stored or [of.second]):
             if of.stored is not None:
                 roles = of.stored.roles
-                offsets, dims = offsets_of(roles, {INNER: of.stored.inner}, place), [roles.index("m"), roles.index("n")]
+                offsets, dims = offsets_of(roles, place), [roles.index("m"), roles.index("n")]
             else:
                 batch = [place["b"]] if self._has_batch else []
                 offsets = [*batch, *own[self.of_batch :], place["n"]]

@@ -30,7 +30,7 @@ from kitsune_mlir.weights import is_weight
 
 from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .single_products import NAME
-from .split_batches import OUTER
+from .split_batches import is_batch
 
 
 @dataclass(kw_only=True)
@@ -144,7 +144,7 @@ class PricedProduct:
         roles = {"left": self.found.left_roles, "right": self.found.right_roles}
         own = {"left": "m", "right": "n"}
         known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
-        return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
+        return frozenset(name for name in known if not any(map(is_batch, roles[name])) or self.sizes["b"] == 1)
 
     def short(self, follows: Sequence[ir.Operation] = ()) -> frozenset[str]:
         """The operands whose boxes may end with the tensor's last row: where their rows are rows of boxes, of a number
@@ -173,7 +173,7 @@ class PricedProduct:
             return False
         if not self.target.has_warpgroups or self.sizes["k"] is None:
             return False
-        return all(roles[-1] == "k" or OUTER not in roles for roles in self._roles.values())
+        return all(roles[-1] == "k" or not _is_cut(roles) for roles in self._roles.values())
 
     @property
     def _is_wide(self) -> bool:
@@ -200,6 +200,11 @@ class PricedProduct:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+
+def _is_cut(roles: Roles) -> bool:
+    """Whether dimensions are parts of others."""
+    return any(len(role) > 1 for role in roles)
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

@@ -27,7 +27,7 @@ from .product_pieces import in_pieces, make_pieces
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
-from .split_batches import INNER, Stored, inner_size, offsets_of
+from .split_batches import Stored, offsets_of
 
 _WARPS = 4
 _DOWN = 16  # tiles of rows whose tiles of columns are taken together
@@ -326,7 +326,7 @@ class ProductKernel:
         """A chunk of an operand's piece into the next slot, which is opened for `count` rows where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
         slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count, self.columns)).results[0]
-        offsets = offsets_of(roles, inner_size(value, roles), place)
+        offsets = offsets_of(roles, place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         if self.of.words:
@@ -405,9 +405,8 @@ class ProductKernel:
         for op in self.follows.ops:
             made[op.results[0]] = tiled(op, made, own, slots, ahead)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
-        sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):
-            write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, sizes, own), i64(number))
+            write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, own), i64(number))
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
             if self.tiles.copied:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)

@@ -39,7 +39,7 @@ from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, Order, find, root, users
-from .softmax_rows import Weights, weights_of
+from .softmax_rows import Weights, chosen_of, weights_of
 from .split_batches import stored_apart, with_split_batches
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
@@ -131,6 +131,8 @@ class _Pair:
         sizes.setdefault("b", 1)
         if (sizes["m"], sizes["n"]) != (second.sizes["m"], second.sizes["k"]) or second.sizes.get("b", 1) != sizes["b"]:
             raise UnsupportedError("it takes the weights of another product")
+        if sizes["m"] == 1:
+            raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
         element = ir.RankedTensorType(values.right.type).element_type
         if not isinstance(element, ir.BF16Type | ir.F16Type) or element != ir.RankedTensorType(first.found.left.type).element_type:
             raise UnsupportedError("operands are not of 16 bits")
@@ -198,11 +200,11 @@ class _Pair:
         moved = [] if stored is None else list(stored.operations)
         gather(self.group)
         last = (moved or follows.ops or [second.op])[-1]
-        made = Attention(
-            *(first.op, second.op, with_split_batches(first.found), with_split_batches(second.found), self.weights),
-            *(follows, stored, self.range, self.sizes, second.target, name),
-        )
         with last.location, ir.InsertionPoint(last):
+            made = Attention(
+                *(first.op, second.op, with_split_batches(first.found), with_split_batches(second.found), self.weights),
+                *(follows, stored, self.range, self.sizes, second.target, name),
+            )
             body = TileBody(self.plan, attention_tiles.COPY_ROWS, {first.op.results[0]: first.op.results[0]})
             body.bring()
             results = AttentionKernel(made, body, tiles).build()
@@ -229,7 +231,7 @@ def _range(weights: Weights, plan: RowPlan) -> Range:
     members = {member.op.results[0]: member for member in weights.scores}
     value, found = root(weights.largest.op.operands[0]), Range()
     while (member := members.get(value)) is not None:
-        chosen = _chosen(member.op)
+        chosen = chosen_of(member.op)
         if chosen is None:
             return found
         mask, value, negated = chosen
@@ -243,24 +245,3 @@ def _range(weights: Weights, plan: RowPlan) -> Range:
         if last in segments and len(long) == len(segments) + 1:
             found = found.joined(range_of(mask, long[segments.index(last)], long[-1], negated))
     return found
-
-
-def _chosen(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
-    """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements, and
-    whether the mask says which become -inf."""
-    body = op.regions[0].blocks[0]
-    inner = [one.operation for one in body.operations]
-    if [one.name for one in inner] != ["arith.select", "linalg.yield"]:
-        return None
-    arguments = {argument: root(op.operands[number]) for number, argument in enumerate(body.arguments)}
-    mask, *taken = inner[0].operands
-    for negated, (x, other) in ((False, taken), (True, taken[::-1])):
-        if mask in arguments and x in arguments and _is_minus_infinity(other, arguments):
-            return arguments[mask], arguments[x], negated
-    return None
-
-
-def _is_minus_infinity(value: ir.Value, arguments: dict[ir.Value, ir.Value]) -> bool:
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
-    return isinstance(attribute, ir.FloatAttr) and attribute.value == -inf

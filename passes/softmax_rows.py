@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from kitsune_mlir.mlir import ir
 
-from .row_groups import Group, Member, joined, root, scalar_of
+from .row_groups import Group, Member, joined, root, scalar_of, users
 
 _CASTS = ("arith.extf", "arith.truncf")
 _LARGEST, _TOTAL = ("arith.maximumf", "arith.maxnumf"), "arith.addf"
@@ -33,6 +34,16 @@ _LESS = "less"  # a free number less a shift
 _WEIGHT = "weight"  # proportional to exp(-shift)
 _SUM = "sum"  # computed from the sum of weights, a number for each row
 _SHARE = "share"  # a weight times, or over, such numbers
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An operator that multiplies `of` by a number above zero, `factor`, where scores are what some elements of that are,
+    others -inf: the largest of these, times the factor, is the largest score."""
+
+    member: Member
+    of: ir.Value
+    factor: float
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,74 @@ class Weights:
     shift: ir.Value
     weight: ir.Value
     exponential: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the first two of the weights' operators take off the shift and raise to the power, and nothing else,
+        nor anything else reads what they do."""
+        names = [[op.operation.name for op in member.s.body.operations][:-1] for member in self.weights[:2]]
+        if names != [["arith.subf"], [self.exponential]] or not all(map(_is_of_f32, self.weights[:2])):
+            return False
+        less, powers = self.weights[:2]
+        return list(users(less.op.results[0])) == [powers.op]
+
+    @property
+    def scale(self) -> Scale | None:
+        """The multiplication behind which nothing but choices makes scores, each alone in reading the one before, which
+        then nothing but the weights' first operators reads."""
+        value = root(self.largest.op.operands[0])
+        if not self.is_plain or not all(op in (self.largest.op, self.weights[0].op) for op in users(value)):
+            return None
+        members = {member.op.results[0]: member for member in self.scores}
+        while (member := members.get(value)) is not None:
+            if (chosen := chosen_of(member.op)) is None:
+                return _as_scale(member)
+            value = chosen[1]
+            if len(list(users(value))) != 1:
+                return None
+        return None
+
+
+def _is_of_f32(member: Member) -> bool:
+    return isinstance(ir.RankedTensorType(member.op.results[0].type).element_type, ir.F32Type)
+
+
+def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
+    """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements, and
+    whether the mask says which become -inf."""
+    body = op.regions[0].blocks[0]
+    inner = [one.operation for one in body.operations]
+    if [one.name for one in inner] != ["arith.select", "linalg.yield"]:
+        return None
+    arguments = {argument: root(op.operands[number]) for number, argument in enumerate(body.arguments)}
+    mask, *taken = inner[0].operands
+    for negated, (x, other) in ((False, taken), (True, taken[::-1])):
+        if mask in arguments and x in arguments and _constant(other) == -inf:
+            return arguments[mask], arguments[x], negated
+    return None
+
+
+def _constant(value: ir.Value) -> float | None:
+    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
+    return attribute.value if isinstance(attribute, ir.FloatAttr) else None
+
+
+def _as_scale(member: Member) -> Scale | None:
+    *inner, end = [op.operation for op in member.s.body.operations]
+    if len(inner) != 1 or inner[0].name not in ("arith.mulf", "arith.divf") or not _is_of_f32(member):
+        return None
+    argument, by = inner[0].operands
+    if inner[0].name == "arith.mulf" and not isinstance(argument.owner, ir.Block):
+        argument, by = by, argument
+    factor = _constant(by)
+    if factor is None or not 0 < factor < inf or not isinstance(argument.owner, ir.Block):
+        return None
+    value = member.op.operands[ir.BlockArgument(argument).arg_number]
+    if not isinstance(ir.RankedTensorType(value.type).element_type, ir.F32Type):
+        return None
+    return Scale(member, root(value), factor if inner[0].name == "arith.mulf" else 1 / factor)
+
 
 
 def weights_of(group: Group) -> Weights | None:
