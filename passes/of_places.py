@@ -13,9 +13,16 @@ from typing import Any
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import empty_generic
 
-_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
+_NEAR = (  # what gives no integers far larger than places, which are computed in 32 bits
+    *("arith.addi", "arith.subi", "arith.cmpi", "arith.andi", "arith.ori", "arith.xori", "arith.minsi", "arith.maxsi"),
+    *("arith.divsi", "arith.floordivsi", "arith.divui", "arith.remsi", "arith.remui", "arith.select", "arith.constant"),
+    *(*_CASTS, "linalg.index", "linalg.yield"),
+)
+_NUMBERS = ("f", "bf", "i1", "i32", "i64", "index")  # how the names of types begin that are computed
+_LARGEST = 1 << 24
 _LESS = {2: 1, 3: 0}  # the predicates a < b and a <= b of arith.cmpi, and what a lacks of b at least
 _MORE = {4: 1, 5: 0}
 _NOT = {2: 5, 3: 4, 4: 3, 5: 2}
@@ -24,6 +31,8 @@ MOST_OPERATIONS = 24  # of an element; more are not computed anew for each
 
 def is_of_places(value: ir.Value) -> bool:
     """Whether its elements are computed of their places alone."""
+    if not rows.is_tensor(value) or _narrow(element := ir.RankedTensorType(value.type).element_type) != element:
+        return False
     return (count := _operations(value)) is not None and count <= MOST_OPERATIONS
 
 
@@ -41,7 +50,7 @@ def _operations(value: ir.Value) -> int | None:
         return None
     s = rows.Structured(op)
     plain = [inner.operation for inner in s.body.operations]
-    known = all(inner.name.startswith(("arith.", "linalg.")) and not len(inner.regions) for inner in plain)
+    known = all(map(_is_near, plain))
     if not known or "reduction" in s.iterators or list(list(s.body.arguments)[-1].uses):
         return None
     if not all(map(_is_constant, rows.used_values(op)[len(op.operands) :])):
@@ -56,7 +65,21 @@ def _operations(value: ir.Value) -> int | None:
 
 def _is_constant(value: ir.Value) -> bool:
     op = rows.producer(value)
-    return op is not None and op.name == "arith.constant" and not rows.is_tensor(value)
+    if op is None or op.name != "arith.constant" or rows.is_tensor(value):
+        return False
+    attribute = op.attributes["value"]
+    return not isinstance(attribute, ir.IntegerAttr) or abs(attribute.value) < _LARGEST
+
+
+def _is_near(op: ir.Operation) -> bool:
+    """Whether an operation of a body is known, and of types that are."""
+    types = [value.type for value in (*op.operands, *op.results)]
+    if not all(str(type_).startswith(_NUMBERS) for type_ in types) or len(op.regions):
+        return False
+    if op.name == "arith.constant":
+        return _is_constant(op.results[0])
+    of_floats = op.name.startswith("arith.") and all(isinstance(v.type, ir.FloatType) for v in op.results)
+    return op.name in _NEAR or of_floats
 
 
 def _matched(reshape: ir.Operation) -> list[int | None] | None:
@@ -78,15 +101,22 @@ def tile_of_places(value: ir.Value, shape: Sequence[int], first: Sequence[ir.Val
         [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape),
     )
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        i32, index = ir.IntegerType.get_signless(32), ir.IndexType.get()
         found = []
         for start, dim in zip(first, place, strict=True):
-            terms = [arith.index_cast(i32, start)] if start is not None else []
-            terms += [arith.index_cast(i32, linalg.IndexOp(dim).result)] if dim is not None else []
-            total = terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else None
-            found.append(constant_index(0) if total is None else arith.index_cast(index, total))
+            terms = [arith.index_cast(_i32(), start)] if start is not None else []
+            terms += [arith.index_cast(_i32(), linalg.IndexOp(dim).result)] if dim is not None else []
+            found.append(terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else arith.constant(_i32(), 0))
         linalg.YieldOp([_Elements().element(value, found)])
     return generic.results[0]
+
+
+def _i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
+def _narrow(type_: ir.Type) -> ir.Type:
+    """What an element is computed in: places and what is near them in 32 bits."""
+    return _i32() if str(type_) in ("index", "i64") else type_
 
 
 class _Elements:
@@ -119,16 +149,20 @@ class _Elements:
         raise AssertionError("a generic's body ends with linalg.yield")
 
     def zero(self) -> Any:
-        return constant_index(0)
+        return arith.constant(_i32(), 0)
 
     def constant(self, value: ir.Value) -> Any:
-        return value
+        attribute, type_ = value.owner.attributes["value"], _narrow(value.type)
+        return value if type_ == value.type else arith.constant(type_, ir.IntegerAttr(attribute).value)
 
     def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
-        clone = op.clone()
-        for number, operand in enumerate(operands):
-            clone.operands[number] = operand
-        return clone.results[0]
+        if op.name == "arith.constant":
+            return self.constant(op.results[0])
+        type_ = _narrow(op.results[0].type)
+        if op.name in _CASTS and operands[0].type == type_:
+            return operands[0]
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        return ir.Operation.create(op.name, [type_], operands, attributes).results[0]
 
 
 @dataclass(frozen=True)
