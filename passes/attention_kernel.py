@@ -214,15 +214,30 @@ class AttentionKernel:
         place = self._offsets(at)
         for first, columns in self.chunks:
             self._copy("left", rings, place | {"k": constant_index(first)}, "m", columns)
-        loop = scf.ForOp(*self._columns(at), [])
+        lower, upper, step = self._columns(at)
+        self._feed_right(rings, place, lower)
+        loop = scf.ForOp(lower, arith.subi(upper, step), step, [])
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            for first, columns in self.chunks:
-                self._copy("right", rings, place | {"n": column, "k": constant_index(first)}, "n", columns)
-            for first in range(0, self.tiles.columns, CHUNK):
-                row = column if not first else arith.addi(column, constant_index(first))
-                self._copy("values", rings, place | {"k": row, "n": constant_index(0)}, "n", CHUNK)
+            self._feed_right(rings, place, arith.addi(column, step))
+            self._feed_values(rings, place, column)
             scf.yield_([])
+        self._feed_values(rings, place, self._last(lower, upper, step))
+
+    @staticmethod
+    def _last(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
+        """Where the last turn of a loop begins, which has one or more."""
+        turns = arith.divui(arith.subi(arith.subi(upper, constant_index(1)), lower), step)
+        return arith.addi(lower, arith.muli(turns, step))
+
+    def _feed_right(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value], column: ir.Value) -> None:
+        for first, columns in self.chunks:
+            self._copy("right", rings, place | {"n": column, "k": constant_index(first)}, "n", columns)
+
+    def _feed_values(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value], column: ir.Value) -> None:
+        for first in range(0, self.tiles.columns, CHUNK):
+            row = column if not first else arith.addi(column, constant_index(first))
+            self._copy("values", rings, place | {"k": row, "n": constant_index(0)}, "n", CHUNK)
 
     def _copy(
         self, name: str, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value], own: str, columns: int
@@ -246,14 +261,18 @@ class AttentionKernel:
     def _compute(self, rings: dict[str, schedule.AllocRingOp], at: list[ir.Value]) -> None:
         own = [*at[:-1], arith.addi(at[-1], arith.muli(self.copy_number, constant_index(COPY_ROWS)))]
         left = [self._wait(rings["left"], columns) for _, columns in self.chunks]
+        lower, upper, step = self._columns(at)
         sums = part(zeros(COPY_ROWS, self.wide), 0, self.wide, wide=True)
         begin = [sums, self._rows_of(float("-inf")), self._rows_of(0.0)]
-        loop = scf.ForOp(*self._columns(at), begin)
+        begin += self._multiply(rings, left)
+        loop = scf.ForOp(lower, arith.subi(upper, step), step, begin)
         with ir.InsertionPoint(loop.body):
-            scf.yield_(self._turn(rings, left, own, loop.induction_variable, list(loop.inner_iter_args)))
+            carried = list(loop.inner_iter_args)
+            scf.yield_(self._turn(rings, left, own, loop.induction_variable, carried, goes_on=True))
+        found = self._turn(rings, left, own, self._last(lower, upper, step), list(loop.results), goes_on=False)
         for slot in left:
             schedule.ReleaseOp(slot, [])
-        self._finish(own, *loop.results)
+        self._finish(own, *found)
 
     def _turn(
         self,
@@ -262,21 +281,19 @@ class AttentionKernel:
         own: list[ir.Value],
         column: ir.Value,
         carried: list[ir.Value],
+        goes_on: bool,
     ) -> list[ir.Value]:
-        """So many columns: the sums, the largest numbers and the sums of weights with them."""
-        of, engine = self.of, ir.StringAttr.get("wgmma")
-        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], self.f32)
-        acc, token = schedule.Acc.get(tile), schedule.Token.get()
-        total, chunks = schedule.SumsOp([], acc).results[0], []
-        for a, (_, columns) in zip(left, self.chunks, strict=True):
-            slot = self._wait(rings["right"], columns)
-            multiplied = schedule.ProductOp(total, a, slot, engine, acc, token)
-            total = multiplied.results[0]
-            chunks.append((slot, multiplied.results[1]))
-        scores = schedule.SettleOp(total, tile).results[0]
-        for slot, done in chunks:
+        """So many columns: the sums, the largest numbers and the sums of weights with them; where it `goes_on` also the
+        next columns' products, which run beside what is done with these."""
+        engine, token = ir.StringAttr.get("wgmma"), schedule.Token.get()
+        before, largest, weights, total, *rest = carried
+        scores = schedule.SettleOp(total, ir.TypeAttr(total.type.elem).value).results[0]
+        for slot, done in zip(rest[: len(self.chunks)], rest[len(self.chunks) :], strict=True):
             schedule.ReleaseOp(slot, [done])
-        before, largest, weights = carried
+        following: list[ir.Value] = []
+        if goes_on:  # in the same registers
+            held, scores = scores, part(scores, 0, self.tiles.columns, wide=True)
+            following = self._multiply(rings, left, [held])
         packed, largest, grown, weights = self._weigh(scores, own, column, largest, weights)
         acc = schedule.Acc.get(ir.RankedTensorType(before.type))
         wide = part(self._scaled(before, grown), 0, self.wide, wide=True)
@@ -290,7 +307,22 @@ class AttentionKernel:
         sums = schedule.SettleOp(total, before.type).results[0]
         for slot, done in chunks:
             schedule.ReleaseOp(slot, [done])
-        return [sums, largest, weights]
+        return [sums, largest, weights, *following]
+
+    def _multiply(
+        self, rings: dict[str, schedule.AllocRingOp], left: Sequence[ir.Value], over: Sequence[ir.Value] = ()
+    ) -> list[ir.Value]:
+        """The products of a tile with the next columns: their sums, the slots and the products' tokens."""
+        acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], self.f32))
+        total, slots, tokens = schedule.SumsOp(over, acc).results[0], [], []
+        for a, (_, columns) in zip(left, self.chunks, strict=True):
+            slots.append(self._wait(rings["right"], columns))
+            multiplied = schedule.ProductOp(
+                total, a, slots[-1], ir.StringAttr.get("wgmma"), acc, schedule.Token.get()
+            )
+            total = multiplied.results[0]
+            tokens.append(multiplied.results[1])
+        return [total, *slots, *tokens]
 
     def _weigh(
         self, scores: ir.Value, own: Sequence[ir.Value], column: ir.Value, largest: ir.Value, weights: ir.Value

@@ -43,6 +43,7 @@ from .softmax_rows import Weights, chosen_of, weights_of
 from .split_batches import stored_apart, with_split_batches
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
+_OF_PLACES, _OF_READ = 2.0, 6.0  # instructions for an element that is computed of places, and for one that is read
 
 
 @dataclass(frozen=True)
@@ -146,27 +147,28 @@ class _Pair:
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
         rows = (self.plan.segments or [1])[-1] or 1
-        n = self.sizes["n"]
-        computed = [*self.weights.scores, self.weights.largest, *self.weights.weights]
-        work = sum(DEAR.get(inner.operation.name, 1) for m in computed for inner in m.s.body.operations) - len(computed)
-        read = sum(
-            element_bytes(ir.RankedTensorType(value.type).element_type)
-            for member in computed
+        found, work, read = self.weights, 0.0, 0
+        skipped = [found.scale.member] if found.scale is not None else []
+        skipped += found.weights[:2] if found.is_plain else []
+        for member in (*found.scores, found.largest, *found.weights):
+            if member not in skipped:
+                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+        brought = {
+            root(value)
+            for member in (*found.scores, *found.weights)
             for value, role in zip(member.op.operands, member.roles)
             if role is not None and role.rows and role.columns and not self.plan.is_inside(value)
-            and root(value) != self.first.op.results[0] and not is_of_places(root(value))
-        )
-        return attention_tiles.choose(
-            *(self.sizes["b"] * self.sizes["m"] // rows, rows, n, self.sizes["k"], self.sizes["v"]),
-            *(float(work), self._shown(rows), float(read), self.second.target),
-        )
-
-    def _shown(self, rows: int) -> float:
-        """The part of the columns that a tile of rows has on average."""
-        n, first, last = self.sizes["n"], self.range.first, self.range.last
-        ends = [(min(n, r + 128 + last) if last is not None else n) for r in range(0, rows, 128)]
-        begins = [max(0, r + first) if first is not None else 0 for r in range(0, rows, 128)]
-        return max(0.0, sum(max(0, end - begin) for begin, end in zip(begins, ends))) / (n * len(ends))
+        }
+        for value in brought - {self.first.op.results[0]}:
+            if is_of_places(value):
+                work += _OF_PLACES
+            else:
+                work += _OF_READ
+                read += element_bytes(ir.RankedTensorType(value.type).element_type)
+        blocks = self.sizes["b"] * self.sizes["m"] // rows
+        sizes = (self.sizes[role] for role in "nkv")
+        of = attention_tiles.Weighed(blocks, rows, *sizes, work, float(read), self.range.first, self.range.last)
+        return attention_tiles.choose(of, self.second.target)
 
     def is_faster(self) -> bool:
         """Whether one kernel is predicted to be faster than those that it replaces."""
