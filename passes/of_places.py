@@ -1,7 +1,7 @@
 """Tensors that are computed of nothing but places, such as the masks of causal attention: `column <= row`.
 
-A kernel computes elements of them where it uses them, and need not read them. Where such a mask says of columns which it
-takes, and its condition is one of a column and a row, a tile of rows needs no columns outside of a range.
+A kernel computes elements of them where it uses them, and need not read them. Where such a mask says of columns which
+it takes, and its condition is one of a column and a row, a tile of rows needs no columns outside of a range.
 """
 
 from __future__ import annotations
@@ -93,12 +93,16 @@ def _matched(reshape: ir.Operation) -> list[int | None] | None:
     return [long[own.index(d)] if d in own else None for d in range(len(source))]
 
 
-def tile_of_places(value: ir.Value, shape: Sequence[int], first: Sequence[ir.Value | None], place: Sequence[int | None]) -> ir.Value:
-    """A tile of these sizes of such a tensor. Dimension d of the tensor is at `first[d]` where the tile begins, and goes
-    along dimension `place[d]` of the tile, None for one that does not."""
+def tile_of_places(
+    value: ir.Value, shape: Sequence[int], first: Sequence[ir.Value | None], place: Sequence[int | None]
+) -> ir.Value:
+    """A tile of these sizes of such a tensor. Dimension d of the tensor is at `first[d]` where the tile begins, and
+    goes along dimension `place[d]` of the tile, None for one that does not."""
     generic = empty_generic(
-        [], [tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)],
-        [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape),
+        [],
+        [tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)],
+        [ir.AffineMap.get_identity(len(shape))],
+        ["parallel"] * len(shape),
     )
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         found = []
@@ -140,7 +144,9 @@ class _Elements:
                 values[argument] = self.element(operand, [self.zero() if d is None else loops[d] for d in dims])
         for inner in (inner.operation for inner in s.body.operations):
             if inner.name == "linalg.yield":
-                return values.get(inner.operands[0]) if inner.operands[0] in values else self.constant(inner.operands[0])
+                return (
+                    values.get(inner.operands[0]) if inner.operands[0] in values else self.constant(inner.operands[0])
+                )
             if inner.name == "linalg.index":
                 values[inner.results[0]] = loops[ir.IntegerAttr(inner.attributes["dim"]).value]
                 continue
@@ -181,8 +187,8 @@ class Range:
 
 
 def range_of(mask: ir.Value, row: int, column: int, negated: bool = False) -> Range:
-    """The columns that a mask of places takes, of dimensions `row` and `column` of it: what is outside it takes none of.
-    Of one that is `negated` those that it does not take."""
+    """The columns that a mask of places takes, of dimensions `row` and `column` of it: what is outside it takes none
+    of. Of one that is `negated` those that it does not take."""
     rank = ir.RankedTensorType(mask.type).rank
     at = [_Linear({d: 1}) for d in range(rank)]
     found = _Conditions(row, column, negated).element(mask, at)

@@ -5,14 +5,14 @@
     %o = linalg.batch_matmul ins(%p, %v) ...
   =>
     %a = "kitsune.kernel"() ({
-      "kitsune.tiles"; rings of chunks of %q, %k and %v; an agent that copies into them; an agent whose copies go over the
-      columns of %s: products of a few columns, their weights, products with as many rows of %v
+      "kitsune.tiles"; rings of chunks of %q, %k and %v; an agent that copies into them; an agent whose copies go over
+      the columns of %s: products of a few columns, their weights, products with as many rows of %v
     }) : () -> !kitsune.outputs
     %o = "kitsune.result"(%a) {index = 0 : i64}
 
-Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns that
-a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done where
-one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements.
+Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns
+that a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done
+where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import DEAR, dram_us
+from kitsune_mlir.planning.product_tiles import COPY_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from .attention_kernel import Attention, AttentionKernel, TileBody
+from .attention_body import Weighing
+from .attention_kernel import Attention, AttentionKernel
 from .base import ModulePass
 from .flat_follows import flatten_follows
 from .of_places import Range, is_of_places, range_of
@@ -113,11 +115,14 @@ class _Pair:
             raise UnsupportedError("what it multiplies is computed by no operators along rows")
         if any(user != op for user in users(made)) or (found := weights_of(group)) is None:
             raise UnsupportedError("what it multiplies are no weights that it alone takes")
+        taken = {root(value) for member in (*found.scores, found.largest) for value in member.op.operands}
         products = [
             product
-            for value in {root(v) for member in found.scores for v in member.op.operands} | {root(found.largest.op.operands[0])}
-            if value not in group.members and (product := _product(value)) is not None
-            and (group.space.rows, group.space.columns) == _space(product) and all(map(group.has, users(value)))
+            for value in taken
+            if value not in group.members
+            and (product := _product(value)) is not None
+            and (group.space.rows, group.space.columns) == _space(product)
+            and all(map(group.has, users(value)))
         ]
         if len(products) != 1:
             raise UnsupportedError("its weights are of no product's result, which only they take")
@@ -130,19 +135,19 @@ class _Pair:
                 raise UnsupportedError("a size is open until the call")
         sizes = {role: size or 0 for role, size in first.sizes.items()} | {"v": second.sizes["n"] or 0}
         sizes.setdefault("b", 1)
-        if (sizes["m"], sizes["n"]) != (second.sizes["m"], second.sizes["k"]) or second.sizes.get("b", 1) != sizes["b"]:
+        if [sizes[role] for role in "bmn"] != [second.sizes.get("b", 1), second.sizes["m"], second.sizes["k"]]:
             raise UnsupportedError("it takes the weights of another product")
         if sizes["m"] == 1:
             raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
-        element = ir.RankedTensorType(values.right.type).element_type
-        if not isinstance(element, ir.BF16Type | ir.F16Type) or element != ir.RankedTensorType(first.found.left.type).element_type:
+        elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
+        if len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError("operands are not of 16 bits")
         if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         plan = RowPlan(group, [sizes["m"]] if sizes["m"] > 1 and sizes["b"] > 1 else [])
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
-        return cls(first, second, order, group, found, plan, _range(found, plan), sizes)
+        return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes)
 
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
@@ -197,17 +202,18 @@ class _Pair:
         assert tiles is not None
         follows = follows_of(second.op)
         ends = follows.stored or [second.op]
-        inside = len(self.plan.segments or []) - (self.plan.cuts.index(self.sizes["m"]) + 1 if self.sizes["m"] in self.plan.cuts else 0)
+        cuts, m = self.plan.cuts, self.sizes["m"]
+        inside = len(self.plan.segments or []) - (cuts.index(m) + 1 if m in cuts else 0)
         stored = stored_apart(ends[0].results[0]) if len(ends) == 1 and inside == 1 else None
         moved = [] if stored is None else list(stored.operations)
         gather(self.group)
         last = (moved or follows.ops or [second.op])[-1]
         with last.location, ir.InsertionPoint(last):
             made = Attention(
-                *(first.op, second.op, with_split_batches(first.found), with_split_batches(second.found), self.weights),
-                *(follows, stored, self.range, self.sizes, second.target, name),
+                *(second.op, with_split_batches(first.found), with_split_batches(second.found), follows, stored),
+                *(self.range, self.sizes, second.target, name),
             )
-            body = TileBody(self.plan, attention_tiles.COPY_ROWS, {first.op.results[0]: first.op.results[0]})
+            body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])
             body.bring()
             results = AttentionKernel(made, body, tiles).build()
         for end, result in zip(moved[-1:] or ends, results, strict=True):
@@ -228,8 +234,14 @@ def _space(product: ir.Operation) -> tuple[int, int]:
     return prod(outer), columns
 
 
-def _range(weights: Weights, plan: RowPlan) -> Range:
-    """The columns that the masks of scores leave, by the last segment of rows."""
+def _range(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
+    """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
+    found, rows = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
+    first = found.first if found.first is not None and rows + found.first <= sizes["n"] else None
+    return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
+
+
+def _range_of_masks(weights: Weights, plan: RowPlan) -> Range:
     members = {member.op.results[0]: member for member in weights.scores}
     value, found = root(weights.largest.op.operands[0]), Range()
     while (member := members.get(value)) is not None:

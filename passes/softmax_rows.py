@@ -5,10 +5,10 @@
     %s = linalg.generic ... addf               // of each row of %e
     %p = %e / %s
 
-A product of such weights can be summed over their columns by and by, without all of a row at once: where a larger number
-comes, what was summed is multiplied by exp(%m before - %m), and what divides a row divides its sums as well. Known is not
-the form of a softmax, but how each number of the group depends on the row's largest one and on the sum: what stands around
-it (masks, a largest number that is clamped, a sum that is) may be anything that keeps it so.
+A product of such weights can be summed over their columns by and by, without all of a row at once: where a larger
+number comes, what was summed is multiplied by exp(%m before - %m), and what divides a row divides its sums as well.
+Known is not the form of a softmax, but how each number of the group depends on the row's largest one and on the sum:
+what stands around it (masks, a largest number that is clamped, a sum that is) may be anything that keeps it so.
 
 Source: Milakov and Gimelshein, Online normalizer calculation for softmax (arXiv 1805.02867).
 """
@@ -38,8 +38,8 @@ _SHARE = "share"  # a weight times, or over, such numbers
 
 @dataclass(frozen=True)
 class Scale:
-    """An operator that multiplies `of` by a number above zero, `factor`, where scores are what some elements of that are,
-    others -inf: the largest of these, times the factor, is the largest score."""
+    """An operator that multiplies `of` by a number above zero, `factor`, where scores are what some elements of that
+    are, others -inf: the largest of these, times the factor, is the largest score."""
 
     member: Member
     of: ir.Value
@@ -49,9 +49,9 @@ class Scale:
 @dataclass(frozen=True)
 class Weights:
     """A group that gives weights, by what happens when. `scores` are computed of what comes in, `largest` along their
-    rows; `shifts` from that, for each row; `weights` are exponentials, the last of which is `weight`; `total` is the sum
-    along rows, None where there is none, `sums` are computed from it for each row; `shares` make of weights the result.
-    `exponential` is the name of the operation."""
+    rows; `shifts` from that, for each row; `weights` are exponentials, the last of which is `weight`; `total` is the
+    sum along rows, None where there is none, `sums` are computed from it for each row; `shares` make of weights the
+    result. `exponential` is the name of the operation."""
 
     scores: tuple[Member, ...]
     largest: Member
@@ -96,8 +96,8 @@ def _is_of_f32(member: Member) -> bool:
 
 
 def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
-    """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements, and
-    whether the mask says which become -inf."""
+    """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements,
+    and whether the mask says which become -inf."""
     body = op.regions[0].blocks[0]
     inner = [one.operation for one in body.operations]
     if [one.name for one in inner] != ["arith.select", "linalg.yield"]:
@@ -130,7 +130,6 @@ def _as_scale(member: Member) -> Scale | None:
     if not isinstance(ir.RankedTensorType(value.type).element_type, ir.F32Type):
         return None
     return Scale(member, root(value), factor if inner[0].name == "arith.mulf" else 1 / factor)
-
 
 
 def weights_of(group: Group) -> Weights | None:
@@ -176,7 +175,11 @@ class _Walk:
         shares, weight = self.members[_SHARE], result
         for member, behind in zip(shares, [*(m.op.results[0] for m in shares[1:]), result][: len(shares)]):
             tiles = [root(v) for v in member.op.operands if self.kinds.get(root(v)) in (_WEIGHT, _SHARE)]
-            if len(tiles) != 1 or behind != result and member.op.results[0] not in map(root, self.group.members[behind].op.operands):
+            if (
+                len(tiles) != 1
+                or behind != result
+                and member.op.results[0] not in map(root, self.group.members[behind].op.operands)
+            ):
                 return None
         if shares:
             weight = next(root(v) for v in shares[0].op.operands if self.kinds.get(root(v)) == _WEIGHT)
@@ -247,10 +250,18 @@ class _Walk:
         if op.name in EXPONENTIALS and own == [_LESS] and self.exponential in ("", op.name):
             self.exponential = op.name
             return _WEIGHT
-        if op.name == "arith.mulf" and sorted(own) == [_FREE, _WEIGHT] or op.name == "arith.divf" and own == [_WEIGHT, _FREE]:
+        if (
+            op.name == "arith.mulf"
+            and sorted(own) == [_FREE, _WEIGHT]
+            or op.name == "arith.divf"
+            and own == [_WEIGHT, _FREE]
+        ):
             return _WEIGHT
-        if op.name == "arith.select" and own[0] == _FREE and _WEIGHT in own and all(
-            kind == _WEIGHT or _is_zero(value) for value, kind in list(zip(op.operands, own))[1:]
+        if (
+            op.name == "arith.select"
+            and own[0] == _FREE
+            and _WEIGHT in own
+            and all(kind == _WEIGHT or _is_zero(value) for value, kind in list(zip(op.operands, own))[1:])
         ):
             return _WEIGHT
         if set(own) <= {_FREE, _SHIFT, _SUM} and _SUM in own:

@@ -32,7 +32,8 @@ _GROUPS = [[0, 1], [2], [3]]
 
 @dataclass(frozen=True)
 class Stored:
-    """How a product's result is wanted: as the last of these operations gives it, with these roles of its dimensions."""
+    """How a product's result is wanted: as the last of these operations gives it, with these roles of its
+    dimensions."""
 
     operations: tuple[ir.Operation, ...]
     roles: Roles
@@ -88,8 +89,8 @@ def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
 
 @dataclass(frozen=True)
 class _Dim:
-    """A dimension of a tensor, or a part of one: its size and its role. Of the batch it is number b / `step`, modulo its
-    size unless it is the `first`; of role "=" it is `number`."""
+    """A dimension of a tensor, or a part of one: its size and its role. Of the batch it is number b / `step`, modulo
+    its size unless it is the `first`; of role "=" it is `number`."""
 
     size: int
     role: str

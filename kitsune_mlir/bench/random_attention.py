@@ -53,7 +53,9 @@ def draw(seed: int, small: bool = False) -> Drawn:
             mask=rng.choice(_MASKS),
             way=rng.choice(("sdpa", "sdpa", "written", "wide")),
             layout=rng.choice(("apart", "beside", "beside", "joined")),
-            dtype=rng.choice((torch.bfloat16, torch.bfloat16, torch.float16, torch.float32 if rng.random() < 0.3 else torch.bfloat16)),
+            dtype=rng.choice(
+                (torch.bfloat16, torch.bfloat16, torch.float16, torch.float32 if rng.random() < 0.3 else torch.bfloat16)
+            ),
         )
         if found.layout == "joined" and (found.key_heads != heads or rows != columns or found.out != width):
             continue

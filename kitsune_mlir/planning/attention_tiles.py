@@ -20,9 +20,10 @@ _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
 _ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
-# Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are issued,
-# and besides. So 26 kernels, of 64 to 128 columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 % on average
-# (H100); those of one warpgroup alone take longer for what they issue, for they wait for what they computed last.
+# Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are
+# issued, and besides. So 26 kernels, of 64 to 128 columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 %
+# on average (H100); those of one warpgroup alone take longer for what they issue, for they wait for what they computed
+# last.
 _TURN = {1: (0.5, 1.7, 250.0), 2: (0.59, 1.57, 190.0)}
 _TILE, _START = 700.0, 2300.0  # cycles of a tile, and of the kernel besides
 
@@ -31,7 +32,8 @@ _TILE, _START = 700.0, 2300.0  # cycles of a tile, and of the kernel besides
 class Weighed:
     """Of `batch` blocks of so many `rows`, which tiles do not cross, the products with `n` columns of `k`, and with so
     many of `v` columns. So many instructions as `work` says deal with a score, and `read` bytes of memory come to it. A
-    tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such end."""
+    tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such
+    end."""
 
     batch: int
     rows: int

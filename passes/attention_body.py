@@ -1,0 +1,274 @@
+"""What attention does with tiles of scores and of sums (attention_kernel.py): the group between its products on some
+columns, for each row the largest number so far and the sum of weights, and what these make of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
+from kitsune_mlir.planning.product_tiles import COPY_ROWS
+
+from .of_places import is_of_places, tile_of_places
+from .row_bodies import Key, RowBody, RowPlan
+from .row_groups import Member, joined, root, scalar_of
+from .schedule_build import empty_generic, map_of
+from .softmax_rows import Weights
+
+_LOG2_E = 1 / log(2)
+
+
+class Weighing(RowBody):
+    """The weights of a product's result, `scores`, on tiles of a warpgroup's rows and some columns, of `size` that
+    there are. Numbers of rows are tiles of one dimension, of f32."""
+
+    def __init__(self, plan: RowPlan, weights: Weights, scores: ir.Value, size: int):
+        super().__init__(plan, COPY_ROWS, {scores: scores})
+        self.weights, self.scores, self.size = weights, scores, size
+        self.f32 = ir.F32Type.get()
+        self.tiles: dict[Key, ir.Value] = {}
+
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return self._columns
+
+    def bring(self) -> None:
+        super().bring()
+        self.inputs = {key: root(key[0]) if self._is_computed(key) else whole for key, whole in self.inputs.items()}
+
+    def place(self, at: Sequence[ir.Value], first_column: ir.Value, columns: int) -> None:
+        """What follows is about the tile at these offsets, one for each segment of the rows, from a column on."""
+        self.at, self.first_column, self._columns = list(at), first_column, columns
+        self.tiles, self.values = {}, {}
+
+    def begin(self) -> list[ir.Value]:
+        """The largest numbers and the sums of weights before any column."""
+        return [self._of_rows([], lambda n=n: arith.constant(self.f32, n)) for n in (float("-inf"), 0.0)]
+
+    def weigh(
+        self, scores: ir.Value, largest: ir.Value, total: ir.Value, element: ir.Type
+    ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+        """The weights of a tile of scores, as elements of that type; by what sums of what came before are multiplied;
+        the largest numbers, and the sums of weights."""
+        found, scale = self.weights, self.weights.scale
+        self.given = {self.scores: scores}
+        for member in found.scores:
+            if scale is not None and member == scale.member:  # done with the exponentials
+                self.values[member.op.results[0]] = (self.given | self.values)[scale.of]
+            else:
+                self._emit(member)
+        x = root(found.largest.op.operands[0])
+        if self.size % self.columns:
+            self.values[x] = self._inside(self.values.get(x, scores))
+        before, join = self._shift(largest), joined(found.largest.op)
+        assert join is not None
+        make = arith.maximumf if join.name == "arith.maximumf" else arith.maxnumf
+        largest = self._of_rows([largest, self._emit(found.largest)], make)
+        shift = self._shift(largest)
+        safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
+        self.values[found.shift] = self._typed(safe, _element_of(shift))
+        for number, member in enumerate(found.weights):
+            if not found.is_plain or number > 1:
+                self._emit(member)
+            elif number == 1:
+                self.values[member.op.results[0]] = self._powers(self.values.get(x, scores), safe)
+        exponential = math.exp if found.exponential == "math.exp" else math.exp2
+        grown = self._of_rows([before, safe], lambda a, b: exponential(arith.subf(a, b)))
+        if found.total is not None:
+            added = self._emit(found.total)
+            total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
+        weight = self.values[found.weight]
+        return self._made([weight], [_TILE], _shape(weight), element, lambda a: a), grown, largest, total
+
+    def scaled(self, tile: ir.Value, by: ir.Value) -> ir.Value:
+        """A tile of f32 whose rows are multiplied."""
+        return self._made([tile, by], [_TILE, _ROWS], _shape(tile), self.f32, arith.mulf)
+
+    def shared(self, sums: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
+        """Sums with weights as those with what the group gives: divided as it divides weights."""
+        found = self.weights
+        self._shift(largest)
+        if found.total is not None:
+            result = found.total.op.results[0]
+            self.values[result] = self._typed(total, _element_of(result))
+        for member in found.sums:
+            self._emit(member)
+        for member in found.shares:
+            sums = self._share(member, sums)
+        return sums
+
+    # ---- operators of the group
+
+    def _emit(self, member: Member) -> ir.Value:
+        """An operator on the tile."""
+        for key in self._keys(member):
+            if key is not None and key not in self.tiles:
+                self.tiles[key] = self._brought(key)
+        self.values[member.op.results[0]] = made = self._tiled(member, self.tiles)
+        return made
+
+    def _brought(self, key: Key) -> ir.Value:
+        value, present, columns = key
+        if not self._is_computed(key):
+            return self._read(key, self.inputs[key], self.at, self.first_column)
+        dims = self._dims(key)
+        assert dims is not None
+        last, has_rows = len(self.at) - 1, present[-1]
+        shape = [self.rows] * has_rows + [self.columns] * columns
+        first = [None if d is None else self.first_column if d < 0 else self.at[d] for d in dims]
+        return tile_of_places(
+            value, shape, first, [int(has_rows) if d == -1 else 0 if d == last else None for d in dims]
+        )
+
+    def _is_computed(self, key: Key) -> bool:
+        return is_of_places(key[0]) and self._dims(key) is not None
+
+    def _dims(self, key: Key) -> list[int | None] | None:
+        """For each dimension of a tensor the segment of rows that it is, -1 where it is the columns, None where it has
+        a single element; None where its dimensions are others."""
+        value, present, columns = key
+        wanted = [(i, size) for i, (size, here) in enumerate(zip(self.plan.segments or [], present)) if here]
+        wanted += [(-1, self.plan.space.columns)] if columns else []
+        wanted = [(i, size) for i, size in wanted if size != 1]
+        long = [(d, size) for d, size in enumerate(rows.shape_of(value)) if size != 1]
+        if [size for _, size in wanted] != [size for _, size in long]:
+            return None
+        of = {d: i for (i, _), (d, _) in zip(wanted, long)}
+        return [of.get(d) for d in range(len(rows.shape_of(value)))]
+
+    def _shift(self, largest: ir.Value) -> ir.Value:
+        """What is taken off each row's numbers, from the largest of them, as its type is."""
+        found = self.weights
+        if found.scale is not None:
+            factor = found.scale.factor
+            largest = self._of_rows([largest], lambda a: arith.mulf(a, arith.constant(self.f32, factor)))
+        result = found.largest.op.results[0]
+        self.values[result] = self._typed(largest, _element_of(result))
+        for member in found.shifts:
+            self._emit(member)
+        return self.values[found.shift]
+
+    def _powers(self, tile: ir.Value, shift: ir.Value) -> ir.Value:
+        """The exponentials of a tile's numbers, scaled, less each row's shift, as powers of two: with the scale, of two
+        instructions each."""
+        scale = 1.0 if self.weights.scale is None else self.weights.scale.factor
+        base = _LOG2_E if self.weights.exponential == "math.exp" else 1.0
+        less = self._of_rows([shift], lambda a: arith.mulf(a, arith.constant(self.f32, -base)))
+
+        def power(x: ir.Value, less: ir.Value) -> ir.Value:
+            return math.exp2(arith.addf(arith.mulf(x, arith.constant(self.f32, scale * base)), less))
+
+        return self._made([tile, less], [_TILE, _ROWS], _shape(tile), self.f32, power)
+
+    def _inside(self, tile: ir.Value) -> ir.Value:
+        """A tile of scores, of which columns that are not there have no weight."""
+        i32, first, size = ir.IntegerType.get_signless(32), self.first_column, self.size
+
+        def chosen(x: ir.Value) -> ir.Value:
+            place = arith.addi(arith.index_cast(i32, linalg.IndexOp(1).result), arith.index_cast(i32, first))
+            there = arith.cmpi(arith.CmpIPredicate.slt, place, arith.constant(i32, size))
+            return arith.select(there, x, arith.constant(x.type, float("-inf")))
+
+        return self._made([tile], [_TILE], _shape(tile), _element_of(tile), chosen)
+
+    def _share(self, member: Member, sums: ir.Value) -> ir.Value:
+        """What an operator that divides weights, or multiplies them, makes of sums with these."""
+        others = {
+            argument: self.values[root(value)]
+            for argument, value, role in zip(member.s.body.arguments, member.op.operands, member.roles)
+            if role is not None and not role.columns
+        }
+
+        def body(sums: ir.Value, *numbers: ir.Value) -> ir.Value:
+            values: dict[ir.Value, ir.Value] = dict(zip(others, numbers))
+            weights = set[ir.Value]()
+            for argument, value, role in zip(member.s.body.arguments, member.op.operands, member.roles):
+                if role is None:
+                    scalar = scalar_of(value)
+                    assert scalar is not None
+                    values[argument] = scalar
+                elif role.columns:
+                    values[argument] = sums
+                    weights.add(argument)
+            *inner, end = [op.operation for op in member.s.body.operations]
+            for op in inner:
+                operands = [values.get(value, value) for value in op.operands]
+                own = [value in weights for value in op.operands]
+                weights |= set(op.results) if any(own) else set()
+                if len(operands) == 1 and (any(own) or operands[0].type == op.results[0].type):
+                    values[op.results[0]] = operands[0]  # a cast: sums and numbers of rows are of f32
+                elif any(own):
+                    make = arith.mulf if op.name == "arith.mulf" else arith.divf
+                    values[op.results[0]] = make(*map(_widened, operands))
+                else:
+                    clone = op.clone()
+                    for number, operand in enumerate(operands):
+                        clone.operands[number] = operand
+                    values.update(zip(op.results, clone.results))
+            return values[end.operands[0]]
+
+        kinds = [_element_of(number) for number in others.values()]
+        maps = [_TILE] + [_ROWS] * len(kinds)
+        generic = self._generic([sums, *others.values()], maps, _shape(sums), self.f32)
+        block = generic.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([body(*list(block.arguments)[:-1])])
+        return generic.results[0]
+
+    # ---- tiles
+
+    def _of_rows(
+        self, inputs: Sequence[ir.Value], make: Callable[..., ir.Value], element: ir.Type | None = None
+    ) -> ir.Value:
+        """A number for each row, of those of others, computed in f32."""
+        return self._made(inputs, [[0]] * len(inputs), [COPY_ROWS], element or self.f32, make)
+
+    def _typed(self, numbers: ir.Value, element: ir.Type) -> ir.Value:
+        """Numbers of rows as such elements."""
+        return numbers if _element_of(numbers) == element else self._of_rows([numbers], lambda a: a, element)
+
+    def _made(
+        self,
+        inputs: Sequence[ir.Value],
+        maps: Sequence[list[int]],
+        shape: list[int],
+        element: ir.Type,
+        make: Callable[..., ir.Value],
+    ) -> ir.Value:
+        """A tile of these sizes, of others, with dimensions of it, computed in f32."""
+        generic = self._generic(inputs, maps, shape, element)
+        block = generic.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            x = make(*map(_widened, list(block.arguments)[:-1]))
+            linalg.YieldOp([x if x.type == element else arith.truncf(element, x)])
+        return generic.results[0]
+
+    @staticmethod
+    def _generic(
+        inputs: Sequence[ir.Value], maps: Sequence[list[int]], shape: list[int], element: ir.Type
+    ) -> ir.Operation:
+        dims = [map_of(len(shape), own) for own in (*maps, list(range(len(shape))))]
+        return empty_generic(inputs, [tensor.empty(shape, element)], dims, ["parallel"] * len(shape))
+
+
+_TILE, _ROWS = [0, 1], [0]  # the dimensions of a tile that another has
+
+
+def _shape(tile: ir.Value) -> list[int]:
+    return list(ir.RankedTensorType(tile.type).shape)
+
+
+def _element_of(value: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(value.type).element_type
+
+
+def _widened(x: ir.Value) -> ir.Value:
+    f32 = ir.F32Type.get()
+    return x if x.type == f32 else arith.extf(f32, x)
+
+
+def _or_zero(x: ir.Value) -> ir.Value:
+    none = arith.cmpf(arith.CmpFPredicate.OEQ, x, arith.constant(x.type, float("-inf")))
+    return arith.select(none, arith.constant(x.type, 0.0), x)
