@@ -17,6 +17,7 @@ from .schedule_build import empty_generic, map_of
 from .softmax_rows import Weights
 
 _LOG2_E = 1 / log(2)
+_LARGE, _SMALL = 1e30, 2.0**-32
 
 
 class Weighing(RowBody):
@@ -152,15 +153,24 @@ class Weighing(RowBody):
 
     def _powers(self, tile: ir.Value, shift: ir.Value) -> ir.Value:
         """The exponentials of a tile's numbers, scaled, less each row's shift, as powers of two: with the scale, of two
-        instructions each."""
+        instructions each. Of a shift so large that with the factor it were infinite, numbers are equal to it or far
+        below, whatever the factor: a smaller one."""
         scale = 1.0 if self.weights.scale is None else self.weights.scale.factor
         base = _LOG2_E if self.weights.exponential == "math.exp" else 1.0
-        less = self._of_rows([shift], lambda a: arith.mulf(a, arith.constant(self.f32, -base)))
 
-        def power(x: ir.Value, less: ir.Value) -> ir.Value:
-            return math.exp2(arith.addf(arith.mulf(x, arith.constant(self.f32, scale * base)), less))
+        def factor(shift: ir.Value) -> ir.Value:
+            limit, *factors = (arith.constant(self.f32, x) for x in (_LARGE, base * _SMALL, base))
+            return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, math.absf(shift), limit), *factors)
 
-        return self._made([tile, less], [_TILE, _ROWS], _shape(tile), self.f32, power)
+        factors = self._of_rows([shift], factor)
+        less = self._of_rows([shift, factors], lambda a, b: arith.negf(arith.mulf(a, b)))
+        if scale != 1:
+            factors = self._of_rows([factors], lambda a: arith.mulf(a, arith.constant(self.f32, scale)))
+
+        def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
+            return math.exp2(arith.addf(arith.mulf(x, by), less))
+
+        return self._made([tile, factors, less], [_TILE, _ROWS, _ROWS], _shape(tile), self.f32, power)
 
     def _inside(self, tile: ir.Value) -> ir.Value:
         """A tile of scores, of which columns that are not there have no weight."""
