@@ -48,6 +48,14 @@ class Weighing(RowBody):
         """The largest numbers and the sums of weights before any column."""
         return [self._of_rows([], lambda n=n: arith.constant(self.f32, n)) for n in (float("-inf"), 0.0)]
 
+    def read_ahead(self) -> None:
+        """Reads what scores are computed of besides products."""
+        for member in self.weights.scores:
+            for key in self._keys(member):
+                if key is not None and key not in self.tiles and not self._is_computed(key) and key[1][-1] and key[2]:
+                    self.tiles[key] = read = self._brought(key)
+                    read.owner.attributes["ahead"] = ir.UnitAttr.get()
+
     def weigh(
         self, scores: ir.Value, largest: ir.Value, total: ir.Value, element: ir.Type
     ) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:

@@ -247,13 +247,15 @@ class AttentionKernel:
         """So many columns: the sums, the largest numbers and the sums of weights with them; where it `goes_on` also the
         next columns' products, which run beside what is done with these."""
         before, largest, weights, scores, *chunks = carried
+        self.body.place(own, column, self.tiles.columns)
+        if self.tiles.reads_ahead:
+            self.body.read_ahead()
         scores = schedule.SettleOp(scores, ir.TypeAttr(scores.type.elem).value).results[0]
         self._release(chunks[: len(self.chunks)], chunks[len(self.chunks) :])
         following: list[ir.Value] = []
         if goes_on:  # in the same registers
             held, scores = scores, part(scores, 0, self.tiles.columns, wide=True)
             following = self._multiply(rings, left, [held])
-        self.body.place(own, column, self.tiles.columns)
         packed, grown, largest, weights = self.body.weigh(scores, largest, weights, self.element)
         wide = part(self.body.scaled(before, grown), 0, self.wide, wide=True)
         total = schedule.SumsOp([wide], schedule.Acc.get(ir.RankedTensorType(before.type)))

@@ -27,7 +27,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.kernel_cost import DEAR, dram_us
+from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
 from kitsune_mlir.planning.product_tiles import COPY_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
@@ -45,7 +45,7 @@ from .softmax_rows import Weights, chosen_of, weights_of
 from .split_batches import stored_apart, with_split_batches
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
-_OF_PLACES, _OF_READ = 2.0, 6.0  # instructions for an element that is computed of places, and for one that is read
+_OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _Pair:
         skipped += found.weights[:2] if found.is_plain else []
         for member in (*found.scores, found.largest, *found.weights):
             if member not in skipped:
-                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+                work += sum(DEAR_FAST.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
         brought = {
             root(value)
             for member in (*found.scores, *found.weights)

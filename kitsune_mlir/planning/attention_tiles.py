@@ -16,15 +16,15 @@ _COLUMNS = (64, 128)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next ones, whose products run meanwhile
+_WITH_AHEAD = 200  # the same with what is read for the scores, before they are there
 _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
 _ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
 # Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are
-# issued, and besides. So 26 kernels, of 64 to 128 columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 %
-# on average (H100); those of one warpgroup alone take longer for what they issue, for they wait for what they computed
-# last.
-_TURN = {1: (0.5, 1.7, 250.0), 2: (0.59, 1.57, 190.0)}
+# issued, and besides. One warpgroup alone does these in turn, two beside each other. So 26 kernels, of 64 to 128
+# columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 % on average (H100).
+_TURN = {1: (0.98, 1.03, 376.0), 2: (0.72, 1.37, 182.0)}
 _TILE, _START = 700.0, 2300.0  # cycles of a tile, and of the kernel besides
 
 
@@ -58,7 +58,8 @@ class Weighed:
 @dataclass(frozen=True)
 class AttentionTiles:
     """`copies` warpgroups of 64 rows each, so many `columns` at a time; slots of chunks of 64 columns of the left
-    operand, of the right one, and of 64 rows of the values."""
+    operand, of the right one, and of 64 rows of the values. What comes to scores from memory is read before they are
+    there where it `reads_ahead`: as far as registers hold it."""
 
     copies: int
     columns: int
@@ -66,6 +67,7 @@ class AttentionTiles:
     right_slots: int
     value_slots: int
     price: Price
+    reads_ahead: bool = False
 
     @property
     def rows(self) -> int:
@@ -81,8 +83,10 @@ def choose(of: Weighed, target: Target) -> AttentionTiles | None:
 
 def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionTiles | None:
     chunks, wide, own = ceil(of.k / CHUNK), ceil(of.v / CHUNK) * CHUNK, copies * COPY_ROWS
-    if wide // 2 + columns > _MOST_REGISTERS:
+    registers = wide // 2 + columns
+    if registers > _MOST_REGISTERS:
         return None
+    ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
     left, right, value = (own * CHUNK * 2, columns * CHUNK * 2, wide * CHUNK * 2)
     of_turn = chunks * right + columns // CHUNK * value
     held = 2 if target.shared_bytes - _BARRIERS - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
@@ -101,4 +105,4 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionT
     cycles = most * turn + _START
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
-    return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // CHUNK), price)
+    return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // CHUNK), price, ahead)

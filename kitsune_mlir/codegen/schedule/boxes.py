@@ -61,9 +61,19 @@ class GlobalBox:
     def takes_pairs(self) -> bool:
         """Whether two elements along the box's last dimension are stored together: neighbours, the first at an address
         that is a multiple of both."""
+        return self._is_even and (is_packed(self.element) or self.element.width == 32)
+
+    @property
+    def _is_even(self) -> bool:
+        """Whether neighbours along the box's last dimension, the first at an even place, are both there."""
         last = self._axes[-1]
         even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0 and self._step % 2 == 0
-        return even and self._strides[last] == 1 and (is_packed(self.element) or self.element.width == 32)
+        return even and self._strides[last] == 1
+
+    @property
+    def _loads_pairs(self) -> bool:
+        """Whether two neighbours are loaded together: those that are stored so, and bytes of conditions."""
+        return self.even and (self.takes_pairs or self._is_even and self.element.width == 1)
 
     def surely_has(self, dim: int, index: Int) -> bool:
         """Whether it is known now that the tensor has the box's index along its dimension `dim`."""
@@ -95,8 +105,7 @@ class GlobalBox:
             isinstance(last, Offset)
             and self.pair is not None
             and last.base == self.pair
-            and self.takes_pairs
-            and self.even
+            and self._loads_pairs
         ):
             return widened(self._load_of_pair(index[:-1], last), self.element)
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
@@ -124,7 +133,7 @@ class GlobalBox:
         """Loads these rows and columns, as far as it loads them together or in pairs."""
         for row in rows:
             for column in columns:
-                if self._takes_wide(column) or (self.takes_pairs and self.even):
+                if self._takes_wide(column) or self._loads_pairs:
                     self.load_together([row, column])
 
     def _takes_wide(self, column: Int) -> bool:
