@@ -284,9 +284,9 @@ def replace(group: Group, results: Sequence[ir.Value]) -> None:
 
 
 def erase(op: ir.Operation) -> None:
-    """Erases an operator with the reshapes of its result that only erased ones have read."""
-    for use in list(op.results[0].uses):
-        erase(use.owner.operation)
+    """Erases an operator with what is computed of its result, of which nothing is used."""
+    while uses := list(op.results[0].uses):
+        erase(uses[0].owner.operation)
     op.erase()
 
 

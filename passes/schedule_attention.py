@@ -41,7 +41,7 @@ from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, Order, find, root, users
-from .softmax_rows import Weights, chosen_of, weights_of
+from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
 from .split_batches import stored_apart, with_split_batches
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
@@ -59,25 +59,25 @@ class ScheduleAttention(ModulePass):
         target = targets.load(self.target)
         if not target.has_warpgroups:
             return
-        seconds = [op for op in walk(module, *_NAMES) if op.parent.name == "func.func" and _reads_weights(op)]
-        if not seconds:
+        seconds = [op for op in walk(module, *_NAMES) if op.parent.name == "func.func" and _reads_computed(op)]
+        if not seconds or not walk(module, *EXPONENTIALS):
             return
         flatten_follows(module)
         groups, pairs = cache(_Groups), []
         for second in seconds:
             try:
                 pair = _Pair.of(second, groups(second.block), target)
-                if pair.is_faster():
+                if pair is not None and pair.is_faster():
                     pair.take()
                     pairs.append(pair)
             except UnsupportedError as error:
-                remark(second, f"is no attention with what it multiplies: {error}")
+                remark(second, f"is no kernel with the product whose softmax it multiplies: {error}")
         for number, pair in enumerate(pairs):
             pair.build(f"attention{number}")
 
 
-def _reads_weights(op: ir.Operation) -> bool:
-    """Whether a product's left operand is computed by element from a sum or a largest number along its rows."""
+def _reads_computed(op: ir.Operation) -> bool:
+    """Whether a product's left operand is computed by an operator."""
     found = match_product(op)
     maker = None if found is None else root(found.left).owner
     return maker is not None and not isinstance(maker, ir.Block) and maker.name == "linalg.generic"
@@ -105,16 +105,16 @@ class _Pair:
     sizes: dict[str, int]
 
     @classmethod
-    def of(cls, op: ir.Operation, groups: _Groups, target: Target) -> _Pair:
-        """The pair whose second product an operation is. Raises UnsupportedError where it is none."""
+    def of(cls, op: ir.Operation, groups: _Groups, target: Target) -> _Pair | None:
+        """The pair whose second product an operation is, if it is one. Raises UnsupportedError for one that has no such
+        kernel."""
         values = match_product(op)
         assert values is not None
         order, made = groups.order, root(values.left)
         group = next((group for group in groups.groups if made in group.members), None)
-        if group is None:
-            raise UnsupportedError("what it multiplies is computed by no operators along rows")
-        if any(user != op for user in users(made)) or (found := weights_of(group)) is None:
-            raise UnsupportedError("what it multiplies are no weights that it alone takes")
+        found = None if group is None else weights_of(group)
+        if group is None or found is None or any(user != op for user in users(made)):
+            return None
         taken = {root(value) for member in (*found.scores, found.largest) for value in member.op.operands}
         products = [
             product
@@ -125,7 +125,7 @@ class _Pair:
             and all(map(group.has, users(value)))
         ]
         if len(products) != 1:
-            raise UnsupportedError("its weights are of no product's result, which only they take")
+            return None
         first = PricedProduct(op=products[0], found=match_product(products[0]), target=target)
         second = PricedProduct(op=op, found=values, target=target)
         for product in (first, second):
@@ -218,8 +218,6 @@ class _Pair:
             results = AttentionKernel(made, body, tiles).build()
         for end, result in zip(moved[-1:] or ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)
-        for op in [*reversed(moved), *reversed(follows.ops)]:
-            op.erase()
         erase(first.op)
 
 

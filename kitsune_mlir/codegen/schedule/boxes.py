@@ -101,12 +101,7 @@ class GlobalBox:
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at an index in the box, of the compute type."""
         last = index[-1] if index else None
-        if (
-            isinstance(last, Offset)
-            and self.pair is not None
-            and last.base == self.pair
-            and self._loads_pairs
-        ):
+        if isinstance(last, Offset) and self.pair is not None and last.base == self.pair and self._loads_pairs:
             return widened(self._load_of_pair(index[:-1], last), self.element)
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
         return widened(device.load(place, storage_type(self.element)), self.element)

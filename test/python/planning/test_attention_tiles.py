@@ -1,0 +1,56 @@
+"""Tiles of attention: how many turns they have, and what they are predicted to take."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.attention_tiles import Weighed, choose
+
+SM90 = targets.load("sm_90a")
+
+
+@given(
+    rows=st.integers(1, 400),
+    n=st.integers(1, 400),
+    tile=st.sampled_from([64, 128]),
+    columns=st.sampled_from([64, 128]),
+    first=st.none() | st.integers(-300, 0),
+    last=st.none() | st.integers(0, 300),
+)
+def test_turns_have_all_columns_of_a_tile(rows, n, tile, columns, first, last):
+    """Those of no row are in none, but for the rest of a turn's."""
+    turns = Weighed(1, rows, n, 64, 64, 1.0, 0.0, first, last).turns(tile, columns)
+    assert len(turns) == -(-rows // tile)
+    for number, count in enumerate(turns):
+        row = range(number * tile, (number + 1) * tile)
+        begins = (r if first is None else r + first for r in row)
+        ends = (n if last is None else r + last for r in row)
+        spans = list(zip(begins if first is not None else [0] * tile, ends))
+        blocks = {c // columns for begin, end in spans for c in range(max(0, begin), min(n - 1, end) + 1)}
+        assert count == max(1, len(blocks))
+
+
+@given(
+    batch=st.integers(1, 64),
+    rows=st.integers(1, 2048),
+    n=st.integers(2, 2048),
+    k=st.integers(8, 256),
+    v=st.integers(8, 256),
+    work=st.floats(0, 30),
+)
+def test_more_takes_longer(batch, rows, n, k, v, work):
+    of = Weighed(batch, rows, n, k, v, work, 0.0)
+    tiles = choose(of, SM90)
+    assert tiles is not None and tiles.price.us > SM90.launch_us
+    for more in (
+        Weighed(batch, rows, n + 512, k, v, work, 0.0),
+        Weighed(batch + 200, rows, n, k, v, work, 0.0),
+        Weighed(batch, rows, n, k, v, work + 100, 0.0),
+    ):
+        assert choose(more, SM90).price.us > tiles.price.us
+    causal = Weighed(batch, rows, n, k, v, work, 0.0, None, 0)
+    assert choose(causal, SM90).price.us <= tiles.price.us
+
+
+def test_wide_values_have_no_tiles():
+    assert choose(Weighed(1, 128, 128, 64, 512, 1.0, 0.0), SM90) is None
