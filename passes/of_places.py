@@ -150,6 +150,9 @@ class _Elements:
             if inner.name == "linalg.index":
                 values[inner.results[0]] = loops[ir.IntegerAttr(inner.attributes["dim"]).value]
                 continue
+            if inner.name == "arith.constant":
+                values[inner.results[0]] = self.constant(inner.results[0])
+                continue
             operands = [values[v] if v in values else self.constant(v) for v in inner.operands]
             values[inner.results[0]] = self.operation(inner, operands)
         raise AssertionError("a generic's body ends with linalg.yield")
@@ -159,11 +162,11 @@ class _Elements:
 
     def constant(self, value: ir.Value) -> Any:
         attribute, type_ = value.owner.attributes["value"], _narrow(value.type)
-        return value if type_ == value.type else arith.constant(type_, ir.IntegerAttr(attribute).value)
+        if type_ == value.type:
+            return arith.ConstantOp(type_, attribute).result
+        return arith.constant(type_, ir.IntegerAttr(attribute).value)
 
     def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
-        if op.name == "arith.constant":
-            return self.constant(op.results[0])
         type_ = _narrow(op.results[0].type)
         if op.name in _CASTS and operands[0].type == type_:
             return operands[0]
