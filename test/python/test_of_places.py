@@ -40,8 +40,8 @@ func.func @f() -> tensor<{ROWS}x{COLUMNS}xi1> {{
     %m = arith.index_cast %n : index to {kind}
     linalg.yield %m : {kind}
   }} -> tensor<{ROWS}x{kind}>
-  %wide = tensor.expand_shape %rows [[0, 1]] output_shape [{ROWS}, 1] : tensor<{ROWS}x{kind}> into tensor<{ROWS}x1x{kind}>
-  %ec = tensor.empty() : tensor<{COLUMNS}x{kind}>
+  %wide = tensor.expand_shape %rows [[0, 1]] output_shape [{ROWS}, 1] : tensor<{ROWS}x{kind}> into
+  tensor<{ROWS}x1x{kind}> %ec = tensor.empty() : tensor<{COLUMNS}x{kind}>
   %columns = linalg.generic {{indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}}
       outs(%ec : tensor<{COLUMNS}x{kind}>) {{
   ^bb0(%o: {kind}):
