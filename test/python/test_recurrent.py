@@ -69,9 +69,7 @@ def kernels(made):
         (lambda: States(128, 8), (5, 4, 128), torch.float32),
         (lambda: States(64, 8), (3, 3, 64), torch.bfloat16),
         (lambda: lstm(32, 64), (24, 3, 32), torch.float32),
-        (lambda: lstm(40, 64, bidirectional=True), (16, 3, 40), torch.float32),
         (lambda: lstm(64, 128), (64, 3, 64), torch.bfloat16),
-        (lambda: gru(64, 64), (33, 3, 64), torch.float16),
     ],
 )
 def test_steps_are_read_where_they_lie(make, size, dtype):
@@ -90,6 +88,24 @@ def test_steps_are_read_where_they_lie(make, size, dtype):
 )
 def test_steps_of_odd_sizes(make, size, dtype):
     check(*compiled(make, size, dtype))
+
+
+@pytest.mark.parametrize(
+    ("make", "size", "dtype", "target"),
+    [
+        (lambda: lstm(64, 128), (64, 4, 64), torch.bfloat16, "sm_90a"),
+        (lambda: lstm(24, 72), (70, 4, 24), torch.float16, "sm_90a"),  # no tile is full
+        (lambda: lstm(64, 128), (64, 4, 64), torch.bfloat16, "sm_80"),
+        (lambda: gru(64, 128), (64, 4, 64), torch.bfloat16, "sm_90a"),
+    ],
+)
+def test_a_step_is_one_kernel(make, size, dtype, target):
+    """The product with its gates behind it, which lie side by side: a launch for each of the steps, but for the last, of
+    which rows are summed."""
+    made, model, x = compiled(make, size, dtype, target)
+    assert kernels(made).count("gated0") + kernels(made).count("gated1") == 3
+    assert len(made.plan["launches"]) <= 4 + 7
+    check(made, model, x)
 
 
 def test_a_step_that_two_kernels_read():
