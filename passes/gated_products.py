@@ -43,7 +43,7 @@ from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
 from .product_kernel import Asked, ProductKernel
 from .single_products import LEAST, NAME
-from .thin_products import predicted_us
+from .thin_products import by_rows, predicted_us
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,11 @@ class GatedProducts(ModulePass):
         parted = []
         for product in _products(module):
             parts = parts_of(product)
-            if parts is not None and _are_faster(parts, target):
+            if parts is None or joined_follows(parts.slices) is None:
+                continue
+            if _are_rows(parts, target):
+                _sum_along_rows(part(parts))
+            elif _are_faster(parts, target):
                 parted.append(tuple(part(parts)))
         flatten_follows(module)
         groups = [(True, products) for products in parted]
@@ -132,6 +136,30 @@ def _tiles(product: PricedProduct, follows: Follows, rights: int) -> ProductTile
 def _us(tiles: ProductTiles, moved: list[ir.Type], target: Target) -> float:
     nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in moved)
     return max(tiles.microseconds, target.launch_us + dram_us(nbytes, target))
+
+
+def _are_rows(parts: Parts, target: Target) -> bool:
+    """Whether a product of few rows is faster as sums over rows, as schedule-products decides."""
+    product = PricedProduct(op=parts.product, found=parts.found, target=target)
+    product.read_sizes()
+    thin = predicted_us(product.found, product.sizes, target) if is_zero_filled(product.found.init) else None
+    if thin is None or prod(product.known) < LEAST:
+        return thin is not None
+    try:
+        product.check()
+    except UnsupportedError:
+        return False
+    tiles = product.tiles(follows_of(product.op))
+    return tiles is None or thin < THIN_BY * tiles.microseconds
+
+
+def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
+    """Leaves products to schedule-rows, as sums that one kernel makes with what follows all of them."""
+    for op in products:
+        found = match_product(op)
+        assert found is not None
+        op.results[0].replace_all_uses_with(by_rows(op, found))
+        op.erase()
 
 
 def _are_faster(parts: Parts, target: Target) -> bool:

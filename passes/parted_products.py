@@ -27,6 +27,7 @@ from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
 from .schedule_build import clone_body, constant_index, empty_generic
+from .strided_views import begins_at_granule
 
 MOST = 4  # parts
 
@@ -84,8 +85,7 @@ def _has_parts(op: ir.Operation, value: ir.Value) -> bool:
     last = ir.AffineDimExpr.get(len(s.iterators) - 1)
     others = ((s.maps[i], op.operands[i]) for i in range(s.inputs) if op.operands[i] != value)
     return all(
-        last not in list(map_.results) or is_weight(operand) or ir.RankedTensorType(operand.type).has_static_shape
-        for map_, operand in others
+        last not in list(map_.results) or is_weight(operand) or begins_at_granule(operand) for map_, operand in others
     )
 
 

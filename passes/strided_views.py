@@ -40,6 +40,12 @@ def place_among(value: ir.Value) -> Place | None:
     return Place(first, pitch, shared=True)
 
 
+def begins_at_granule(value: ir.Value) -> bool:
+    """Whether a tensor of known sizes lies, as a view, where kernels may read it and its columns."""
+    found, kind = _view(value), ir.RankedTensorType(value.type)
+    return found is not None and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
+
+
 def lying(value: ir.Value) -> ir.Value:
     """What a view is of, where it is one of a tensor among longer rows."""
     owner = rows.producer(value)

@@ -83,6 +83,7 @@ def test_steps_are_read_where_they_lie(make, size, dtype):
     [
         (lambda: States(7, 3), (3, 3, 7), torch.float32),  # steps begin within 16 bytes
         (lambda: lstm(9, 5), (3, 3, 9), torch.float32),
+        (lambda: lstm(20, 33, bidirectional=True), (5, 3, 20), torch.bfloat16),
         (lambda: gru(12, 17), (1, 3, 12), torch.float32),
     ],
 )
@@ -100,11 +101,27 @@ def test_steps_of_odd_sizes(make, size, dtype):
     ],
 )
 def test_a_step_is_one_kernel(make, size, dtype, target):
-    """The product with its gates behind it, which lie side by side: a launch for each of the steps, but for the last, of
-    which rows are summed."""
+    """The product with its gates behind it, which lie side by side: a launch for each of the steps, but for the last,
+    of which rows are summed."""
     made, model, x = compiled(make, size, dtype, target)
     assert kernels(made).count("gated0") + kernels(made).count("gated1") == 3
     assert len(made.plan["launches"]) <= 4 + 7
+    check(made, model, x)
+
+
+@pytest.mark.parametrize(
+    ("make", "size", "dtype"),
+    [
+        (lambda: lstm(40, 64, bidirectional=True), (16, 3, 40), torch.float32),
+        (lambda: lstm(20, 40, bidirectional=True), (5, 3, 20), torch.bfloat16),
+        (lambda: gru(20, 48), (1, 4, 20), torch.float32),
+    ],
+)
+def test_a_step_of_few_rows_is_one_kernel(make, size, dtype):
+    """The products are sums along rows, and gates are of their row group, but for the last step of a direction."""
+    made, model, x = compiled(make, size, dtype)
+    ways = 1 + model.network.bidirectional
+    assert len(made.plan["launches"]) <= ways * (size[1] + 1) + 7
     check(made, model, x)
 
 
