@@ -118,11 +118,28 @@ def test_a_step_is_one_kernel(make, size, dtype, target):
     ],
 )
 def test_a_step_of_few_rows_is_one_kernel(make, size, dtype):
-    """The products are sums along rows, and gates are of their row group, but for the last step of a direction."""
+    """The products are sums along rows, and gates are of their row group, but for the last step's; both directions'
+    steps are one kernel."""
     made, model, x = compiled(make, size, dtype)
-    ways = 1 + model.network.bidirectional
-    assert len(made.plan["launches"]) <= ways * (size[1] + 1) + 7
+    assert len(made.plan["launches"]) <= size[1] + 1 + 8
     check(made, model, x)
+
+
+class Two(nn.Module):
+    """Norms of two tensors, and norms of one behind the other, whose rows are the columns of that."""
+
+    def forward(self, x, y, z):
+        behind = torch.softmax(torch.softmax(z, -1).T.contiguous() * z, -1)
+        return torch.softmax(x, -1), nn.functional.layer_norm(y, y.shape[-1:]), behind
+
+
+def test_row_groups_beside_each_other():
+    """Those of which neither needs the other are one kernel."""
+    args = torch.randn(48, 64), torch.randn(48, 64), torch.randn(56, 56)
+    made = kitsune_mlir.compile(Two(), args, target="sm_90a")
+    assert sum(name.startswith("rows") for name in kernels(made)) == 3
+    for got, want in zip(Simulation(made, seed=1)(*args), Two()(*args), strict=True):
+        torch.testing.assert_close(torch.as_tensor(got), want, rtol=0, atol=1e-5)
 
 
 def test_a_step_that_two_kernels_read():
