@@ -85,6 +85,7 @@ def test_steps_are_read_where_they_lie(make, size, dtype):
         (lambda: lstm(9, 5), (3, 3, 9), torch.float32),
         (lambda: lstm(20, 33, bidirectional=True), (5, 3, 20), torch.bfloat16),
         (lambda: gru(12, 17), (1, 3, 12), torch.float32),
+        (lambda: gru(20, 72), (70, 3, 20), torch.float32),  # gates of products in pieces
     ],
 )
 def test_steps_of_odd_sizes(make, size, dtype):
