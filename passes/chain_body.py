@@ -30,7 +30,7 @@ from .chain_kernel import SENT, STOWED, ChainKernel
 from .chain_passes import ChainPasses
 from .chain_products import LoopOfLayers
 from .chain_stows import Stowed, readers_of
-from .chain_tiles import Pieces, beside, engine_of, first_columns, part
+from .chain_tiles import Pieces, beside, columns_of_tile, engine_of, part
 from .schedule_build import constant_index, i64
 
 
@@ -302,7 +302,7 @@ class ChainBody(ChainPasses):
         self.cloner[nest.op.results[0]] = sums[0] if len(sums) == 1 else beside(sums)
         width = product.columns * product.sets
         if width > product.n:
-            self.cloner[nest.op.results[0]] = first_columns(self.cloner[nest.op.results[0]], product.n)
+            self.cloner[nest.op.results[0]] = columns_of_tile(self.cloner[nest.op.results[0]], 0, product.n)
         if nest.local and is_read_here(nest.value):
             self._keep_wide(nest.value)
         elif nest.local:

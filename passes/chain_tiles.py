@@ -72,11 +72,11 @@ def added(a: ir.Value, b: ir.Value) -> ir.Value:
     return made.results[0]
 
 
-def first_columns(tile: ir.Value, count: int) -> ir.Value:
-    """A tile without those of its columns behind the first so many."""
+def columns_of_tile(tile: ir.Value, first: int, count: int) -> ir.Value:
+    """So many columns of a tile."""
     kind = ir.RankedTensorType(tile.type)
     type_ = ir.RankedTensorType.get([kind.shape[0], count], kind.element_type)
-    return tensor.ExtractSliceOp(type_, tile, [], [], [], [0, 0], list(type_.shape), [1, 1]).result
+    return tensor.ExtractSliceOp(type_, tile, [], [], [], [0, first], list(type_.shape), [1, 1]).result
 
 
 def one_column(tile: ir.Value, column: int) -> ir.Value:

@@ -43,9 +43,16 @@ def _flatten(product: ir.Operation) -> None:
         seen.add(hash(value))
         users = _users(value, product.block)
         left += [op.results[0] for op in users if op.name == "linalg.generic" and is_elementwise(op, [value])]
+        left += [op.results[0] for op in users if op.name == "tensor.extract_slice" and _are_columns(op)]
         for op in users:
             if op.name == "tensor.expand_shape" and not is_reduced(op.results[0]):
                 left += _flatten_behind(op)
+
+
+def _are_columns(op: ir.Operation) -> bool:
+    """Whether it takes columns of a product, of which others may be made besides."""
+    kind, source = ir.RankedTensorType(op.results[0].type), ir.RankedTensorType(op.operands[0].type)
+    return kind.rank == source.rank == 2 and kind.shape[0] == source.shape[0]
 
 
 def _flatten_behind(expansion: ir.Operation) -> list[ir.Value]:

@@ -1,4 +1,4 @@
-"""gated-products: two products of one operand whose elements meet in elementwise operators become one kernel.
+"""gated-products: products of one operand whose elements meet in elementwise operators become one kernel.
 
     %g = linalg.matmul ins(%x, %w0) ...        %v = linalg.matmul ins(%x, %w1) ...
     %y = linalg.generic {...} ins(%g, %v) ...  // silu(g) * v
@@ -9,17 +9,17 @@
     }) : () -> !kitsune.outputs
     %y = "kitsune.result"(%p) {index = 0 : i64}
 
-So gates of layers (SwiGLU and its kin) read their input once, and neither product's result goes through memory. Where
-one product's columns are halves that meet (chunk, GLU), it is first made two of halves of the weight
-(halved_products.py). Both are done where one kernel is predicted to be faster than what it replaces. A tile has one set
-of sums of either product, up to 128 columns each (64 of f32 in pieces), of all of k. Left to schedule-products are
-products that something else reads as they are, those of which more than two results are needed elsewhere, and those of
-few rows that are faster as sums over rows.
+So gates of layers (SwiGLU and its kin) read their input once, and no product's result goes through memory. Where one
+product's columns are parts that meet (chunk, GLU, the gates of an LSTM or a GRU), it is first made as many products of
+parts of the weight (parted_products.py). Both are done where one kernel is predicted to be faster than what it
+replaces. A tile has one set of sums of each product, up to 256 columns of all (128 of f32 in pieces), of all of k. Left
+to schedule-products are products that something else reads as they are, those of which more than two results are needed
+elsewhere, and those of few rows that are faster as sums over rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
@@ -31,21 +31,19 @@ from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import ProductTiles, single_widths
+from kitsune_mlir.planning.product_tiles import COLUMNS, NARROW, ProductTiles, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .halved_products import Halves, halve, halves_of
+from .parted_products import Parts, part, parts_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
 from .product_kernel import Asked, ProductKernel
 from .single_products import LEAST, NAME
-from .thin_products import predicted_us
-
-_RIGHTS = 2  # right operands of a kernel
+from .thin_products import by_rows, predicted_us
 
 
 @dataclass(frozen=True)
@@ -60,19 +58,23 @@ class GatedProducts(ModulePass):
         if not target.has_tensor_cores:
             return
         flatten_follows(module)
-        halved = []
+        parted = []
         for product in _products(module):
-            halves = halves_of(product)
-            if halves is not None and _are_faster(halves, target):
-                halved.append(tuple(halve(halves)))
+            parts = parts_of(product)
+            if parts is None or joined_follows(parts.slices) is None:
+                continue
+            if _are_rows(parts, target):
+                _sum_along_rows(part(parts))
+            elif _are_faster(parts, target):
+                parted.append(tuple(part(parts)))
         flatten_follows(module)
-        pairs = [(True, *pair) for pair in halved]
-        pairs += [(False, *pair) for pair in _beside(module, {op for pair in halved for op in pair})]
+        groups = [(True, products) for products in parted]
+        groups += [(False, pair) for pair in _beside(module, {op for products in parted for op in products})]
         number = 0
-        for is_chosen, first, second in pairs:
-            pair = _Pair.of(first, second, target)
-            if pair is not None and (is_chosen or pair.is_faster()):
-                pair.build(f"gated{number}")
+        for is_chosen, products in groups:
+            group = _Group.of(products, target)
+            if group is not None and (is_chosen or group.is_faster()):
+                group.build(f"gated{number}")
                 number += 1
 
 
@@ -121,12 +123,14 @@ def _alone_us(product: PricedProduct, follows: Follows) -> float | None:
     return _us(tiles, [value.type for value in moved], product.target)
 
 
-def _tiles(product: PricedProduct, follows: Follows) -> ProductTiles | None:
-    """The tiles of a kernel of two such products; where these are single layers, both have the columns of one's."""
+def _tiles(product: PricedProduct, follows: Follows, rights: int) -> ProductTiles | None:
+    """The tiles of a kernel of so many products like one; where these are single layers, all have the columns of one's.
+    Several gates of a few rows have few columns each: what follows them is to have threads enough."""
     if NAME not in product.op.attributes:
-        return product.tiles(follows, rights=_RIGHTS)
-    widths = (columns / _RIGHTS for columns in single_widths(_RIGHTS * product.known[2]))
-    return product.tiles(follows, rights=_RIGHTS, widths=tuple(int(width) for width in widths if width % 32 == 0))
+        narrow = NARROW if rights > 2 and product.target.has_warpgroups else ()
+        return product.tiles(follows, rights=rights, widths=(*narrow, *COLUMNS))
+    widths = (columns / rights for columns in single_widths(rights * product.known[2]))
+    return product.tiles(follows, rights=rights, widths=tuple(int(width) for width in widths if width % 32 == 0))
 
 
 def _us(tiles: ProductTiles, moved: list[ir.Type], target: Target) -> float:
@@ -134,18 +138,42 @@ def _us(tiles: ProductTiles, moved: list[ir.Type], target: Target) -> float:
     return max(tiles.microseconds, target.launch_us + dram_us(nbytes, target))
 
 
-def _are_faster(halves: Halves, target: Target) -> bool:
-    """Whether a kernel of both halves is predicted to be faster than one of the product and one of what follows."""
-    product, met = _priced(halves.product, target), joined_follows(halves.slices)
+def _are_rows(parts: Parts, target: Target) -> bool:
+    """Whether a product of few rows is faster as sums over rows, as schedule-products decides."""
+    product = PricedProduct(op=parts.product, found=parts.found, target=target)
+    product.read_sizes()
+    thin = predicted_us(product.found, product.sizes, target) if is_zero_filled(product.found.init) else None
+    if thin is None or prod(product.known) < LEAST:
+        return thin is not None
+    try:
+        product.check()
+    except UnsupportedError:
+        return False
+    tiles = product.tiles(follows_of(product.op))
+    return tiles is None or thin < THIN_BY * tiles.microseconds
+
+
+def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
+    """Leaves products to schedule-rows, as sums that one kernel makes with what follows all of them."""
+    for op in products:
+        found = match_product(op)
+        assert found is not None
+        op.results[0].replace_all_uses_with(by_rows(op, found))
+        op.erase()
+
+
+def _are_faster(parts: Parts, target: Target) -> bool:
+    """Whether a kernel of all parts is predicted to be faster than one of the product and one of what follows."""
+    product, met = _priced(parts.product, target), joined_follows(parts.slices)
     if product is None or met is None:
         return False
-    alone = _alone_us(product, follows_of(halves.product))
-    half = replace(product, sizes=product.sizes | {"n": halves.columns})
-    tiles = _tiles(half, Follows([*halves.chain, *halves.chain, *met.ops], met.stored))
+    alone, count = _alone_us(product, follows_of(parts.product)), len(parts.slices)
+    one = replace(product, sizes=product.sizes | {"n": parts.columns})
+    tiles = _tiles(one, Follows([*count * parts.chain, *met.ops], met.stored), count)
     if alone is None or tiles is None:
         return False
     ends = [op.results[0].type for op in met.stored]
-    read = [taken.results[0].type for taken in halves.slices]
+    read = [taken.results[0].type for taken in parts.slices]
     nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in [*read, *ends])
     launch = 0.0 if any(is_reduced(op.results[0]) for op in met.stored) else target.launch_us
     alone += launch + max(dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
@@ -153,45 +181,46 @@ def _are_faster(halves: Halves, target: Target) -> bool:
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Two products, what becomes of both, and the tiles of their kernel."""
+class _Group:
+    """Products, what becomes of all, and the tiles of their kernel."""
 
-    first: PricedProduct
-    second: PricedProduct
+    products: tuple[PricedProduct, ...]
     follows: Follows
     tiles: ProductTiles
 
     @staticmethod
-    def of(first: ir.Operation, second: ir.Operation, target: Target) -> _Pair | None:
+    def of(products: Sequence[ir.Operation], target: Target) -> _Group | None:
         """None where they have no such kernel."""
-        a, b, follows = _priced(first, target), _priced(second, target), joined_follows([first, second])
-        if a is None or b is None or follows is None or a.found.left != b.found.left:
+        priced, follows = [_priced(op, target) for op in products], joined_follows(products)
+        found = tuple(product for product in priced if product is not None)
+        if len(found) < len(products) or follows is None:
             return None
-        if (a.found.left_roles, a.found.right_roles) != (b.found.left_roles, b.found.right_roles):
-            return None
-        tiles = _tiles(a, follows)
-        return None if tiles is None else _Pair(a, b, follows, tiles)
+        kinds = {(product.found.left, product.found.left_roles, product.found.right_roles) for product in found}
+        tiles = _tiles(found[0], follows, len(found)) if len(kinds) == 1 else None
+        return None if tiles is None else _Group(found, follows, tiles)
 
     def is_faster(self) -> bool:
-        """Whether it is predicted to be faster than two kernels, the first of which has all that can follow it."""
-        follows = follows_of(self.first.op)
-        rest = [op for op in follows_of(self.second.op).ops if op not in follows.ops]
-        alone = [_alone_us(self.first, follows), _alone_us(self.second, Follows(rest, rest[-1:]))]
-        found = self.first.found
-        moved = [found.left.type, found.right.type, self.second.found.right.type]
+        """Whether it is predicted to be faster than a kernel each, the first of which has all that can follow it."""
+        left, alone, moved = list(self.follows.ops), [], [self.products[0].found.left.type]
+        for number, product in enumerate(self.products):
+            own = follows_of(product.op)
+            ops = [op for op in own.ops if op in left]
+            alone.append(_alone_us(product, own if not number else Follows(ops, ops[-1:])))
+            left = [op for op in left if op not in ops]
+            moved.append(product.found.right.type)
         moved += [op.results[0].type for op in self.follows.stored]
-        return None not in alone and _us(self.tiles, moved, self.first.target) < sum(us for us in alone if us)
+        return None not in alone and _us(self.tiles, moved, self.products[0].target) < sum(us for us in alone if us)
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
-        a, b = self.first, self.second
-        names = [ir.StringAttr(op.attributes[NAME]).value for op in (a.op, b.op) if NAME in op.attributes]
+        first, *others = self.products
+        names = [ir.StringAttr(of.op.attributes[NAME]).value for of in self.products if NAME in of.op.attributes]
         ends = self.follows.stored
-        with a.op.location, ir.InsertionPoint(self.follows.ops[-1]):
-            given = a.op, a.found, a.target, [*names, name][0], a.sizes, a.pieces, a.words
-            kernel = ProductKernel(Asked(*given, beside=((b.op, b.found),)), self.tiles, self.follows)
-            results = kernel.build([op.results[0].type for op in ends])
+        with first.op.location, ir.InsertionPoint(self.follows.ops[-1]):
+            given = first.op, first.found, first.target, [*names, name][0], first.sizes, first.pieces, first.words
+            asked = Asked(*given, beside=tuple((other.op, other.found) for other in others))
+            results = ProductKernel(asked, self.tiles, self.follows).build([op.results[0].type for op in ends])
         for op, result in zip(ends, results, strict=True):
             op.results[0].replace_all_uses_with(result)
-        for op in [*reversed(self.follows.ops), b.op, a.op]:
+        for op in [*reversed(self.follows.ops), *(of.op for of in reversed(self.products))]:
             op.erase()

@@ -17,10 +17,11 @@ that moves what has just been written. Here the kernel that computes a tensor gi
 wanted: what lies behind a row's end nobody reads, for a copy's box ends with the tensor. Kernels that read such a
 tensor find its rows there; other operators read a view (codegen/gpu_placed.py allocates what all of it lies in).
 
-Columns that are sliced off a tensor are read where they lie, too. A tensor is placed once, by the first concatenation
-that takes it once, else where it is padded. It stays as it is where something reads it that wants it dense: @main's
-caller, a gather, a copy whose boxes would begin at no multiple of 16 bytes. A store by the copy engine at such places
-becomes one by warps, unless products are in flight beside it.
+Columns that are sliced off a tensor are read where they lie, too, as are the rows of one step of a sequence
+(strided_views.py). A tensor is placed once, by the first concatenation that takes it once, else where it is padded. It
+stays as it is where something reads it that wants it dense: @main's caller, a gather, a copy whose boxes would begin at
+no multiple of 16 bytes. A store by the copy engine at such places becomes one by warps, unless products are in flight
+beside it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp
-from kitsune_mlir.mlir import ir, slice_of, tensor, walk
+from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
 from .operand_layout import PADDED
 from .schedule_build import constant_index
+from .strided_views import lying, place_among
 
 _COPY, _READ = schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME
 
@@ -62,9 +65,9 @@ class PlaceColumns(ModulePass):
         for op in walk(module, "linalg.generic"):
             if _is_padded(op):
                 _place_padded(op)
-        for op in walk(module, "tensor.extract_slice"):
+        for op in walk(module, "tensor.extract_slice", *RESHAPES):
             if op.parent.name == "func.func":
-                _read_in_place(op)
+                _read_in_place(op.results[0])
 
 
 def _is_padded(op: ir.Operation) -> bool:
@@ -153,7 +156,7 @@ def _replace(uses: Sequence[ir.OpOperand], placed: ir.Value, view: ir.Value) -> 
 def _place_padded(padded: ir.Operation) -> None:
     """Has a tensor written with the rows that its reader wants, in the place of a copy of it with such rows."""
     place, (extract,) = Place(0, ir.RankedTensorType(padded.results[0].type).shape[1]), walk(padded, "tensor.extract")
-    value = _lying(extract.operands[0])
+    value = lying(extract.operands[0])
     if not is_among_columns(value.type):
         if not _may_lie(value, place, extract):
             return
@@ -164,33 +167,16 @@ def _place_padded(padded: ir.Operation) -> None:
     padded.erase()
 
 
-def _read_in_place(op: ir.Operation) -> None:
+def _read_in_place(value: ir.Value) -> None:
     """Has kernels read columns of a tensor where they lie, which for a kernel would be copied."""
-    source, kind = _lying(op.operands[0]).type, ir.RankedTensorType(op.results[0].type)
-    offsets, sizes, steps = slice_of(op)
-    whole = ir.RankedTensorType(source)
-    if whole.rank != 2 or kind.rank != 2 or steps != [1, 1] or offsets[0] != 0 or sizes[0] != whole.shape[0]:
-        return  # of all rows, in neighbouring columns; an open number of rows is a size that no attribute has
-    if is_among_columns(kind) or any(part == ir.ShapedType.get_dynamic_size() for part in (*offsets, *sizes)):
+    uses = [use for use in value.uses if parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None]
+    place = None if not uses or is_among_columns(value.type) else place_among(value)
+    if place is None or not all(_reads(use, place) for use in uses):
         return
-    around = place_of(source)
-    place = Place(around.first + offsets[1], around.pitch, shared=True)
-    uses = [use for use in op.results[0].uses if parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None]
-    if not uses or not all(_reads(use, place) for use in uses):
-        return
-    with op.location, ir.InsertionPoint(op):
-        static = [offsets, sizes, steps]
-        found = tensor.ExtractSliceOp(columns_of(kind, place), op.operands[0], [], [], [], *static).result
+    with value.owner.location, ir.InsertionPoint.after(value.owner):
+        found = tensor.cast(columns_of(value.type, place), value)
     for use in uses:
         use.owner.operands[use.operand_number] = found
-
-
-def _lying(value: ir.Value) -> ir.Value:
-    """What a view is of, where it is one of a tensor among longer rows."""
-    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if owner is not None and owner.name == "tensor.cast" and is_among_columns(owner.operands[0].type):
-        return owner.operands[0]
-    return value
 
 
 def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:

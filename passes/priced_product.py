@@ -70,7 +70,7 @@ class PricedProduct:
         if plain is None or not before:
             return plain
         inside = replace(self, in_pieces=True)
-        if "rights" not in form and self.target.has_warpgroups and self.sizes["k"] is not None:
+        if self.target.has_warpgroups and self.sizes["k"] is not None:
             made = inside._chosen(follows, split_k, made=frozenset(self._computed))
             if made is not None and inside._us(made) < self._us(plain) + before:
                 return made

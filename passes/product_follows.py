@@ -93,10 +93,11 @@ def _all(products: Sequence[ir.Operation]) -> Follows:
         see(product.results[0])
     while left:
         _, op = heappop(left)
-        if is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
-            taken.append(op)
-            values.append(op.results[0])
-            see(op.results[0])
+        if not is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
+            break  # none behind it would be there before it
+        taken.append(op)
+        values.append(op.results[0])
+        see(op.results[0])
     return _stored_ones(products, taken)
 
 

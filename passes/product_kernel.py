@@ -20,6 +20,8 @@ from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engi
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
+from .chain_tiles import columns_of_tile
+from .joined_weights import are_joined, side_by_side
 from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
@@ -68,9 +70,11 @@ class ProductKernel:
         self.pieces: dict[str, list[ir.Value]] = {}
         self.whole: dict[str, schedule.AllocRingOp] = {}  # rings of operands whose pieces are made here
         self._lay_out("left", of.found.left, of.found.left_roles, GRANULE)
-        beside = {f"right{number}": other for number, (_, other) in enumerate(of.beside)}
-        for name, other in {"right": of.found, **beside}.items():
-            self._lay_out(name, other.right, other.right_roles, weight_granule(other.right))
+        rights = [found.right for found in (of.found, *(found for _, found in of.beside))]
+        self.joined = are_joined(rights, of.found.right_roles, tiles.columns)
+        for number, right in enumerate([side_by_side(rights, tiles.columns)] if self.joined else rights):
+            name = f"right{number - 1}" if number else "right"
+            self._lay_out(name, right, of.found.right_roles, weight_granule(right))
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
@@ -79,6 +83,11 @@ class ProductKernel:
         self.element = ir.BF16Type.get() if of.pieces > 1 else kind
         self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
         self.columns = self._opened_columns()
+
+    @property
+    def sums(self) -> int:
+        """How many sets of sums a tile has."""
+        return 1 if self.joined else len(self.made)
 
     def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
         """An operand, in rows of multiples of so many bytes."""
@@ -144,7 +153,8 @@ class ProductKernel:
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
-            counts = {name: tiles.rows if name == "left" else max(tiles.sets) for name in self.operands}
+            columns = max(tiles.sets) * (len(self.made) if self.joined else 1)
+            counts = {name: tiles.rows if name == "left" else columns for name in self.operands}
             rings = {name: self._ring(name, count) for name, count in counts.items()}
             self.whole = {name: self._whole_ring(name, counts[name]) for name in counts if name in tiles.made}
             vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
@@ -326,6 +336,8 @@ class ProductKernel:
         """A chunk of an operand's piece into the next slot, which is opened for `count` rows where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
         slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count, self.columns)).results[0]
+        if self.joined and own == "n":
+            place = place | {"n": arith.muli(place["n"], constant_index(len(self.made)))}
         offsets = offsets_of(roles, place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
@@ -370,7 +382,8 @@ class ProductKernel:
         """A tile. Where it is, which takes a while to compute, is known once its products are on their way, but for the
         part of k."""
         at = place()[0] if self.tiles.split > 1 else {}
-        tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
+        sets = 1 if not self.joined else len(self.made)
+        tile = ir.RankedTensorType.get([self.tiles.copy_rows, sets * self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
         last: list[ir.Value] = []
         if self.of.pieces > 1:
@@ -378,12 +391,16 @@ class ProductKernel:
         elif kept:
             totals = [self._summed_with(rings, kept, acc)]
         else:
-            sums = [schedule.SumsOp([], acc).results[0] for _ in self.made]
+            sums = [schedule.SumsOp([], acc).results[0] for _ in range(self.sums)]
             found = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
             totals, last = found[: len(sums)], found[len(sums) :]
         at = at or place()[0]
         if self.of.pieces == 1:
             totals = [schedule.SettleOp(total, tile).results[0] for total in totals]
+        if self.joined:
+            totals = [
+                columns_of_tile(totals[0], number * self.tiles.columns, self.tiles.columns) for number in range(sets)
+            ]
         value, *others = totals
         if last:
             self._release(*last)
@@ -400,7 +417,7 @@ class ProductKernel:
             self.rows.given = {before: value}
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
-        made, ahead = {before: value}, self.reads_ahead(tile.shape[1] * len(totals))
+        made, ahead = {before: value}, self.reads_ahead(self.tiles.columns * len(totals))
         made |= {op.results[0]: other for op, other in zip(self.made[1:], others, strict=True)}
         for op in self.follows.ops:
             made[op.results[0]] = tiled(op, made, own, slots, ahead)
@@ -454,7 +471,7 @@ class ProductKernel:
     def _release(self, *chunk: ir.Value) -> None:
         """The left slot is free behind all products, each right one behind its own."""
         left, *rest = chunk
-        rights, tokens = rest[: len(self.made)], rest[len(self.made) :]
+        rights, tokens = rest[: self.sums], rest[self.sums :]
         schedule.ReleaseOp(left, tokens)
         for right, token in zip(rights, tokens, strict=True):
             schedule.ReleaseOp(right, [token])

@@ -41,7 +41,7 @@ def in_pieces(
     """The sums of all chunks, as tiles. Tensor cores cut off what they add: each chunk's sums begin at zero, small
     terms first, and are added to the others outside of them."""
     rows, columns = ir.RankedTensorType(ir.TypeAttr(acc.elem).value).shape
-    nothing = [part(zeros(rows, columns), 0, columns, wide=True) for _ in kernel.made]
+    nothing = [part(zeros(rows, columns), 0, columns, wide=True) for _ in range(kernel.sums)]
     loop = scf.ForOp(*kernel.rest(at), nothing)
     with ir.InsertionPoint(loop.body):
         slots: dict[str, list[ir.Value]] = {name: [] for name in rings}

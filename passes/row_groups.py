@@ -378,19 +378,19 @@ class Order:
 
     def is_convex(self, ops: Sequence[ir.Operation]) -> bool:
         """Whether nothing that is computed from one of these goes into another, unless through these. Reshapes may."""
-        own, before, after = self._closed(ops)
+        own, before, after = self.closed(ops)
         return not before & after & ~own & self._through
 
     def join(self, ops: Sequence[ir.Operation]) -> None:
         """These will be one operation: what one of them is computed from all are."""
-        own, before, after = self._closed(ops)
+        own, before, after = self.closed(ops)
         for number in range(len(self.ops)):
             if self._before[number] & own:
                 self._before[number] |= before
             if self._after[number] & own:
                 self._after[number] |= after
 
-    def _closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
+    def closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
         """These, with all before, and with all after."""
         own = before = after = 0
         for op in ops:

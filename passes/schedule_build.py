@@ -79,6 +79,8 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
     sizes = [rows.DYNAMIC if size is None else size for size in shape]
     if list(kind.shape) == sizes or not shape:
         return value
+    if (groups := _joined(list(kind.shape), sizes)) is not None:
+        return tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups).result
     if kind.rank > 1:
         count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
         type_ = ir.RankedTensorType.get([count], kind.element_type)
@@ -94,3 +96,20 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         ]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
     return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
+
+
+def _joined(shape: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:
+    """Neighbouring dimensions that are one of so many sizes, all of which are known; None where others are wanted. Such
+    a tensor may lie apart in memory, and lies so still."""
+    groups, d = list[list[int]](), 0
+    for size in sizes:
+        groups.append([])
+        while d < len(shape) and (not groups[-1] or prod(shape[other] for other in groups[-1]) < size):
+            groups[-1].append(d)
+            d += 1
+        if rows.DYNAMIC in (size, *shape) or not groups[-1] or prod(shape[other] for other in groups[-1]) != size:
+            return None
+    if prod(shape[d:]) != 1:
+        return None
+    groups[-1] += range(d, len(shape))
+    return groups

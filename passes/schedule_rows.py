@@ -41,6 +41,7 @@ from .base import ModulePass
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, Order, find
 from .row_shapes import take_row_shapes
+from .rows_beside import with_others
 from .schedule_build import constant_index, i64
 from .split_sums import split_sums
 
@@ -61,8 +62,15 @@ class ScheduleRows(ModulePass):
             for block in function.regions[0].blocks:
                 split_sums(block)
                 take_row_shapes(block)
-                for group in find(Order(block)):
-                    number += _schedule(group, target, f"rows{number}")
+                order = Order(block)
+                for group in with_others(find(order), order, target):
+                    number += _schedule(_as_they_stand(group), target, f"rows{number}")
+
+
+def _as_they_stand(group: Group) -> Group:
+    """The group with its members in the order in which they stand by now: kernels before it may have moved some."""
+    places = {op.operation: number for number, op in enumerate(group.ordered[0].op.block.operations)}
+    return Group(group.space, dict(sorted(group.members.items(), key=lambda item: places[item[1].op])))
 
 
 def _schedule(group: Group, target: Target, name: str) -> bool:

@@ -20,6 +20,7 @@ from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import as_value
+from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import are_apart, is_dense, needed
 
 ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand whose first size is that of the call
@@ -64,6 +65,9 @@ def place(module: ir.Module, main: func.FuncOp) -> None:
         for function in functions.values():
             if _READ in function.attributes or _WRITTEN in function.attributes:
                 _retype(function)
+        kernels = {name: function for name, function in functions.items() if function.is_external}
+        take_rows(main, {name: set(into_of(function.operation)) for name, function in kernels.items()})
+        agree(main, kernels)
 
 
 def into_of(function: ir.Operation) -> list[int | None]:
@@ -94,9 +98,9 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
     with call.location:
         _ask_operands(call, function)
         for number, place in read.items():
-            copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
-            unread += copies  # a view that was made dense for the call
-            given[number] = _around(copies[0].operands[0] if copies else given[number], place, call, functions)
+            copy = copied(given[number])  # a view that was made dense for calls
+            unread += [] if copy is None else [copy]
+            given[number] = _around(given[number] if copy is None else copy.operands[0], place, call, functions)
         for number, place in written.items():
             part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
             given.append(part.owner.operands[0])
@@ -109,8 +113,9 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
             made = func.CallOp([call.results[n].type for n in kept], function.name.value, given)
     for number, value in zip(kept, made.results):
         call.results[number].replace_all_uses_with(value)
-    for op in (call, *unread):
-        op.erase()
+    call.erase()
+    for copy in unread:
+        erase_copy(copy)
 
 
 def _hand_on(result: ir.Value, part: ir.Value, functions: dict[str, func.FuncOp]) -> None:
@@ -192,19 +197,12 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
     if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape)[1:] == [place.pitch]:
         return whole
     with ir.InsertionPoint(call):
+        if (longer := rows_around(value, place.first, place.pitch)) is not None:
+            return longer
         open_ = ir.MemRefType(value.type).is_dynamic_dim(0)
         part = _part_of_new(value, place, [memref.dim(value, as_value(0))] if open_ else [])
         memref.CopyOp(value, part)
     return part.owner.operands[0]
-
-
-def _copied(value: ir.Value) -> ir.Operation | None:
-    """What fills an allocation, where that is one copy, and a call alone reads it."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
-        return None
-    users = [use.owner.operation for use in value.uses]
-    copies = [user for user in users if user.name == "memref.copy" and user.operands[1] == value]
-    return copies[0] if len(copies) == 1 and len(users) == 2 else None
 
 
 def _may_move(value: ir.Value, place: Place, functions: dict[str, func.FuncOp]) -> bool:

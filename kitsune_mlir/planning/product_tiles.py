@@ -22,6 +22,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 }
 PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+NARROW = (8,)  # besides, of each of several products that stand side by side
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate

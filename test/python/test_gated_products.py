@@ -159,13 +159,14 @@ def test_what_is_no_gate():
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["two layers", "halves"])
-def test_one_operand_is_copied_once(chunked):
-    """The kernel has a ring for what both products read, and one for each weight."""
-    model = Gated(64, 128, swiglu, chunked).bfloat16()
-    _, (kernel,) = scheduled(model, (torch.randn(300, 64, dtype=torch.bfloat16),))
+@pytest.mark.parametrize("rows, hidden, rights", [(300, 128, ["right"]), (4096, 1024, ["right", "right0"])])
+def test_one_operand_is_copied_once(chunked, rows, hidden, rights):
+    """The kernel has a ring for what both products read, and one for the weights: one each, where tiles are wide."""
+    model = Gated(64, hidden, swiglu, chunked).bfloat16()
+    _, (kernel,) = scheduled(model, (torch.randn(rows, 64, dtype=torch.bfloat16),))
     names = [ring.label for part in kernel.parts for ring in part.rings]
-    assert names[:3] == ["left", "right", "right0"]
-    assert str(kernel.result_ops[0].results[0].type) == "tensor<300x128xbf16>"
+    assert [name for name in names if not name.startswith("vector")] == ["left", *rights]
+    assert str(kernel.result_ops[0].results[0].type) == f"tensor<{rows}x{hidden}xbf16>"
 
 
 def test_long_sums_of_few_rows_are_left():

@@ -33,7 +33,7 @@ MANY = (1 << THREAD_BITS) - 1  # several threads, or none
 _COMPONENT = (1 << COMPONENT_BITS) - 1
 _WHO = (1 << (THREAD_BITS + COMPONENT_BITS)) - 1
 SPACES = ("global", "shared")
-MOST = 80  # components of a CTA that are not warps
+MOST = 96  # components of a CTA that are not warps
 
 
 GROUP = 4  # components, as the warps of a warpgroup, whose reads are kept together

@@ -2,14 +2,18 @@
 // RUN: kitsune-opt %s --gated-products --verify-dataflow
 
 // A product whose columns are halves that meet: halves of its weight, and of its bias, which are weights themselves.
+// Tiles have 16 columns of each, in one set of sums, so that the halves' rows lie by 16 in turn.
 
 // CHECK-LABEL: func.func @main
 // CHECK-DAG:     tensor.extract_slice %arg1[0, 0] [256, 128] [1, 1]
 // CHECK-DAG:     tensor.extract_slice %arg1[256, 0] [256, 128] [1, 1]
 // CHECK-DAG:     tensor.extract_slice %arg2[0] [256] [1]
 // CHECK-DAG:     tensor.extract_slice %arg2[256] [256] [1]
+// CHECK:         tensor.concat dim(1) {{.*}} : (tensor<16x16x128xbf16>, tensor<16x16x128xbf16>) -> tensor<16x32x128xbf16>
 // CHECK:         %[[P:.*]] = "kitsune.kernel"
-// CHECK-COUNT-2:   "kitsune.settle"
+// CHECK:           %[[S:.*]] = "kitsune.settle"({{.*}} -> tensor<64x32xf32>
+// CHECK:           tensor.extract_slice %[[S]][0, 0] [64, 16] [1, 1]
+// CHECK:           tensor.extract_slice %[[S]][0, 16] [64, 16] [1, 1]
 // CHECK:         %[[Y:.*]] = "kitsune.result"(%[[P]]) {index = 0 : i64} : {{.*}} -> tensor<300x256xbf16>
 // CHECK-NOT:     linalg.generic
 // CHECK:         tensor.expand_shape %[[Y]]

@@ -1,4 +1,4 @@
-"""A product whose columns are read in two halves, and the two products of the halves of its weight.
+"""A product whose columns are read in two to four equal parts, and the products of the parts of its weight.
 
     %y = linalg.matmul ins(%x, %w : tensor<300x128xbf16>, tensor<512x128xbf16>) ...
     %b = linalg.generic {...} ins(%y, %bias : ..., tensor<512xbf16>)
@@ -10,8 +10,9 @@
     %y0 = linalg.matmul ins(%x, %w0) ...         %y1 = linalg.matmul ins(%x, %w1) ...
     %v = linalg.generic {...} ins(%y0, %bias0)   %g = linalg.generic {...} ins(%y1, %bias1)
 
-The halves of weights are computed once, when the program is loaded. Between the product and its halves there may be
-elementwise operators that read nothing but weights besides, and what gives rows the dimensions of the model's input.
+The parts of weights are computed once, when the program is loaded. Between the product and its parts there may be
+elementwise operators, whose other operands are read in parts, too, and what gives rows the dimensions of the model's
+input. So are the gates of a GLU, and those of a recurrent network's step.
 """
 
 from __future__ import annotations
@@ -26,44 +27,50 @@ from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
 from .schedule_build import clone_body, constant_index, empty_generic
+from .strided_views import begins_at_granule
+
+MOST = 4  # parts
 
 
 @dataclass(frozen=True)
-class Halves:
+class Parts:
     """A product, elementwise operators behind it, in their order, the expansion of their rows, where there is one, and
-    what takes the halves out of that: the first half, the second one."""
+    what takes the parts out of that, from left to right."""
 
     product: ir.Operation
     found: Contraction
     chain: list[ir.Operation]
     expansion: ir.Operation | None
-    slices: tuple[ir.Operation, ir.Operation]
+    slices: tuple[ir.Operation, ...]
 
     @property
     def columns(self) -> int:
-        """The columns of a half."""
-        return ir.RankedTensorType(self.product.results[0].type).shape[1] // 2
+        """The columns of a part."""
+        return ir.RankedTensorType(self.product.results[0].type).shape[1] // len(self.slices)
 
 
-def halves_of(product: ir.Operation) -> Halves | None:
-    """The halves that are all that is read of a product with a weight; None of other products."""
+def parts_of(product: ir.Operation) -> Parts | None:
+    """The parts that are all that is read of a product with a weight; None of other products."""
     found, kind = match_product(product), ir.RankedTensorType(product.results[0].type)
-    if found is None or kind.rank != 2 or kind.is_dynamic_dim(1) or kind.shape[1] % 2:
+    if found is None or kind.rank != 2 or kind.is_dynamic_dim(1):
         return None
     if found.right != product.operands[1] or not is_weight(found.right):
         return None
     value, chain, expansion = product.results[0], [], None
-    while (op := _only_reader(value)) is not None and is_elementwise(op, [value]) and _is_of_weights(op, value):
+    while (op := _only_reader(value)) is not None and is_elementwise(op, [value]) and _has_parts(op, value):
         chain.append(op)
         value = op.results[0]
     if op is not None and op.name == "tensor.expand_shape" and _keeps_columns(op):
         expansion, value = op, op.results[0]
     slices = [use.owner.operation for use in value.uses]
-    firsts = [_first_column(op, value, kind.shape[1] // 2) for op in slices]
-    if sorted(firsts, key=str) != ["0", str(kind.shape[1] // 2)]:
+    if not 1 < len(slices) <= MOST or kind.shape[1] % len(slices):
         return None
-    low, high = sorted(slices, key=lambda op: firsts[slices.index(op)] != "0")
-    return Halves(product, found, chain, expansion, (low, high))
+    columns = kind.shape[1] // len(slices)
+    by_first = {_first_column(op, value, columns): op for op in slices}
+    wanted = [str(number * columns) for number in range(len(slices))]
+    if by_first.keys() != set(wanted):
+        return None
+    return Parts(product, found, chain, expansion, tuple(by_first[first] for first in wanted))
 
 
 def _only_reader(value: ir.Value) -> ir.Operation | None:
@@ -71,12 +78,15 @@ def _only_reader(value: ir.Value) -> ir.Operation | None:
     return uses[0].owner.operation if len(uses) == 1 else None
 
 
-def _is_of_weights(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether all else that an operator reads, and that has columns, is a weight."""
+def _has_parts(op: ir.Operation, value: ir.Value) -> bool:
+    """Whether all else that an operator reads, and that has columns, is a weight, or lies in memory so that its parts
+    are read there."""
     s = rows.Structured(op)
     last = ir.AffineDimExpr.get(len(s.iterators) - 1)
     others = ((s.maps[i], op.operands[i]) for i in range(s.inputs) if op.operands[i] != value)
-    return all(last not in list(map_.results) or is_weight(operand) for map_, operand in others)
+    return all(
+        last not in list(map_.results) or is_weight(operand) or begins_at_granule(operand) for map_, operand in others
+    )
 
 
 def _keeps_columns(expansion: ir.Operation) -> bool:
@@ -117,42 +127,42 @@ def _open_size(value: ir.Value) -> ir.Value | None:
     return op.operands[0] if op is not None and op.name == "tensor.empty" and len(op.operands) == 1 else None
 
 
-def halve(halves: Halves) -> list[ir.Operation]:
-    """Puts the products of both halves of the weight in the place of a product, which are returned."""
-    made, whole, axis = [], ir.RankedTensorType(halves.product.results[0].type), halves.found.left_roles.index("m")
-    with halves.product.location, ir.InsertionPoint(halves.product):
-        left = halves.found.left
+def part(parts: Parts) -> list[ir.Operation]:
+    """Puts the products of the parts of the weight in the place of a product, which are returned."""
+    made, whole, axis = [], ir.RankedTensorType(parts.product.results[0].type), parts.found.left_roles.index("m")
+    with parts.product.location, ir.InsertionPoint(parts.product):
+        left = parts.found.left
         count = tensor.dim(left, constant_index(axis)) if whole.is_dynamic_dim(0) else whole.shape[0]
-    for number, taken in enumerate(halves.slices):
-        first = number * halves.columns
-        with halves.product.location, ir.InsertionPoint(halves.product):
-            made.append(_product(halves, count, first))
-        before, value = halves.product.results[0], made[-1].results[0]
-        for op in halves.chain:
+    for number, taken in enumerate(parts.slices):
+        first = number * parts.columns
+        with parts.product.location, ir.InsertionPoint(parts.product):
+            made.append(_product(parts, count, first))
+        before, value = parts.product.results[0], made[-1].results[0]
+        for op in parts.chain:
             with op.location, ir.InsertionPoint(op):
-                value = _elementwise(op, {before: value}, [count, halves.columns], first)
+                value = _elementwise(op, {before: value}, [count, parts.columns], first)
             before = op.results[0]
-        if halves.expansion is not None:
-            with halves.expansion.location, ir.InsertionPoint(halves.expansion):
-                value = _expanded(halves.expansion, value)
+        if parts.expansion is not None:
+            with parts.expansion.location, ir.InsertionPoint(parts.expansion):
+                value = _expanded(parts.expansion, value)
         taken.results[0].replace_all_uses_with(value)
-    expansion = [halves.expansion] if halves.expansion is not None else []
-    for op in [*halves.slices, *expansion, *reversed(halves.chain), halves.product]:
+    expansion = [parts.expansion] if parts.expansion is not None else []
+    for op in [*parts.slices, *expansion, *reversed(parts.chain), parts.product]:
         op.erase()
     return made
 
 
-def _product(halves: Halves, count: int | ir.Value, first: int) -> ir.Operation:
+def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
-    op, found = halves.product, halves.found
+    op, found = parts.product, parts.found
     whole = ir.RankedTensorType(op.results[0].type)
     element = whole.element_type
     zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
-    start = linalg.fill(zero, outs=[tensor.empty([count, halves.columns], element)])
-    right = _columns(found.right, found.right_roles.index("n"), first, halves.columns)
+    start = linalg.fill(zero, outs=[tensor.empty([count, parts.columns], element)])
+    right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
     made = op.clone().operation
     made.operands[1], made.operands[2] = right, start
-    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], halves.columns], element))
+    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], parts.columns], element))
     return made
 
 

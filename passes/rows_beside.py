@@ -1,0 +1,56 @@
+"""Row groups of one space that have nothing to do with each other, two in one kernel.
+
+    the step of one direction of a recurrent network beside that of the other
+
+Of short kernels most is a launch, and waiting for memory, which two groups do at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.row_tiles import choose
+from kitsune_mlir.planning.target import Target
+
+from .row_bodies import RowPlan
+from .row_groups import Group, Order
+
+_MOST_US = 3.0  # that a kernel takes: of longer ones a launch is little, and each wants the caches for itself
+
+
+def with_others(groups: Sequence[Group], order: Order, target: Target) -> list[Group]:
+    """The groups, pairs of which are one where that is predicted to be faster."""
+    left, found = list(groups), []
+    while left:
+        group = left.pop(0)
+        alone = _us(group, target)
+        for other in left if alone is not None and alone < _MOST_US and not group.space.is_open else ():
+            if other.space != group.space or not _are_apart(group, other, order):
+                continue
+            beside = _us(other, target)
+            both = Group(group.space, group.members | other.members)
+            if beside is not None and (us := _us(both, target)) is not None and us < min(alone + beside, _MOST_US):
+                order.join(_ops(both))
+                left.remove(other)
+                group = both
+            break
+        found.append(group)
+    return found
+
+
+def _are_apart(group: Group, other: Group, order: Order) -> bool:
+    """Whether nothing that is computed from one goes into the other."""
+    _, before, after = order.closed(_ops(group))
+    return not (before | after) & order.closed(_ops(other))[0]
+
+
+def _ops(group: Group) -> list[ir.Operation]:
+    return [member.op for member in group.ordered]
+
+
+def _us(group: Group, target: Target) -> float | None:
+    """What a kernel of a group takes; None where it has none."""
+    plan = RowPlan(group)
+    tiles = None if plan.segments is None else choose(plan.counts(), target)
+    return None if tiles is None else tiles.microseconds

@@ -1,0 +1,105 @@
+"""Views of tensors, as strides: which of them are columns of longer rows.
+
+%s = tensor.extract_slice %x[0, 5, 0] [16, 1, 128] : tensor<16x12x128xf32>       // one step of a sequence
+%y = tensor.collapse_shape %s [[0, 1], [2]] : tensor<16x128xf32>                 // columns 640 to 767 of 16x1536
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects.columns import Place, is_among_columns, place_of, strides_of
+from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.traffic import element_bytes
+
+_GRANULE = 16  # bytes, of which the address that a kernel is given is a multiple
+
+
+@dataclass(frozen=True)
+class _View:
+    """Elements of a tensor of `count` elements in memory: where the first one lies, and the steps to its neighbours."""
+
+    count: int
+    offset: int
+    strides: list[int]
+
+
+def place_among(value: ir.Value) -> Place | None:
+    """Where a view of rows and columns lies in longer rows; None where it is none, or lies in no such rows."""
+    found, sizes = _view(value), rows.shape_of(value)
+    if found is None or len(sizes) != 2 or found.strides[1] != 1 or found.strides[0] <= sizes[1]:
+        return None
+    pitch = found.strides[0]
+    row, first = divmod(found.offset, pitch)
+    nbytes = row * pitch * element_bytes(ir.RankedTensorType(value.type).element_type)
+    if first + sizes[1] > pitch or (row + sizes[0]) * pitch > found.count or nbytes % _GRANULE:
+        return None
+    return Place(first, pitch, shared=True)
+
+
+def begins_at_granule(value: ir.Value) -> bool:
+    """Whether a tensor of known sizes lies, as a view, where kernels may read it and its columns."""
+    found, kind = _view(value), ir.RankedTensorType(value.type)
+    return found is not None and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
+
+
+def lying(value: ir.Value) -> ir.Value:
+    """What a view is of, where it is one of a tensor among longer rows."""
+    owner = rows.producer(value)
+    if owner is not None and owner.name == "tensor.cast" and is_among_columns(owner.operands[0].type):
+        return owner.operands[0]
+    return value
+
+
+def _view(value: ir.Value) -> _View | None:
+    """A value of known sizes as a view of what it is made of by slices and reshapes alone."""
+    kind, op = ir.RankedTensorType(value.type), rows.producer(value)
+    if not kind.has_static_shape:
+        return None
+    if op is None or op.name not in ("tensor.extract_slice", *rows.RESHAPES):
+        within = lying(value).type
+        strides, place = list(strides_of(within)), place_of(within)
+        count = strides[0] * kind.shape[0] if kind.rank else 1
+        return _View(count, place.first if kind.rank == 2 else 0, strides)
+    of, sizes = _view(op.operands[0]), rows.shape_of(op.operands[0])
+    if of is None:
+        return None
+    if op.name == "tensor.extract_slice":
+        return _slice(of, op, kind.shape)
+    groups = [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in _groups(op)]
+    if op.name == "tensor.expand_shape":
+        strides = [
+            stride * prod(kind.shape[d] for d in group[at + 1 :])
+            for group, stride in zip(groups, of.strides, strict=True)
+            for at in range(len(group))
+        ]
+        return _View(of.count, of.offset, strides)
+    joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
+    return None if None in joined else _View(of.count, of.offset, [stride for stride in joined if stride is not None])
+
+
+def _slice(of: _View, op: ir.Operation, shape: Sequence[int]) -> _View | None:
+    offsets, sizes, steps = slice_of(op)
+    if ir.ShapedType.get_dynamic_size() in (*offsets, *sizes, *steps):
+        return None
+    kept: list[int] = []  # dimensions of one element may be dropped
+    for d, size in enumerate(sizes):
+        if len(kept) < len(shape) and shape[len(kept)] == size:
+            kept.append(d)
+    offset = of.offset + sum(at * stride for at, stride in zip(offsets, of.strides, strict=True))
+    return _View(of.count, offset, [of.strides[d] * steps[d] for d in kept]) if len(kept) == len(shape) else None
+
+
+def _groups(op: ir.Operation) -> list[ir.Attribute]:
+    return list(ir.ArrayAttr(op.attributes["reassociation"]))
+
+
+def _joined(dimensions: Sequence[tuple[int, int]]) -> int | None:
+    """The step of dimensions, each of a size and a step, that become one; None where their elements lie apart."""
+    long = [(size, stride) for size, stride in dimensions if size != 1]
+    if any(before != stride * size for (_, before), (size, stride) in zip(long, long[1:])):
+        return None
+    return long[-1][1] if long else 1
