@@ -8,9 +8,9 @@
 
 A net is that of one seed (kitsune_mlir/bench/draw_nets.py; `kitsune bench net-SEED` times it beside all of torch's
 modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
-same types, and more than FLOOR (fuzz_verdicts.py); of a few rows on average over several arguments. A child that takes too long or dies is
-replaced. On a GPU each net is also timed, in one process beside torch's eager mode as a CUDA graph. With --roles nets
-are linear layers of 16 bits one behind another and side by side (draw_nets.draw_roles), compiled with
+same types, and more than FLOOR (fuzz_verdicts.py); of a few rows on average over several arguments. A child that takes
+too long or dies is replaced. On a GPU each net is also timed, in one process beside torch's eager mode as a CUDA graph.
+With --roles nets are linear layers of 16 bits one behind another and side by side (draw_nets.draw_roles), compiled with
 place-stages=shape=spatial, which some cannot have: those are counted as declined, and do not fail. The summary says how
 many had kernels of roles. Exits 1 when a net fails.
 """
