@@ -59,7 +59,7 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
     "with a row group": (lambda x, y: (x @ y).softmax(-1), ((250, 320), (320, 64)), BF16, "reduction", AS_GOOD),
     "f32 in pieces": (torch.mm, ((200, 256), (256, 32)), torch.float32, "pairs = 6", OF_PIECES),
     "f32 in tf32": (torch.mm, ((200, 288), (288, 130)), torch.float32, "rounded", OF_WORDS),
-    "f32 in pieces made there": (torch.bmm, ((3, 100, 192), (3, 192, 40)), torch.float32, "kitsune.split", OF_MADE),
+    "f32 in pieces made there": (torch.bmm, ((2, 100, 192), (2, 192, 40)), torch.float32, "kitsune.split", OF_MADE),
     "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", {}),
     "roles": (
         lambda x, w, v: F.linear(torch.relu(F.linear(x, w)), v),
