@@ -7,8 +7,8 @@ import pytest
 import torch
 from functions import Function
 from kernel_mutants import mutants
+from schedules import with_slots
 from test_gpu_models import check, interface_of
-from test_schedule_roles import with_slots
 from torch.nn import functional as F
 
 from kitsune_mlir import mlir
