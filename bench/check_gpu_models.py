@@ -217,7 +217,7 @@ def _summary(count: int, failed: list[str], good: str = "right") -> int:
 
 
 def _operators(options: argparse.Namespace) -> int:
-    import gpu_operators
+    from bench import gpu_operators
 
     names = [name for name, _ in gpu_operators.chosen(options.only)]
     if options.list:
@@ -251,9 +251,9 @@ def _operators(options: argparse.Namespace) -> int:
 @_told
 def _build_operator(folder: str, target: str, plain: bool, stand_in: bool, name: str) -> str:
     """Compiles a case into an artifact, or runs it where the artifact would need a GPU; gives what is wrong."""
-    import gpu_operators
     import torch
 
+    from bench import gpu_operators
     from kitsune_mlir import __version__
     from kitsune_mlir.runtime import artifact
 
@@ -273,8 +273,7 @@ def _build_operator(folder: str, target: str, plain: bool, stand_in: bool, name:
 @_told
 def _run_operator(folder: str, name: str) -> str:
     """Runs a compiled case on the GPU; gives what is wrong."""
-    import gpu_operators
-
+    from bench import gpu_operators
     from kitsune_mlir.runtime import artifact
 
     content = artifact.load(Path(folder, _file(name)))
@@ -287,8 +286,7 @@ def _file(name: str) -> str:
 
 def _differences(case: Any, content: Any, device: Any) -> str:
     """How a case's results differ from torch's, the first inputs twice: a second run finds what the first left."""
-    import gpu_operators
-
+    from bench.operator_cases import wrong
     from kitsune_mlir.runtime.gpu import GpuRunner
 
     (section,), interface = content.sections.values(), content.interface
@@ -300,7 +298,7 @@ def _differences(case: Any, content: Any, device: Any) -> str:
         if len(results) != len(wanted):
             return f"{len(results)} results, wanted {len(wanted)}"
         for i, (a, b, dtype) in enumerate(zip(results, wanted, case.types(), strict=True)):
-            if difference := gpu_operators.wrong(a, b, dtype, case.looser):
+            if difference := wrong(a, b, dtype, case.looser):
                 found.append(f"result {i} of {_described(args)}: {difference}")
     return "; ".join(dict.fromkeys(found))[:400]
 

@@ -8,9 +8,9 @@
 
 A net is that of one seed (kitsune_mlir/bench/draw_nets.py; `kitsune bench net-SEED` times it beside all of torch's
 modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
-same types, and more than FLOOR; of a few rows on average over several arguments. A child that takes too long or dies is
-replaced. On a GPU each net is also timed, in one process beside torch's eager mode as a CUDA graph. With --roles nets
-are linear layers of 16 bits one behind another and side by side (draw_nets.draw_roles), compiled with
+same types, and more than FLOOR (fuzz_verdicts.py); of a few rows on average over several arguments. A child that takes
+too long or dies is replaced. On a GPU each net is also timed, in one process beside torch's eager mode as a CUDA graph.
+With --roles nets are linear layers of 16 bits one behind another and side by side (draw_nets.draw_roles), compiled with
 place-stages=shape=spatial, which some cannot have: those are counted as declined, and do not fail. The summary says how
 many had kernels of roles. Exits 1 when a net fails.
 """
@@ -18,7 +18,6 @@ many had kernels of roles. Exits 1 when a net fails.
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import math
 import os
@@ -28,13 +27,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
+from fuzz_verdicts import DECLINED, RIGHT, WRONG, Found, Task, judge, leaves  # noqa: E402
 from workers import Lost, Worker, each  # noqa: E402
 
 from kitsune_mlir.bench.draw_nets import draw, draw_roles  # noqa: E402
@@ -44,9 +44,6 @@ from kitsune_mlir.bench.smaller_nets import smaller  # noqa: E402
 from kitsune_mlir.errors import UnsupportedError, UserError  # noqa: E402
 from kitsune_mlir.planning.target import load  # noqa: E402
 
-FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
-TIMES = 2.0
-HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
 SIMULATED_ROWS, SIMULATED_SMS = 300, 4
 ROLE_ROWS, ROLE_SMS = 700, (4, 6, 9, 12)  # in the simulator: CTAs of several roles, which go round their rings
 ROLES = {"place-stages": "shape=spatial"}
@@ -55,45 +52,6 @@ PROFILED = 7  # runs
 RUNNERS = 2  # processes that have the GPU where nothing is timed
 REPEATED = 8  # runs whose results have the bits of the first's, half of them with the GPU behind the host
 LATE = 200_000  # cycles
-FEW_ROWS, DRAWS = 16, 12  # rows of nets that are wrong where they are so on average, over so many draws of arguments
-RIGHT, WRONG, DECLINED = "right", "wrong", "declined"
-
-
-@dataclass
-class Task:
-    """A net to compile and check: its seed, the folder for its artifact, and whether to time it."""
-
-    net: Net
-    seed: int
-    folder: str
-    target: str
-    timed: bool = False
-    kernels: bool = False  # whether each kernel is timed by itself, too
-    launches: int = 2  # in the simulator; the second finds what the first left
-    times: float = TIMES  # torch's own error that ours may be; half as many times the floor
-    roles: bool = False  # whether stages are to have CTAs of their own
-
-
-@dataclass
-class Found:
-    """What became of a net. `verdict` is RIGHT or says in a word or two what is wrong, `said` more of it."""
-
-    task: Task
-    verdict: str
-    said: str = ""
-    error: float = 0.0
-    torch_error: float = 0.0
-    seconds: float = 0.0  # to compile
-    ours_ms: float = 0.0
-    torch_ms: float = 0.0
-    predicted_ms: float = 0.0
-    forms: dict[str, int] = field(default_factory=dict)  # kernels of pipelines, of roles, of single operators
-    kernels: list[dict[str, Any]] = field(default_factory=list)  # the plan's launches, measured
-
-    @property
-    def ratio(self) -> float:
-        """Torch's time over ours."""
-        return self.torch_ms / self.ours_ms if self.ours_ms else 0.0
 
 
 def main() -> int:
@@ -222,7 +180,7 @@ def run_net(found: Found) -> Found:
             _poison(module, args)
             results = compiled(*args)
             torch.cuda.synchronize()
-            _judge(found, module, args, results, compiled)
+            judge(found, module, args, results, compiled)
             if found.verdict != RIGHT:
                 found.said = f"{'second' if again else 'first'} run"
                 return found
@@ -244,12 +202,12 @@ def _repeat(found: Found, compiled: Any, args: Any, results: Any) -> None:
     may not come in another order: no net adds by index."""
     import torch
 
-    first = [value.clone() for value in _leaves(results)]
+    first = [value.clone() for value in leaves(results)]
     for again in range(REPEATED):
         compiled._runner(compiled.target).clear_arenas()
         if again % 2:
             torch.cuda._sleep(LATE)
-        for number, (one, other) in enumerate(zip(first, _leaves(compiled(*args)), strict=True)):
+        for number, (one, other) in enumerate(zip(first, leaves(compiled(*args)), strict=True)):
             different = one.contiguous().view(torch.uint8) != other.contiguous().view(torch.uint8)
             if count := int(different.sum()):
                 found.verdict, found.said = "differs", f"{count} bytes of result {number} in run {again} of {REPEATED}"
@@ -261,7 +219,7 @@ def _poison(module: Any, args: Any) -> None:
     import torch
 
     with torch.no_grad():
-        results = _leaves(module(*args))
+        results = leaves(module(*args))
     kept = {value.untyped_storage().data_ptr() for value in args}
     for result in results:
         if result.untyped_storage().data_ptr() not in kept:
@@ -274,10 +232,10 @@ def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None
     from kitsune_mlir.runtime.gpu import OVERLAP
 
     def ours() -> list[Any]:
-        return _leaves(compiled(*args))
+        return leaves(compiled(*args))
 
     def theirs() -> list[Any]:
-        return _leaves(module(*args))
+        return leaves(module(*args))
 
     sides = [gpu.capture(lambda side=side: [side() for _ in range(3)], side) for side in (ours, theirs)]
     times: list[list[float]] = [[], []]
@@ -288,7 +246,7 @@ def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None
     if found.task.kernels:  # one at a time, for what overlaps the kernel before it would seem to take as long, too
         os.environ[OVERLAP] = "0"
         alone = kitsune_mlir.load(Path(found.task.folder, f"{found.task.seed}.kitsune"))
-        graph = gpu.capture(lambda: alone(*args), lambda: _leaves(alone(*args)))
+        graph = gpu.capture(lambda: alone(*args), lambda: leaves(alone(*args)))
         del os.environ[OVERLAP]  # it was read at the first call
         launches = compiled.plan["launches"]
         found.kernels = beside(launches, gpu.trace(graph, PROFILED)) if launches else []
@@ -312,73 +270,10 @@ def simulate(task: Task) -> Found:
         simulation = Simulation(compiled, seed=task.seed)
         for _ in range(task.launches):
             with torch.no_grad():
-                _judge(found, module, args, simulation(*args), simulation)
+                judge(found, module, args, simulation(*args), simulation)
     except Exception as error:
         found.verdict, found.said = type(error).__name__, str(error)[:500]
     return found
-
-
-def _judge(found: Found, module: Any, args: Any, results: Any, run: Callable[..., Any]) -> None:
-    """Compares results; of few rows on average over more runs, where those of these arguments are wrong."""
-    _compare(found, module, args, results)
-    if found.verdict == WRONG and found.task.net.rows <= FEW_ROWS and math.isfinite(found.error):
-        _compare_on_average(found, module, run, args[0].device)
-
-
-def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
-    """Puts the worst result's error, torch's own and the verdict into `found`."""
-    import torch
-
-    with torch.no_grad():
-        own = _leaves(module(*args))
-        exact = copy.deepcopy(module).double()
-        wanted = _leaves(exact(*(value.double() if value.is_floating_point() else value for value in args)))
-    for number, (a, b, c) in enumerate(zip(_leaves(results), own, wanted, strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            found.verdict, found.said = WRONG, f"result {number} is {a.dtype} {tuple(a.shape)}"
-            return
-        error, torch_error = _error(a, c), _error(b, c)
-        if error >= found.error:
-            found.error, found.torch_error = error, torch_error
-        if not error <= _bound(found.task, torch_error):
-            found.verdict, found.error, found.torch_error = WRONG, error, torch_error
-            return
-
-
-def _compare_on_average(found: Found, module: Any, run: Callable[..., Any], device: Any) -> None:
-    """The same over other arguments: of few rows one number that is a little off, which all others are multiplied by,
-    is one sample of a rounding's error, torch's another."""
-    squares = [0.0, 0.0]
-    for number in range(DRAWS):
-        args = tuple(value.to(device) for value in arguments(found.task.net, found.task.seed + 3 + number))
-        one = replace(found, verdict=RIGHT, error=0.0, torch_error=0.0)
-        _compare(one, module, args, run(*args))
-        squares = [total + error**2 for total, error in zip(squares, (one.error, one.torch_error))]
-    found.error, found.torch_error = (math.sqrt(total / DRAWS) for total in squares)
-    if found.error <= _bound(found.task, found.torch_error):
-        found.verdict = RIGHT
-
-
-def _bound(task: Task, torch_error: float) -> float:
-    """What an error may be where torch's own is so large."""
-    floor = HIGH_FLOOR if task.net.precision != "highest" else FLOOR[task.net.dtype]
-    return task.times * max(torch_error, floor / TIMES)
-
-
-def _error(value: Any, wanted: Any) -> float:
-    """The norm of the difference over the norm; infinite where one has a NaN or an infinity that the other has not."""
-    import torch
-
-    value = value.double()
-    finite = torch.isfinite(wanted)
-    if not torch.equal(torch.isfinite(value), finite):
-        return math.inf
-    difference, norm = torch.where(finite, value - wanted, 0.0).norm().item(), torch.where(finite, wanted, 0).norm()
-    return difference / norm.item() if norm else difference
-
-
-def _leaves(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, tuple) else [value]
 
 
 def _report(results: Iterator[Found], path: Path | None) -> int:

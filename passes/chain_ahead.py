@@ -22,6 +22,7 @@ from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_deferred import defers
 from .chain_tiles import beside
@@ -94,7 +95,7 @@ class Ahead:
         self.next = self.next or self._load_next()
         return self.next
 
-    def take_up(self, cloner: rows.RowCloner) -> None:
+    def take_up(self, cloner: RowCloner) -> None:
         """What was loaded a tile ahead is known."""
         for load, tile in zip(self.tiles, self._here, strict=True):
             cloner[load.results[0]] = tile
@@ -103,14 +104,14 @@ class Ahead:
         """Behind the stage of a block: where all that goes round has been used, the next tile's may be loaded."""
         self._is_used = self._is_used or bool(self.tiles) and self.tiles[-1] in block.stage.loads
 
-    def around(self, block: Block, cloner: rows.RowCloner) -> list[kitsune.LoadOp]:
+    def around(self, block: Block, cloner: RowCloner) -> list[kitsune.LoadOp]:
         """What is to be loaded around what has a stage's rows leave, and is not there."""
         return [load for load in self._around.pop(id(block), []) if hash(load.results[0]) not in cloner.values]
 
     def leaves(
         self,
         loads: Sequence[kitsune.LoadOp],
-        cloner: rows.RowCloner,
+        cloner: RowCloner,
         row: ir.Value,
         first: Callable[[int], ir.Value],
     ) -> Callable[[], None]:
@@ -130,7 +131,7 @@ class Ahead:
         at = first(width) if self._cluster > 1 else constant_index(0)
         return _rows(load, row, arith.addi(at, constant_index(width // 2)) if number else at, 2 * self._cluster)
 
-    def issued(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value, in_loop: bool) -> None:
+    def issued(self, product: ir.Operation, cloner: RowCloner, row: ir.Value, in_loop: bool) -> None:
         """A product is issued and not waited for: loads what its epilogue reads, and, where it is in no loop over
         layers, the next tile's. Before it would be issued, the warps would wait until the loads are."""
         for load in self._beside.pop(hash(product.results[0]), ()):

@@ -14,6 +14,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import SendOp, TotalOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_columns import check_numbered
 
@@ -21,7 +22,7 @@ NEUTRAL = {"arith.addf": 0.0, "arith.maximumf": float("-inf"), "arith.minimumf":
 NEUTRAL |= {"arith.mulf": 1.0, "arith.maxnumf": float("-inf"), "arith.minnumf": float("inf")}
 
 
-class ShareCloner(rows.RowCloner):
+class ShareCloner(RowCloner):
     """Clones operators onto a block of rows and a CTA's share of the columns; a single column every CTA has."""
 
     def __init__(self, count: int, parts: int):

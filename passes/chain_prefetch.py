@@ -27,6 +27,7 @@ from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.row_cloner import RowCloner
 from kitsune_mlir.traffic import element_bytes
 
 from .chain_columns import is_column
@@ -116,7 +117,7 @@ def _computed(gather: Gather) -> list[ir.Operation]:
 
 def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, tile_rows: int) -> None:
     """Asks for a tile's rows, of which the first is number `first` of `count`."""
-    cloner, own, computed = rows.RowCloner(tile_rows), _inputs(gather), _computed(gather)
+    cloner, own, computed = RowCloner(tile_rows), _inputs(gather), _computed(gather)
     inputs = [_tile(gather.op.operands[i], first, cloner) for i in own]
     if inputs and not computed and list(inputs[0].type.shape) == [tile_rows]:
         PrefetchOp(slot, gather.table, inputs[0], first, count)
@@ -137,7 +138,7 @@ def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, t
     PrefetchOp(slot, gather.table, numbers.results[0], first, count)
 
 
-def _tile(value: ir.Value, first: ir.Value, cloner: rows.RowCloner) -> ir.Value:
+def _tile(value: ir.Value, first: ir.Value, cloner: RowCloner) -> ir.Value:
     """A tile of what the stage loads or computes of that, or all of what it does not."""
     op, kind = rows.producer(value), ir.RankedTensorType(value.type)
     if is_in_stage(value) and op is not None and op.name != kitsune.LoadOp.OPERATION_NAME:

@@ -10,6 +10,7 @@ from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_columns import take_columns
 from .chain_exact import ChainExact
@@ -34,8 +35,8 @@ class ChainValues(ChainExact):
         self.loaded: dict[int, Pieces] = {}  # operands in registers of which each CTA of a cluster has all columns
         self.tiles: dict[int, Pieces] = {}  # in registers
 
-    def _new_cloner(self) -> rows.RowCloner:
-        return rows.RowCloner(COPY_ROWS) if self.cluster == 1 else ShareCloner(COPY_ROWS, self.cluster)
+    def _new_cloner(self) -> RowCloner:
+        return RowCloner(COPY_ROWS) if self.cluster == 1 else ShareCloner(COPY_ROWS, self.cluster)
 
     def _first(self, count: int) -> ir.Value:
         """The first of the columns that the CTA of a cluster has, of so many each: asked for once a stage, so that what
@@ -126,7 +127,7 @@ class ChainValues(ChainExact):
 
     def _loaded_value(self, value: ir.Value) -> ir.Value:
         """All columns of what each CTA of a cluster computes from what is loaded."""
-        around, self.cloner = self.cloner, rows.RowCloner(COPY_ROWS)
+        around, self.cloner = self.cloner, RowCloner(COPY_ROWS)
         tile = self._value(value)
         self.cloner = around
         return tile

@@ -27,6 +27,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.design import StagePlan, design
+from kitsune_mlir.row_cloner import RowCloner
 
 from .base import ModulePass
 from .dataflow_graph import DataflowGraph
@@ -88,9 +89,9 @@ class _Designer:
                         self._store(op, value, clones[value])
         self._reduce_stages(ops)
 
-    def _fill(self, ops: list[ir.Operation]) -> rows.RowCloner:
+    def _fill(self, ops: list[ir.Operation]) -> RowCloner:
         """Gets and loads what the operators read, then their clones on the row tile."""
-        cloner = rows.RowCloner(rows.DYNAMIC)
+        cloner = RowCloner(rows.DYNAMIC)
         tiles: dict[tuple[int, int], ir.Value] = {}  # by tensor and how many of its dimensions are rows
         for op in ops:
             reading = rows.operand_rows(op, p) if (p := self.graph.rows[op]) else rows.reduces_rows(op)
@@ -106,7 +107,7 @@ class _Designer:
         return cloner
 
     def _tile(self, op: ir.Operation, value: ir.Value, p: int) -> ir.Value:
-        type_ = rows.RowCloner(rows.DYNAMIC).type_of(value.type, p)
+        type_ = RowCloner(rows.DYNAMIC).type_of(value.type, p)
         with op.location:
             if (queue := self.queues.get(hash(value))) is not None:
                 return kitsune.GetOp(queue.results[0], type_).results[0]
@@ -119,7 +120,7 @@ class _Designer:
 
     def _declare_queue(self, value: ir.Value) -> None:
         p = self.graph.rows[rows.producer(value)]
-        tile = rows.RowCloner(rows.DYNAMIC).type_of(value.type, p)
+        tile = RowCloner(rows.DYNAMIC).type_of(value.type, p)
         name = ir.StringAttr.get(f"q{len(self.queues)}")
         self.queues[hash(value)] = kitsune.QueueOp(name, kitsune.ring_type(tile, DEPTH))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
+from kitsune_mlir.row_cloner import RowCloner
 
 from .scatter_outputs import scatter_rows
 from .schedule_build import constant_index
@@ -28,11 +29,11 @@ def decline(pipeline: kitsune.PipelineOp, reason: object) -> None:
     inline_pipeline(pipeline)
 
 
-def whole_values(pipeline: kitsune.PipelineOp) -> rows.RowCloner:
+def whole_values(pipeline: kitsune.PipelineOp) -> RowCloner:
     """Computes in front of a designed pipeline what its stages do, on whole tensors; values by those of stages."""
     values: dict[int, ir.Value] = {}
     with pipeline.operation.location, ir.InsertionPoint(pipeline):
-        cloner = rows.RowCloner(_all_rows(pipeline), values)
+        cloner = RowCloner(_all_rows(pipeline), values)
         for stage in pipeline.stages:
             for op in stage.block.operations:
                 _inline_operation(op.operation, cloner)
@@ -45,7 +46,7 @@ def _all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:
     return tensor.DimOp(whole, arith.ConstantOp.create_index(0)).result if size == rows.DYNAMIC else size
 
 
-def _inline_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
+def _inline_operation(op: ir.Operation, cloner: RowCloner) -> None:
     """Queues hand over whole tensors; a sum of partial sums over all rows is the partial sum itself."""
     view = op.opview
     if isinstance(view, kitsune.LoadOp):
@@ -58,7 +59,7 @@ def _inline_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
         clone_operation(op, cloner)
 
 
-def _whole(result: kitsune.ResultOp, cloner: rows.RowCloner) -> ir.Value:
+def _whole(result: kitsune.ResultOp, cloner: RowCloner) -> ir.Value:
     """What the pipeline's output is: what is stored, the sums of what is scattered, or rows where they are placed."""
     store = result.store
     tile = cloner[store.operands[0]]

@@ -23,6 +23,7 @@ from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, TILE_ROWS, Chained, Placement, place
+from kitsune_mlir.row_cloner import RowCloner
 
 from . import chain_kernel
 from .base import ModulePass
@@ -199,7 +200,7 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
                 transport, depth = next(queues)
                 tile = view.ring.tile
                 if not _is_partial_sum(view):
-                    tile = rows.RowCloner(placement.tile_rows).type_of(tile)
+                    tile = RowCloner(placement.tile_rows).type_of(tile)
                 queue = kitsune.QueueOp(view.attributes["sym_name"], kitsune.ring_type(tile, depth))
                 queue.attributes["transport"] = ir.StringAttr.get(transport)
                 values[hash(view.results[0])] = queue.results[0]

@@ -35,12 +35,13 @@ from kitsune_mlir.traffic import element_bytes
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
 from .base import ModulePass
+from .block_order import Order
 from .flat_follows import flatten_follows
 from .of_places import Range, is_of_places, range_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
-from .row_groups import Group, Order, find, root, users
+from .row_groups import Group, find, root, users
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
 from .split_batches import stored_apart, with_split_batches
 

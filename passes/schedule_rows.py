@@ -38,8 +38,9 @@ from kitsune_mlir.planning.row_tiles import RowTiles, choose
 from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
+from .block_order import Order
 from .row_bodies import RowBody, RowPlan, gather, replace
-from .row_groups import Group, Order, find
+from .row_groups import Group, find
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .schedule_build import constant_index, i64

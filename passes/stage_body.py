@@ -5,16 +5,17 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.row_cloner import RowCloner
 
 
 def clone_body(stage: kitsune.StageOp, tile_rows: int, values: dict[int, ir.Value]) -> None:
     """Clones the body at the insertion point. `values` maps the queues to their clones."""
-    cloner = rows.RowCloner(tile_rows, dict(values))
+    cloner = RowCloner(tile_rows, dict(values))
     for op in stage.block.operations:
         clone_operation(op.operation, cloner)
 
 
-def clone_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
+def clone_operation(op: ir.Operation, cloner: RowCloner) -> None:
     """Clones one operation of a stage body in row form; what only sizes tiles is left out."""
     view = op.opview
     with op.location:

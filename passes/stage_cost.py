@@ -16,8 +16,9 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
+from .block_order import Order
 from .operand_layout import GRANULE
-from .row_groups import Order, find, root
+from .row_groups import find, root
 
 HELD = 15.0  # operations of an element of a product's wide operand that threads read (H100, rows of 131 elements)
 MOVED = 4.0  # times its bytes: what a chained kernel takes from a table and only stores (measured)

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .everyday_sequences import Block
-from .zoo_models import Cross, mlp
+from .zoo_features import Cross
+from .zoo_models import mlp
 
 
 def classifier() -> nn.Module:

@@ -91,7 +91,7 @@ def _measure(case: Case, machine: Machine, settings: Settings, say: Callable[[st
                 side.said = first.said or side.said
         say("the reference")
         check.refresh(args, settings.seed + 1)
-        record |= _check(sides, module, args, machine, say)
+        record |= check_sides(sides, module, args, machine, say)
         say("timing")
         _time(sides, machine, settings)
         if settings.kernels:
@@ -127,9 +127,15 @@ def _ready(name: str, builder: Callable[[], Call], machine: Machine, settings: S
     return side
 
 
-def _check(
-    sides: Sequence[Side], module: torch.nn.Module, args: Any, machine: Machine, say: Callable[[str], None]
+def check_sides(
+    sides: Sequence[Side],
+    module: torch.nn.Module,
+    args: Any,
+    machine: Machine,
+    say: Callable[[str], None] = lambda words: None,
 ) -> dict[str, Any]:
+    """Gives each side its error beside the model in float64, and to one that is wrong or fails why it is not timed. In
+    the record: what the reference is, the largest error that is right, and how many rows were compared."""
     wanted, kind = check.reference(module, args)
     keep = [*tensors(args), *module.parameters(), *module.buffers()]
     allowed = 0.0

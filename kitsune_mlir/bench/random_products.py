@@ -10,18 +10,16 @@ from kitsune_mlir.dialects.schedule import engines
 from kitsune_mlir.planning.target import Target
 
 from .kernel_text import Text, module_text, numbers, tensor_type
+from .random_epilogues import FORMS, followed
 from .random_loops import PlainLoop, ProductLoop
 
-CHUNK, ROWS = (
-    64,
-    64,
-)  # columns of k in a slot, rows of a tile that a copy multiplies, or twice as many without warpgroups
+CHUNK = 64  # columns of k in a slot
+ROWS = 64  # of a tile that a copy multiplies, or twice as many without warpgroups
 WARPGROUP = 128  # threads
 REGISTERS, SHARED = 65_536, 227 * 1024  # of an SM
 FEED_REGISTERS, MAKE_REGISTERS = 24, 88
 LEAST_OTHERS = 72  # registers of a thread besides its sums
 LEAST_AT_LAUNCH = 26  # registers besides a product's sums that ptxas wants before agents share theirs out
-FORMS = ("plain", "plain", "relu", "bias", "residual", "less the largest")
 
 
 class RandomProduct:
@@ -364,46 +362,9 @@ class RandomProduct:
             each()
         half = text.index("muli", "%copy", text.constant(self.rows))
         own = at | {"m": text.index("addi", at["m"], half)}
-        value = self._followed(text, own, tiles, kind)
+        value = followed(self, text, own, tiles, kind)
         offsets = [own[role] for role in self.roles]
         dims = [self.roles.index("m"), self.roles.index("n")]
         written = f"tensor<{self.rows}x{self.columns}x{self.element_out}>"
         types = ", ".join([written, *["index"] * len(offsets)])
         text.call("write", [value, *offsets], f"{{dims = {numbers(dims)}, index = 0}}", f"({types}) -> ()", 0)
-
-    def _followed(self, text: Text, at: dict[str, str], tiles: Sequence[str], kind: str) -> str:
-        """What follows on the tile, in the type of the output."""
-        inputs, lines = [(tile, kind, "r, c") for tile in tiles], []
-        last = "%x0"
-        if len(tiles) == 2:
-            lines.append("%two = arith.subf %x0, %x1 : f32")
-            last = "%two"
-        if self.form == "bias":
-            column = f"tensor<{self.columns}xf32>"
-            types = f"({self.types[self.more]}, index) -> {column}"
-            (read,) = text.call("read", [f"%A{self.more}", at["n"]], f"{{dims = {numbers([0])}}}", types)
-            inputs.append((read, column, "c"))
-            lines.append(f"%sum = arith.addf {last}, %x1 : f32")
-        elif self.form == "residual":
-            roles = [*("b" if self.batch else ""), "m", "n"]
-            whole = f"tensor<{self.rows}x{self.columns}x{self.element}>"
-            dims = f"{{dims = {numbers([len(roles) - 2, len(roles) - 1])}}}"
-            types = ", ".join([self.types[self.more], *["index"] * len(roles)])
-            (read,) = text.call("read", [f"%A{self.more}", *(at[r] for r in roles)], dims, f"({types}) -> {whole}")
-            inputs.append((read, whole, "r, c"))
-            lines += [f"%wide = arith.extf %x1 : {self.element} to f32", f"%sum = arith.addf {last}, %wide : f32"]
-        elif self.form == "less the largest":
-            body = "%0 = arith.maximumf %x0, %o : f32\nlinalg.yield %0 : f32"
-            most = text.generic(inputs, body, f"tensor<{self.rows}xf32>", start_at="%least")
-            inputs.append((most, f"tensor<{self.rows}xf32>", "r"))
-            lines.append("%sum = arith.subf %x0, %x1 : f32")
-        elif self.form == "relu":
-            lines += ["%zero = arith.constant 0.0 : f32", f"%sum = arith.maximumf {last}, %zero : f32"]
-        last = "%sum" if self.form != "plain" else last
-        if self.element_out != "f32":
-            lines.append(f"%less = arith.truncf {last} : f32 to {self.element_out}")
-            last = "%less"
-        if not lines:
-            return tiles[0]
-        lines.append(f"linalg.yield {last} : {self.element_out}")
-        return text.generic(inputs, "\n".join(lines), f"tensor<{self.rows}x{self.columns}x{self.element_out}>")

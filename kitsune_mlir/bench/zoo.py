@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from . import zoo_attention as a
+from . import zoo_features as f
 from . import zoo_images as i
 from . import zoo_models as m
 from .networks import drawn
@@ -107,18 +108,18 @@ MODELS: dict[str, Model] = {
     "graphcast-block": Model("1536 -> 512 SiLU -> 512, norm, residual", m.GraphCastBlock, _rows(512, 512, 512)),
     "dropout": Model("does nothing in use", lambda: nn.Sequential(m.mlp(256, 256, 256), nn.Dropout()), _rows(256)),
     "low-rank": Model("a product of rank 8 beside a layer (LoRA)", lambda: m.Lora(1024, 8), _rows(1024), WIDE_ROWS),
-    "fourier": Model("sines and cosines of a product", lambda: m.Fourier(3, 64, 3), _rows(3)),
-    "polynomial": Model("powers of the columns", lambda: m.Polynomial(32, 4, 64), _rows(32)),
-    "siren": Model("sines between layers", lambda: m.mlp(2, 256, 256, 256, 3, activation=m.Sine), _rows(2)),
+    "fourier": Model("sines and cosines of a product", lambda: f.Fourier(3, 64, 3), _rows(3)),
+    "polynomial": Model("powers of the columns", lambda: f.Polynomial(32, 4, 64), _rows(32)),
+    "siren": Model("sines between layers", lambda: m.mlp(2, 256, 256, 256, 3, activation=f.Sine), _rows(2)),
     "softplus": Model("exp and log between layers", lambda: m.mlp(3, 256, 256, 1, activation=nn.Softplus), _rows(3)),
-    "cross": Model("products with the first value again", lambda: m.Cross(256, 3), _rows(256)),
+    "cross": Model("products with the first value again", lambda: f.Cross(256, 3), _rows(256)),
     "bilinear": Model("x W y of every row", lambda: nn.Bilinear(32, 32, 16), _rows(32, 32)),
-    "outer": Model("each row's outer product", lambda: m.Function(m.outer), _rows(32, 32)),
-    "tensor-product": Model("the same, then weights", lambda: m.TensorProduct(32, 32, 64), _rows(32, 32), WIDE_ROWS),
+    "outer": Model("each row's outer product", lambda: m.Function(f.outer), _rows(32, 32)),
+    "tensor-product": Model("the same, then weights", lambda: f.TensorProduct(32, 32, 64), _rows(32, 32), WIDE_ROWS),
     "points": Model("the largest of all points (PointNet)", m.Points, ((N, 1024, 3),), (1, 16, 128)),
-    "towers": Model("logits of all pairs (CLIP)", lambda: m.Towers(512, 384, 256), _rows(512, 384), SQUARES),
+    "towers": Model("logits of all pairs (CLIP)", lambda: f.Towers(512, 384, 256), _rows(512, 384), SQUARES),
     "cosine": Model("cosine similarity of rows", lambda: nn.CosineSimilarity(-1), _rows(256, 256)),
-    "distances": Model("pairwise distances", lambda: m.Function(m.distances), _rows(64, 64), SQUARES),
+    "distances": Model("pairwise distances", lambda: m.Function(f.distances), _rows(64, 64), SQUARES),
     "batched-product": Model("a b", lambda: m.Function(lambda a, b: a @ b), ((N, 128, 64), (N, 64, 128)), BATCHES),
     "batched-product-left": Model("a^T b", lambda: m.Function(lambda a, b: a.mT @ b), 2 * ((N, 64, 128),), BATCHES),
     "batched-product-right": Model("a b^T", lambda: m.Function(lambda a, b: a @ b.mT), 2 * ((N, 128, 64),), BATCHES),

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import kitsune_mlir
-from kitsune_mlir.codegen import gpu, ptxas
+from kitsune_mlir.codegen import cpu, gpu, ptxas
 from kitsune_mlir.planning import target
 
 torch.set_num_threads(1)
@@ -68,6 +68,12 @@ def unassembled(monkeypatch: pytest.MonkeyPatch) -> None:
     test_hopper_ptx.py, test_pipeline_ptx.py and test_schedule_ptx.py."""
     monkeypatch.setattr(gpu, "to_ptx", lambda module, chip: "")
     monkeypatch.setattr(ptxas, "assemble", lambda text, chip: None)
+
+
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM leaves the CPU's code as it comes: for what is computed exactly, in whichever order."""
+    monkeypatch.setattr(cpu, "build", functools.partial(cpu.build, opt_level=0))
 
 
 class Perceptron(nn.Module):

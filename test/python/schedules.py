@@ -59,3 +59,10 @@ def faults(text, seeds=range(12), ctas=2, rows=ROWS):
         except ScheduleFault as fault:
             found.append(str(fault))
     return found
+
+
+def with_slots(text, slots):
+    """A module in which rings between roles have so many slots."""
+    for ring in {line.split(" : () -> ")[1] for line in text.split("\n") if 'space = "l2"' in line}:
+        text = text.replace(ring, f"{ring.rsplit(', ', 1)[0]}, {slots} : i64>")
+    return text

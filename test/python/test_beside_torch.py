@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from bench_clock import Clocked
+from torch import nn
 
+import kitsune_mlir
 from bench import beside_torch
+from kitsune_mlir.bench import cases, device
 
 SCRIPT = Path(beside_torch.__file__)
 TIMED = {"ours": 0.010, "eager": 0.030, "compiled": 0.020, "predicted": 0.009, "error": 1e-3, "bound": 1e-2}
@@ -35,6 +40,45 @@ def test_a_case_that_fails_is_named(said, capsys):
     timed = TIMED if said.startswith("wrong") else {}
     assert beside_torch._report(iter([{"case": "net-3", **timed, "said": said}]), None) == 1
     assert f"net-3: {said}" in capsys.readouterr().out
+
+
+def test_a_case_that_is_named_twice_runs_once():
+    """By its name and its suite's, or by two ranges of nets: two processes would write one artifact."""
+    names = beside_torch.chosen(["zoo/geglu", "net-3"], ["zoo", "zoo"], "2:5")
+    assert names[:2] == ["zoo/geglu", "net-3"] and names[-2:] == ["net-2", "net-4"]
+    assert len(names) == len(set(names)) == len(beside_torch.cases.suite("zoo")) + 3
+
+
+@pytest.mark.parametrize("wrong", [(), ("compiled",), ("ours",)])
+def test_a_side_that_is_wrong_is_not_timed(wrong, tmp_path, monkeypatch):
+    """A wrong side of torch's leaves the other; without ours there is nothing to time."""
+
+    def make():
+        return nn.Linear(8, 4).eval(), (torch.randn(6, 8),), None
+
+    def side(name, module):
+        return (lambda *args: module(*args) + 1) if name in wrong else module
+
+    torch.manual_seed(0)
+    artifact = side("ours", make()[0])  # the weights that the seed of `kitsune bench` gives
+    monkeypatch.setattr(cases, "find", lambda name, dtype: cases.Case(name, make))
+    monkeypatch.setattr(device, "Gpu", lambda: Clocked(3.0, 0.5) if wrong else Clocked(3.0, 2.0, 0.5))
+    monkeypatch.setattr(beside_torch, "_moved", lambda module, args: (module, args))
+    monkeypatch.setattr(beside_torch, "_fused", lambda module, args: side("compiled", module))
+    monkeypatch.setattr(kitsune_mlir, "load", lambda path: artifact)
+    found = beside_torch.time_case((beside_torch.Task("small", "sm_90a", str(tmp_path)), {}))
+    times = {name: found[name] for name in ("eager", "compiled", "ours") if name in found}
+    if wrong == ("ours",):
+        assert not times and "wrong: relative error" in found["said"] and found["error"] > found["bound"]
+    else:
+        assert times == ({"eager": 3.0, "ours": 0.5} if wrong else {"eager": 3.0, "compiled": 2.0, "ours": 0.5})
+        assert "said" not in found and found["error"] <= found["bound"]
+
+
+def test_no_two_cases_share_an_artifact():
+    tasks = [beside_torch.Task(case, "sm_90a", "folder") for case in ("models/a:b", "models-a:b", "models%2Fa:b")]
+    assert len({task.artifact for task in tasks}) == 3
+    assert all(task.artifact.parent == Path("folder") for task in tasks)
 
 
 def test_without_a_gpu():

@@ -11,6 +11,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import fuzz
+import fuzz_verdicts
 import workers
 
 from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
@@ -206,7 +207,7 @@ def test_few_rows_are_judged_by_several_arguments(rows, always, verdict):
     module, args = random_nets.build(task.net, task.seed)
     found = fuzz.Found(task, fuzz.RIGHT)
     with torch.no_grad():
-        fuzz._judge(
+        fuzz_verdicts.judge(
             found, module, args, module(*args) * 1.01, lambda *others: module(*others) * (1.01 if always else 1)
         )
     assert found.verdict == verdict

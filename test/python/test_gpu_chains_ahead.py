@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from test_gpu_scheduled_chains import CHAINED
+from chained import CHAINED
 from torch import nn
 
 import kitsune_mlir

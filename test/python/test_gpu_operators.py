@@ -9,7 +9,8 @@ import torch
 from functions import Function
 from test_gpu_models import check, compiled, interface_of, runner_of
 
-from bench.gpu_operators import CASES, wrong
+from bench.gpu_operators import CASES
+from bench.operator_cases import wrong
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu_linalg
 from kitsune_mlir.tools.gpusim.faults import MemoryFault

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from chained import CHAINED, agrees
 from test_schedule_chains import arguments, chain, gathering, scheduled
 from test_schedule_ptx import check
 from torch import nn
@@ -19,7 +20,6 @@ from kitsune_mlir.planning import target
 from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
-CHAINED = {"place-stages": "shape=chained tile-rows=128"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),
@@ -61,36 +61,6 @@ def test_numbers(rows, widths, tile_rows, machine, tmp_path):
     np.testing.assert_array_equal(torch.as_tensor(found).float().numpy(), wanted)
 
 
-def agrees(compiled, model, *args):
-    """In the simulator the model gives what torch's gives, in 16 bits."""
-    found = Simulation(compiled, seed=1)(*args)
-    with torch.no_grad():
-        wanted = model(*args)
-    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
-    for one, other in pairs:
-        torch.testing.assert_close(torch.as_tensor(one), other, rtol=2e-2, atol=2e-2)
-
-
-class Beside(nn.Module):
-    """Products beside a tile that begins in the middle of a block of columns: the last block goes on behind it."""
-
-    def __init__(self):
-        super().__init__()
-        self.left, self.right = nn.Linear(200, 16), nn.Linear(200, 13, bias=False)
-
-    def forward(self, x, y):
-        return torch.cat([torch.exp(self.left(x)), self.right(x), y], 1) - y[:, 105:106]
-
-
-def test_columns_behind_a_tile(machine):
-    torch.manual_seed(0)
-    model, args = Beside().bfloat16(), (torch.randn(300, 200).bfloat16(), torch.randn(300, 200).bfloat16())
-    options = CHAINED | {"cut-pipelines": "whole=true"}
-    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    assert "kitsune.kernel" in compiled.mlir("small:schedule-chains")
-    agrees(compiled, model, *args)
-
-
 class Skip(nn.Module):
     """A tile that two products read, the second one with another beside it."""
 
@@ -114,63 +84,6 @@ def test_a_tile_that_two_products_read(tile_rows, machine):
     agrees(compiled, model, x)
 
 
-class Gates(nn.Module):
-    """Columns that all threads of a row read: one of a tile of many, and the only one of another."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.gate, self.last = nn.Linear(64, 40), nn.Linear(40, 1), nn.Linear(40, 24)
-
-    def forward(self, x):
-        h = torch.relu(self.first(x))
-        return self.last(h * torch.sigmoid(self.gate(h)) + h[:, 19:20])
-
-
-class OneColumn(nn.Module):
-    """A product whose operand is one column of another's tile: of four threads of a row only one has it."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(64, 40), nn.Linear(1, 24)
-
-    def forward(self, x):
-        return self.last(self.first(x)[:, 21:22])
-
-
-class Streamed(nn.Module):
-    """A column of a loaded tile that is in registers, for two products read it."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(128, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        return self.last(self.first(torch.cat([x, x], 1)) - x[:, 26:27])
-
-
-class Stored(nn.Module):
-    """A column that is stored, and others of what is loaded beside that itself, in the middle of a block."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(67, 16), nn.Linear(16, 8)
-
-    def forward(self, x):
-        return torch.exp(self.last(torch.relu(self.first(torch.cat([x, x[:, 2:5]], 1)))))[:, 5:6]
-
-
-@pytest.mark.parametrize("form", [Gates, OneColumn, Streamed, Stored])
-def test_columns_of_other_threads(form, machine):
-    torch.manual_seed(0)
-    model, x = form().bfloat16(), torch.randn(150, 64).bfloat16()
-    options = CHAINED | {"cut-pipelines": "whole=true"}
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
-    text = compiled.mlir("small:schedule-chains")
-    assert "kitsune.pipeline" not in text
-    assert form is not Gates or '"kitsune.spread"' in text and "columns = array<i64: 19>" in text
-    agrees(compiled, model, x)
-
-
 class Joined(nn.Module):
     """A product of two tensors beside each other."""
 
@@ -190,26 +103,6 @@ def test_a_product_alone(dtype, rows, machine):
     options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("small:schedule-chains"))
-    agrees(compiled, model, *args)
-
-
-class Film(nn.Module):
-    """What a product gives is scaled by some columns of an input, and moved by others."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(64, 320)
-
-    def forward(self, x, by):
-        return self.layer(x) * by[:, :320] + by[:, 320:]
-
-
-def test_columns_of_an_input_beside_those_of_a_product(machine):
-    torch.manual_seed(0)
-    model, args = Film().bfloat16(), (torch.randn(70, 64).bfloat16(), torch.randn(70, 640).bfloat16())
-    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
-    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    assert re.search(r"tile = array<i64: \d+, \d+>", compiled.mlir("small:schedule-chains"))
     agrees(compiled, model, *args)
 
 
@@ -287,28 +180,6 @@ def test_ctas_take_their_columns_of_a_table(cluster, gpu_of):
     model, args = Table().bfloat16(), (torch.randn(200, 64).bfloat16(), torch.randint(0, 40, (200,)))
     options = {"place-stages": f"shape=chained cluster={cluster}", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=gpu_of(4), options=options)
-    agrees(compiled, model, *args)
-
-
-class Several(nn.Module):
-    """Columns from the middle of a block on of three inputs side by side, and one of three products' single ones."""
-
-    def __init__(self):
-        super().__init__()
-        self.last, self.gates = nn.Linear(176, 40), nn.ModuleList(nn.Linear(176, 1) for _ in range(3))
-
-    def forward(self, x, y, z):
-        h = torch.cat([x, y, z], 1)[:, 35:211]
-        gates = torch.cat([torch.sigmoid(gate(h)) for gate in self.gates], 1)
-        return self.last(h) * gates[:, 2:3]
-
-
-def test_columns_of_tiles_side_by_side(machine):
-    torch.manual_seed(0)
-    model, args = Several().bfloat16(), tuple(torch.randn(150, n).bfloat16() for n in (14, 5, 240))
-    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
-    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    assert "kitsune.pipeline" not in compiled.mlir("small:schedule-chains")
     agrees(compiled, model, *args)
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from schedules import with_slots
 from test_schedule_chains import arguments, chain
 from torch import nn
 
@@ -55,13 +56,6 @@ def test_the_interpreter_agrees(rows, widths, sms, slots, gpu_of):
     for seed in (1, 2):
         (found,) = run(kernel, given_, seed=seed)
         np.testing.assert_array_equal(found, wanted)
-
-
-def with_slots(text, slots):
-    """A module in which rings between roles have so many slots."""
-    for ring in {line.split(" : () -> ")[1] for line in text.split("\n") if 'space = "l2"' in line}:
-        text = text.replace(ring, f"{ring.rsplit(', ', 1)[0]}, {slots} : i64>")
-    return text
 
 
 TILE = "tensor<64x64xbf16>"

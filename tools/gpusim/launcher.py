@@ -23,6 +23,8 @@ from .warp_kernel import run_warps
 if TYPE_CHECKING:
     from .device import SimulatedDevice, SimulatedMemory
 
+SPREAD_OVER = 16  # CTAs that go round the tiles of a launch at most: of a whole GPU's many most would have none
+
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
@@ -97,7 +99,7 @@ class Launcher:
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size, most = launch.get("cluster", 1), min(launch["ctas"], most_ctas(launch["threads"] // 32))
-            launch = launch | {"ctas": size * int(rng.integers(1, most // size + 1))}
+            launch = launch | {"ctas": size * int(rng.integers(1, min(most, max(size, SPREAD_OVER)) // size + 1))}
         places = [*pointers, place]
         maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
         with named(self._launch["kernel"]), reported(self._report):

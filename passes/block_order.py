@@ -1,0 +1,67 @@
+"""The order of a block's operations, in which groups of them may be joined to one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+
+
+class Order:
+    """What each operation of a block is computed from, and what from it. Operations are known by their results: their
+    hashes change with their operands."""
+
+    def __init__(self, block: ir.Block):
+        self.ops = [op.operation for op in block.operations]
+        self._numbers = {result: number for number, op in enumerate(self.ops) for result in op.results}
+        self._before: list[int] = []  # with a bit for each operation, itself included
+        self._through = 0  # all but reshapes
+        for number, op in enumerate(self.ops):
+            found = 1 << number
+            for value in rows.used_values(op):
+                if value in self._numbers:
+                    found |= self._before[self._numbers[value]]
+            self._before.append(found)
+            self._through |= (op.name not in rows.RESHAPES) << number
+        self._after = [1 << number for number in range(len(self.ops))]
+        for number in reversed(range(len(self.ops))):
+            for use in (use for result in self.ops[number].results for use in result.uses):
+                if (user := self._of(use.owner.operation)) is not None:
+                    self._after[number] |= self._after[user]
+
+    def _of(self, op: ir.Operation) -> int | None:
+        """The number of the operation of the block in which one stands, if others may use its results."""
+        while op.parent is not None and op.block != self.ops[0].block:
+            op = op.parent.operation
+        return self._numbers.get(op.results[0]) if len(op.results) else None
+
+    def has(self, op: ir.Operation) -> bool:
+        return len(op.results) > 0 and op.results[0] in self._numbers
+
+    def sorted(self, ops: Iterable[ir.Operation]) -> list[ir.Operation]:
+        return sorted(filter(self.has, ops), key=lambda op: self._numbers[op.results[0]])
+
+    def is_convex(self, ops: Sequence[ir.Operation]) -> bool:
+        """Whether nothing that is computed from one of these goes into another, unless through these. Reshapes may."""
+        own, before, after = self.closed(ops)
+        return not before & after & ~own & self._through
+
+    def join(self, ops: Sequence[ir.Operation]) -> None:
+        """These will be one operation: what one of them is computed from all are."""
+        own, before, after = self.closed(ops)
+        for number in range(len(self.ops)):
+            if self._before[number] & own:
+                self._before[number] |= before
+            if self._after[number] & own:
+                self._after[number] |= after
+
+    def closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
+        """These, with all before, and with all after."""
+        own = before = after = 0
+        for op in ops:
+            number = self._numbers[op.results[0]]
+            own |= 1 << number
+            before |= self._before[number]
+            after |= self._after[number]
+        return own, before, after
