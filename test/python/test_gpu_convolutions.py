@@ -103,6 +103,13 @@ def test_groups_of_an_open_number_of_images(small_gpu):
     assert ran(module, (2, 128, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 4
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("groups", [8, 32])
+def test_groups_where_threads_copy(groups):
+    module = nn.Conv2d(128, 128, 3, padding=1, groups=groups)
+    assert ran(module, (1, 128, 6, 5), "sm_80") == 2
+
+
 def test_a_channel_a_group_is_no_product(small_gpu):
     module = nn.Conv2d(64, 128, 3, padding=1, groups=64)
     assert ran(module, (2, 64, 9, 9), small_gpu) == 0
