@@ -5,7 +5,8 @@
     python bench/check_zoo.py --suite everyday      # another suite
     python bench/check_zoo.py zoo/geglu-small everyday/vgg
 
-A model whose large products run without the tensor cores of the target fails too. `kitsune bench --suite NAME` times
+A model whose large products run without the tensor cores of the target fails too, but for those of few rows or columns
+that are faster as sums over rows (`kitsune_mlir/bench/scalar_products.py`). `kitsune bench --suite NAME` times
 them. Exits 1 when one fails.
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.planning import windows
 
-from .checks import fail
+from .checks import check_integer, fail
 from .types import Kitsune
 
 _NUMBERS = ("filter", "strides", "low", "dilations", "places")
@@ -19,6 +19,8 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
     the filter's elements are `dilations` apart. What lies outside an image is zero.
 
     Images of batch x height x width x channels give batch x windows x columns, or all windows as rows of one matrix.
+    With `blocks` the channels are so many blocks, each a multiple of 64, and there is a dimension of blocks in front of
+    the columns, which are then those of one block.
     The matrix is in no memory: a `kitsune.copy` of a box of it reads the images.
 
     With `sizes` and `pitches` the images' elements are taken as those of other images: of these sizes (space, then
@@ -37,7 +39,18 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         """The windows of the images as they are taken."""
         kind = ir.RankedTensorType(self.operands[0].type)
         *sizes, channels = self.numbers("sizes") if "sizes" in self.attributes else kind.shape[1:]
-        return windows.Windows(tuple(sizes), channels, *(self.numbers(name) for name in _NUMBERS))
+        return windows.Windows(tuple(sizes), channels, *(self.numbers(name) for name in _NUMBERS), self.blocks)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of channels."""
+        return ir.IntegerAttr(self.attributes["blocks"]).value if "blocks" in self.attributes else 1
+
+    @property
+    def axes(self) -> list[int]:
+        """The dimensions of the matrix that have the windows and the columns."""
+        rank = ir.RankedTensorType(self.results[0].type).rank
+        return [rank - 2 - ("blocks" in self.attributes), rank - 1]
 
     @property
     def pitches(self) -> tuple[int, ...]:
@@ -52,7 +65,7 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
     @property
     def in_batches(self) -> bool:
         """Whether the matrix of each image is one of its own."""
-        return ir.RankedTensorType(self.results[0].type).rank == 3
+        return self.axes[0] == 1
 
     def verify_region_invariants(self) -> bool:
         images, matrix = self.operands[0].type, self.results[0].type
@@ -65,6 +78,8 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
                 continue
             if name not in self.attributes or not isinstance(self.attributes[name], ir.DenseI64ArrayAttr):
                 return fail(self, f"has an attribute {name}, an array of i64")
+        if not check_integer(self, "blocks", 2):
+            return False
         return self._verify_numbers(images) and self._verify_matrix(images, matrix)
 
     def _verify_numbers(self, images: ir.RankedTensorType) -> bool:
@@ -77,6 +92,8 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
                 return fail(self, f"{name} has a number from {least} on for each of {space} dimensions of space")
         if "sizes" in self.attributes and not self._is_inside(images):
             return fail(self, f"takes elements of other images that {images} does not have")
+        if self.blocks > 1 and self.windows.channels % (self.blocks * windows.CHUNK):
+            return fail(self, f"has blocks of multiples of {windows.CHUNK} channels, found {self.blocks} of {images}")
         return True
 
     def _is_inside(self, images: ir.RankedTensorType) -> bool:
@@ -94,9 +111,10 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         found = self.windows
         open_ = images.is_dynamic_dim(0)
         batch = ir.ShapedType.get_dynamic_size() if open_ else images.shape[0]
-        wanted = [[batch, found.count, found.columns]]
+        columns = [self.blocks, found.columns] if "blocks" in self.attributes else [found.columns]
+        wanted = [[batch, found.count, *columns]]
         if not open_:
-            wanted.append([batch * found.count, found.columns])
+            wanted.append([batch * found.count, *columns])
         if list(matrix.shape) not in wanted or matrix.element_type != images.element_type:
             shapes = " or ".join("x".join("?" if n < 0 else str(n) for n in shape) for shape in wanted)
             return fail(self, f"makes a matrix of {shapes} elements of {images.element_type}, found {matrix}")

@@ -118,4 +118,6 @@ def _through_transpose(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
     source = [""] * len(roles)
     for role, axis in zip(roles, permutation, strict=True):
         source[axis] = role
+    if source[-1] == "b":
+        return value, roles  # no row or column of one product would have neighbours
     return value.owner.operands[0], tuple(source)

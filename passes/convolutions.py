@@ -5,24 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd, prod
+from math import ceil, gcd, prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS
 from kitsune_mlir.planning.windows import Windows
+from kitsune_mlir.precision import tf32_pieces
 
-NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw")
+GROUPED = "linalg.conv_2d_ngchw_gfchw"
+NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw", GROUPED)
 GROUP = 8  # channels whose bytes, as 16-bit numbers, tensor copies want multiples of
+# Of groups, multiply-adds of 16-bit numbers for each one of the convolution. More take longer on tensor cores than a
+# thread for each result does: the 96 of f32 in full precision in groups of 4 channels are predicted to take as long.
+MOST_ZEROS = 100
 
 
 @dataclass(frozen=True)
 class Convolution:
     """A convolution of images whose channels are their second dimension; `batch` is None where it is open until the
-    call. `low` are the zeros before the image; `bias` is added to each output channel."""
+    call. `low` are the zeros before the image; `bias` is added to each output channel. Of several `groups` of channels
+    each has filters of its own, of a group's channels. `op` makes the results, all channels as one dimension."""
 
+    by: ir.Operation
     op: ir.Operation
     filters: ir.Value
     bias: ir.Value | None
@@ -35,11 +43,30 @@ class Convolution:
     dilations: tuple[int, ...]
     low: tuple[int, ...]
     places: tuple[int, ...]
+    groups: int = 1
 
     @property
     def image(self) -> ir.Value:
         """The images, without the zeros around them."""
-        return _padding(self.op.operands[0])[0]
+        return _padding(_images(self.by))[0]
+
+    @cached_property
+    def blocks(self) -> int:
+        """Blocks of whole groups, each of which is a product of its own: of whole chunks of channels, where groups make
+        up such. Else all are one. Within a block each output has zeros for the channels of other groups."""
+        if self.batch is None or self.count == 1:
+            return 1
+        channels, outputs = self.channels // self.groups, self.outputs // self.groups
+        for groups in range(1, self.groups):
+            if self.groups % groups == groups * channels % CHUNK == groups * outputs % GROUP == 0:
+                return self.groups // groups
+        return 1
+
+    @property
+    def zeros(self) -> float:
+        """Multiply-adds of the products for each one of the convolution, of filters that have zeros for the channels of
+        other groups."""
+        return self.groups / self.blocks * ceil(self.channels / CHUNK) * CHUNK / self.channels
 
     @property
     def rank(self) -> int:
@@ -59,12 +86,14 @@ class Convolution:
     @property
     def plain(self) -> Windows:
         """The windows on the images as they are."""
-        return Windows(self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places)
+        return Windows(
+            self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places, self.blocks
+        )
 
     @cached_property
     def folded(self) -> Folded | None:
         """Windows of which a row is one element, or None where there are no such."""
-        if self.rank > 2 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
+        if self.rank > 2 or self.blocks > 1 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
             return None
         found = Folded(self)
         return None if found.windows.unreadable() else found
@@ -111,37 +140,67 @@ class Folded:
 def match(op: ir.Operation, least: int) -> Convolution | None:
     """The convolution that an operation is, or None for one of fewer multiply-adds than `least`. Raises
     UnsupportedError for one that is no product."""
-    kinds = [ir.RankedTensorType(value.type) for value in op.operands]
-    image, filters, result = kinds
+    image, kernel, result = (ir.RankedTensorType(value.type) for value in op.operands)
     known = [kind.is_dynamic_dim(d) for kind in (image, result) for d in range(1, kind.rank)]
-    if any(known) or not filters.has_static_shape:
+    if any(known) or not kernel.has_static_shape:
         raise UnsupportedError("a size besides the batch's is open until the call")
     batch = None if image.is_dynamic_dim(0) else image.shape[0]
-    if prod(result.shape[1:]) * prod(filters.shape[1:]) * (DYNAMIC_SIZE if batch is None else batch) < least:
+    space = 3 if op.name == GROUPED else 2  # the first dimension of space
+    channels, outputs, places = prod(image.shape[1:space]), prod(result.shape[1:space]), tuple(result.shape[space:])
+    if prod(result.shape[1:]) * prod(kernel.shape[space - 1 :]) * (DYNAMIC_SIZE if batch is None else batch) < least:
         return None
     element = image.element_type
-    if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or filters.element_type != element:
-        raise UnsupportedError(f"it multiplies {element} with {filters.element_type}")
+    if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or kernel.element_type != element:
+        raise UnsupportedError(f"it multiplies {element} with {kernel.element_type}")
     if not isinstance(result.element_type, ir.F32Type):
         raise UnsupportedError("its sums are no f32")
-    if batch is None and 1 in (result.shape[1], prod(result.shape[2:])):
+    if batch is None and 1 in (outputs, prod(places)):
         raise UnsupportedError("of each of an open number of images it makes a vector, and a tile is 64 rows")
-    inside, low = _padding(op.operands[0])
+    bias, (inside, low) = _bias(op.operands[2]), _padding(_images(op))
     strides, dilations = (tuple(ir.DenseIntElementsAttr(op.attributes[name])) for name in ("strides", "dilations"))
-    return Convolution(
-        op=op,
+    found = Convolution(
+        by=op,
+        op=_joining(op) if op.name == GROUPED else op,
         filters=op.operands[1],
-        bias=_bias(op.operands[2]),
+        bias=bias,
         batch=batch,
-        channels=image.shape[1],
-        outputs=result.shape[1],
+        channels=channels,
+        outputs=outputs,
         sizes=tuple(ir.RankedTensorType(inside.type).shape[2:]),
-        kernel=tuple(filters.shape[2:]),
+        kernel=tuple(kernel.shape[space:]),
         strides=strides,
         dilations=dilations,
         low=low,
-        places=tuple(result.shape[2:]),
+        places=places,
+        groups=channels // kernel.shape[space - 1],
     )
+    pairs = len(PAIRS[tf32_pieces(op) + 1]) if isinstance(element, ir.F32Type) else 1
+    if found.groups > 1 and (found.groups == channels or found.zeros * pairs > MOST_ZEROS):
+        raise UnsupportedError(f"of {found.zeros:.0f} numbers that it would multiply one would be no zero")
+    return found
+
+
+def _images(by: ir.Operation) -> ir.Value:
+    """A convolution's images, with zeros around them and all channels as one dimension."""
+    op = rows.producer(by.operands[0])
+    if by.name != GROUPED:
+        return by.operands[0]
+    if op is None or op.name != "tensor.expand_shape" or not _joins(op):
+        raise UnsupportedError("its groups are no parts of one dimension")
+    return op.operands[0]
+
+
+def _joining(op: ir.Operation) -> ir.Operation:
+    """What makes one dimension of an operation's groups and their channels."""
+    users = [use.owner.operation for use in op.results[0].uses]
+    if len(users) != 1 or users[0].name != "tensor.collapse_shape" or not _joins(users[0]):
+        raise UnsupportedError("its groups are no parts of one dimension")
+    return users[0]
+
+
+def _joins(reshape: ir.Operation) -> bool:
+    groups = [len(ir.ArrayAttr(group)) for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    return groups == [1, 2, *[1] * (len(groups) - 2)]
 
 
 def _bias(init: ir.Value) -> ir.Value | None:
@@ -149,8 +208,10 @@ def _bias(init: ir.Value) -> ir.Value | None:
     if is_zero_filled(init):
         return None
     op = rows.producer(init)
+    if op is not None and op.name == "tensor.expand_shape" and _joins(op):
+        op = rows.producer(op.operands[0])
     if op is not None and op.name == "linalg.broadcast":
-        rank = ir.RankedTensorType(init.type).rank
+        rank = ir.RankedTensorType(op.results[0].type).rank
         if list(ir.DenseI64ArrayAttr(op.attributes["dimensions"])) == [0, *range(2, rank)]:
             return op.operands[0]
     raise UnsupportedError("its sums begin with something else than a number for each channel")

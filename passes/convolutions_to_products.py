@@ -14,8 +14,13 @@ channels as the second dimension, as torch has them, unless another convolution 
 and what else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights
 once, when the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64
 columns are mostly zeros, a row of the filter is one element of all its channels: the images get their zeros then, and
-overlap (`convolutions.Folded`). What has no such form (groups, sizes open until the call besides the batch's) is left
-as it is, with a remark.
+overlap (`convolutions.Folded`). What has no such form (sizes open until the call besides the batch's) is left as it is,
+with a remark.
+
+Filters of groups of channels are laid out with zeros for the channels of other groups: tensor cores multiply those
+faster than threads multiply what is none. Where groups make up whole chunks of 64 columns, such blocks of them are a
+batch of products, so that no other zeros are multiplied; results lie with all channels as the last dimension then.
+An infinite number reaches the results of all groups of a block, as NaN. A channel a group is no product.
 """
 
 from __future__ import annotations
@@ -31,9 +36,10 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
+from .convolution_operands import filters_last, padded, transposed
 from .convolutions import GROUP, NAMES, Convolution, match, spread
 from .product_follows import chain_of
-from .schedule_build import cloned, constant_index, empty_generic, reshaped
+from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
@@ -78,8 +84,8 @@ def _sweep(block: ir.Block) -> None:
 
 @dataclass(frozen=True)
 class _Space:
-    """The dimensions of a product, by role: "b" the image, "p" the place, "o" the output channel; sizes, None where one
-    is open until the call."""
+    """The dimensions of a product, by role: "b" the image, "p" the place, "o" the output channel, of block "g" where
+    there are several; sizes, None where one is open until the call."""
 
     sizes: dict[str, int | None]
 
@@ -138,17 +144,21 @@ class _Rewriter:
             self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
             value = self._product(of, space)
             if of.bias is not None:
-                value = self._generic(space, [(value, space.roles), (of.bias, ["o"])], value.type.element_type, _add)
+                bias = self._in_blocks(_Read(["o"], lambda: of.bias), of, space)
+                operands = [(value, space.roles), (bias.value(), bias.roles)]
+                value = self._generic(space, operands, value.type.element_type, _add)
             before = of.op.results[0]
             for op in follows:
                 value = self._followed(op, before, value, of, space)
                 before = op.results[0]
             whole = [of.batch, of.outputs, *of.places]
-            if space.roles == ["b", "o", "p"] or same:
+            if of.blocks > 1:
+                value = transposed(value, [1, 0, 2])
+            elif space.roles == ["b", "o", "p"] or same:
                 result.replace_all_uses_with(reshaped(value, whole))
                 return
             rowed = reshaped(value, [of.batch, of.count, of.outputs])
-            images = reshaped(_transposed(rowed, [0, 2, 1]), whole)
+            images = reshaped(transposed(rowed, [0, 2, 1]), whole)
             self.last[hash(images)] = reshaped(value, [of.batch, *of.places, of.outputs])
             if turned is not None:
                 turned.results[0].replace_all_uses_with(rowed)
@@ -157,6 +167,8 @@ class _Rewriter:
     def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> _Space:
         """The dimensions of the product. Images whose channels are last are one matrix where everything that is read
         allows it."""
+        if of.blocks > 1:
+            return self._blocks(of)
         batch: dict[str, int | None] = {"b": of.batch}
         if not last:
             return _Space(batch | {"o": of.outputs, "p": of.count})
@@ -167,11 +179,18 @@ class _Rewriter:
                 return joined
         return _Space(batch | {"p": of.count, "o": of.outputs})
 
+    @staticmethod
+    def _blocks(of: Convolution) -> _Space:
+        """Those of a product for each block of groups."""
+        assert of.batch is not None
+        return _Space({"g": of.blocks, "p": of.batch * of.count, "o": of.outputs // of.blocks})
+
     # ---- what follows
 
     def _follows(self, of: Convolution) -> list[ir.Operation]:
         """The elementwise operators behind a convolution that its product's kernel can read the inputs of."""
-        space = _Space({"b": of.batch, "o": of.outputs, "p": of.count})
+        one = _Space({"b": of.batch, "o": of.outputs, "p": of.count})
+        space = self._blocks(of) if of.blocks > 1 else one
         return chain_of(of.op, lambda op, value: self._reads(op, value, of, space) is not None)
 
     def _reads(
@@ -185,7 +204,23 @@ class _Rewriter:
             own if op.operands[i] == before else self._read(op.operands[i], s.maps[i], of, space)
             for i in range(s.inputs)
         ]
-        return None if None in found else [read for read in found if read is not None]
+        if None in found:
+            return None
+        return [self._in_blocks(read, of, space) for read in found if read is not None]
+
+    @staticmethod
+    def _in_blocks(read: _Read, of: Convolution, space: _Space) -> _Read:
+        """The same where a product has blocks of output channels."""
+        if "g" not in space.sizes or "o" not in read.roles or "g" in read.roles:
+            return read
+        at = read.roles.index("o")
+
+        def value() -> ir.Value:
+            found = read.value()
+            sizes = list(ir.RankedTensorType(found.type).shape)
+            return reshaped(found, [*sizes[:at], of.blocks, of.outputs // of.blocks, *sizes[at + 1 :]])
+
+        return _Read([*read.roles[:at], "g", *read.roles[at:]], value)
 
     def _read(self, value: ir.Value, map_: ir.AffineMap, of: Convolution, space: _Space) -> _Read | None:
         if not rows.is_tensor(value):
@@ -197,8 +232,8 @@ class _Rewriter:
         if len(named) == len(at):
             return _Read(named, lambda: value) if space.in_batches or "b" not in named else None
         if space.roles[-1] == "o" and hash(value) in self.last and at == list(range(2 + of.rank)):
-            images, sizes = self.last[hash(value)], list(space.sizes.values())
-            return _Read(list(space.roles), lambda: reshaped(images, sizes))
+            images, known = self.last[hash(value)], {role: n for role, n in space.sizes.items() if role != "g"}
+            return _Read(list(known), lambda: reshaped(images, list((known | {"o": of.outputs}).values())))
         kind = ir.RankedTensorType(value.type)
         outer = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(len(named))]
         if not space.in_batches:
@@ -224,20 +259,21 @@ class _Rewriter:
     def _product(self, of: Convolution, space: _Space) -> ir.Value:
         images, roles = self._images(of, space)
         filters = self._filters(of)
-        operands = [(images, roles), (filters, ["o", "k"])]
+        operands = [(images, roles), (filters, ["g", "o", "k"] if of.blocks > 1 else ["o", "k"])]
         if space.roles.index("o") < space.roles.index("p"):
             operands.reverse()
         return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
 
     def _images(self, of: Convolution, space: _Space) -> tuple[ir.Value, list[str]]:
         """The images' side of the product, and what its dimensions are."""
-        own = ["b", "p"] if space.in_batches else ["p"]
+        own = [role for role in ("b", "p", "g") if role in space.sizes]
         sizes = [space.sizes[role] for role in own]
-        images, last = of.image, self.last.get(hash(of.image))
+        images = of.image
+        last = self._channels_last(of) if of.blocks > 1 else self.last.get(hash(of.image))
         if of.is_pointwise and last is None:
             return reshaped(images, [of.batch, of.channels, of.count]), ["b", "k", "p"]
         if of.is_pointwise:
-            return reshaped(last, [*sizes, of.channels]), [*own, "k"]
+            return reshaped(last, [*sizes, of.channels // of.blocks]), [*own, "k"]
         if of.takes_folded(last is not None):
             images, windows = self._with_zeros(of), of.folded.windows
         else:
@@ -250,6 +286,8 @@ class _Rewriter:
         if windows is not of.plain and of.takes_folded(last is not None):
             made.attributes["sizes"] = ir.DenseI64ArrayAttr.get(of.folded.sizes)
             made.attributes["pitches"] = ir.DenseI64ArrayAttr.get(of.folded.pitches)
+        if windows.blocks > 1:
+            made.attributes["blocks"] = i64(windows.blocks)
         return made.results[0], [*own, "k"]
 
     def _channels_last(self, of: Convolution) -> ir.Value:
@@ -259,9 +297,9 @@ class _Rewriter:
             extra = -of.channels % GROUP
             around = [0, extra, *[0] * of.rank]
             with _behind(of.image):
-                images = self._padded(of.image, [0] * len(around), around)
+                images = padded(of.image, [0] * len(around), around)
                 flat = reshaped(images, [of.batch, of.channels + extra, _count(of.sizes)])
-                turned = _transposed(flat, [0, 2, 1])
+                turned = transposed(flat, [0, 2, 1])
                 turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
             if extra:
                 return self.around.setdefault((key, "channels"), turned)
@@ -275,39 +313,29 @@ class _Rewriter:
         if key not in self.around:
             more = folded.channels - of.channels
             with _behind(of.image):
-                images = self._padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
-                self.around[key] = _transposed(images, [0, *range(2, 2 + of.rank), 1])
+                images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
+                self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
         return self.around[key]
 
     def _filters(self, of: Convolution) -> ir.Value:
         """The filters as rows of the columns that the product has."""
+        channels = of.channels // of.blocks
+        last = filters_last(of)
         if of.is_pointwise:
-            return reshaped(of.filters, [of.outputs, of.channels])
-        folded = of.takes_folded(hash(of.image) in self.last) and of.folded
-        last = _transposed(of.filters, [0, *range(2, 2 + of.rank), 1])  # outputs, kernel, channels
-        if folded:
-            none = [0] * (1 + of.rank)
-            last = self._padded(last, [*none, 0], [*none, folded.channels - of.channels])
-            last = reshaped(last, [of.outputs, *of.kernel[:-1], of.kernel[-1] * folded.channels])
-        windows = folded.windows if folded else of.plain
-        none = [0] * (ir.RankedTensorType(last.type).rank - 1)
-        last = self._padded(last, [*none, 0], [*none, windows.depth - windows.channels])
-        return reshaped(last, [of.outputs, windows.columns])
-
-    def _padded(self, value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
-        """A tensor with zeros around it."""
-        if not any((*low, *high)):
-            return value
-        kind = ir.RankedTensorType(value.type)
-        shape = [
-            rows.DYNAMIC if kind.is_dynamic_dim(d) else size + low[d] + high[d] for d, size in enumerate(kind.shape)
-        ]
-        zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-        pad = tensor.PadOp(ir.RankedTensorType.get(shape, kind.element_type), value, [], [], low, high)
-        block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
-        with ir.InsertionPoint(block):
-            tensor.YieldOp(zero)
-        return pad.result
+            columns = channels
+        else:
+            folded = of.takes_folded(hash(of.image) in self.last) and of.folded
+            windows = folded.windows if folded else of.plain
+            if folded:
+                none = [0] * (1 + of.rank)
+                last = padded(last, [*none, 0], [*none, folded.channels - channels])
+                last = reshaped(last, [of.outputs, *of.kernel[:-1], of.kernel[-1] * folded.channels])
+                channels = windows.channels
+            none = [0] * (ir.RankedTensorType(last.type).rank - 1)
+            last = padded(last, [*none, 0], [*none, windows.depth - channels])
+            columns = windows.columns
+        whole = [of.outputs] if of.blocks == 1 else [of.blocks, of.outputs // of.blocks]
+        return reshaped(last, [*whole, columns])
 
     def _generic(
         self,
@@ -348,13 +376,6 @@ def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
         return None
     turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
     return uses[0] if turns == [0, 2, 1] else None
-
-
-def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
-    kind = ir.RankedTensorType(value.type)
-    sizes = [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in permutation]
-    empty = tensor.empty(sizes, kind.element_type)
-    return linalg.transpose(value, outs=[empty], permutation=list(permutation)).results[0]
 
 
 def _count(sizes: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ from kitsune_mlir.planning.thin_products import thin_us
 
 from .schedule_build import empty_generic
 
+THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows
 _F32 = ir.F32Type
 _16_BITS = ir.BF16Type | ir.F16Type
 
@@ -36,6 +37,7 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
     kinds = ["parallel"] * (len(roles) - 1) + ["reduction"]
     with op.location, ir.InsertionPoint(op):
         generic = empty_generic([found.left, found.right], [found.init], maps, kinds)
+        generic.attributes[THIN] = ir.UnitAttr.get()
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             *factors, before = generic.regions[0].blocks[0].arguments
             wide = [x if x.type == before.type else arith.extf(before.type, x) for x in factors]

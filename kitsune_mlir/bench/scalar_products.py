@@ -8,10 +8,11 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.compiler import Compiled
 from kitsune_mlir.mlir import ir, linalg, location, walk
+from kitsune_mlir.passes.thin_products import THIN
 from kitsune_mlir.plan import DYNAMIC_SIZE
 
 MOST = 1_000_000  # multiply-adds of one that is no matter
-AFTER = "schedule-products"  # what is left then becomes loops
+AFTER, LAST = "schedule-products", "schedule-rows"  # what is left then becomes loops, but for thin products
 _ENTRY = re.compile(r"\.entry\s+([\w.$]+)(.*?)(?=\.entry|\Z)", re.DOTALL)
 _TENSOR = re.compile(r"\b(mma\.sync|wgmma\.mma_async)\b")
 _FLOATS = (ir.BF16Type, ir.F16Type, ir.F32Type)
@@ -19,13 +20,17 @@ _FLOATS = (ir.BF16Type, ir.F16Type, ir.F32Type)
 
 def scalar_products(compiled: Compiled, target: str) -> list[str]:
     """A line for each contraction of more than MOST multiply-adds that is in no kernel of its own or of a pipeline, and
-    for each of these kernels that is said to have a product and has no instruction of tensor cores."""
-    module = compiled.module(f"{target}:{AFTER}")
+    for each of these kernels that is said to have a product and has no instruction of tensor cores. No line for a thin
+    product, of few rows or columns, that was predicted to be faster as sums over rows, where warps that share a row
+    read each number once, and has such a kernel."""
     found = []
-    for op in walk(module):
-        outside = op.name.startswith("linalg.") and op.parent.name == "func.func"
-        if outside and (count := multiply_adds(op)) > MOST:
-            found.append(f"{location(op.location)}: {op.name} of {count} multiply-adds")
+    for after in (AFTER, LAST):
+        module = compiled.module(f"{target}:{after}")
+        for op in walk(module):
+            outside = op.name.startswith("linalg.") and op.parent.name == "func.func"
+            left = outside and (THIN in op.attributes) == (after == LAST)
+            if left and (count := multiply_adds(op)) > MOST:
+                found.append(f"{location(op.location)}: {op.name} of {count} multiply-adds")
     texts = dict(_ENTRY.findall(compiled.ptx))
     for launch in compiled.plan["launches"]:
         multiplies = launch["form"] == "scheduled product" or "matmul" in launch["computes"]

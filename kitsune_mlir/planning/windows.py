@@ -4,7 +4,8 @@ An image has its channels last: batch x sizes x channels. A filter sees it throu
 dimension of its space, `strides` apart, the first one `low` elements before the image, the filter's elements
 `dilations` apart; what lies outside the image is zero. As a matrix a window is a row. Its columns are the filter's
 elements in row-major order, for each the channels, filled up with zeros to whole chunks: so a chunk of 64 columns is
-one element of the filter. The matrix is nowhere in memory: the copy engine reads rows of it from the image.
+one element of the filter. The matrix is nowhere in memory: the copy engine reads rows of it from the image. Where
+filters see one of several blocks of the channels each, a window has a row of the columns for each block.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Windows:
     low: tuple[int, ...]
     dilations: tuple[int, ...]
     places: tuple[int, ...]
+    blocks: int = 1  # of channels; of several each is of whole chunks
 
     @property
     def count(self) -> int:
@@ -42,11 +44,11 @@ class Windows:
     @property
     def depth(self) -> int:
         """Columns of one element of the filter."""
-        return ceil(self.channels / CHUNK) * CHUNK
+        return ceil(self.channels / self.blocks / CHUNK) * CHUNK
 
     @property
     def columns(self) -> int:
-        """Columns of the matrix."""
+        """Columns of the matrix, or of each block."""
         return prod(self.filter) * self.depth
 
     @property

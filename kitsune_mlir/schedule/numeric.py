@@ -347,7 +347,7 @@ def _slice(op: ir.Operation) -> Function:
 
 def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
     found = windows.matrix(images, op.opview.windows, op.opview.pitches)
-    return found if op.opview.in_batches else found.reshape(-1, found.shape[-1])
+    return found if op.opview.in_batches else found.reshape(-1, *found.shape[2:])
 
 
 _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {

@@ -3652,3 +3652,19 @@ func.func @rounded_by_threads(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m:
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @blocks_of_no_whole_chunks(%x: tensor<2x9x96xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op has blocks of multiples of 64 channels, found 2 of tensor<2x9x96xbf16>}}
+  %m = "kitsune.windows"(%x) {blocks = 2 : i64, dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x96xbf16>) -> tensor<2x9x2x192xbf16>
+  return
+}
+
+// -----
+
+func.func @matrix_without_blocks(%x: tensor<2x9x128xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op makes a matrix of 2x9x2x192 or 18x2x192 elements of bf16, found tensor<2x9x384xbf16>}}
+  %m = "kitsune.windows"(%x) {blocks = 2 : i64, dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x128xbf16>) -> tensor<2x9x384xbf16>
+  return
+}

@@ -68,7 +68,68 @@ def test_one(name, small_gpu):
     assert ran(make(), shape, small_gpu) == 2
 
 
+GROUPED = {
+    "4 channels": (lambda: nn.Conv2d(128, 128, 3, padding=1, groups=32), (2, 128, 9, 7)),
+    "one block": (lambda: block(64, 64, 3, padding=1, stride=2, groups=8), (3, 64, 9, 11)),
+    "64 channels": (lambda: nn.Conv2d(128, 64, 3, groups=2, dilation=2), (1, 128, 11, 9)),
+    "24 channels": (lambda: block(384, 384, 3, padding=1, groups=16), (1, 384, 5, 6)),
+    "more outputs": (lambda: nn.Conv2d(128, 192, (3, 1), padding=(1, 0), groups=4), (2, 128, 6, 5)),
+    "no whole chunks": (lambda: nn.Conv2d(116, 58, 3, padding=1, groups=2), (2, 116, 7, 6)),
+    "3 channels": (lambda: nn.Conv2d(6, 16, 5, padding=2, groups=2), (2, 6, 16, 12)),
+    "single elements": (lambda: block(128, 64, 1, groups=16), (2, 128, 8, 8)),
+    "single elements, one block": (lambda: nn.Conv2d(48, 96, 1, groups=3), (2, 48, 8, 8)),
+    "lines": (lambda: nn.Conv1d(128, 128, 5, padding=2, groups=8), (2, 128, 50)),
+    "one place": (lambda: nn.Conv2d(128, 64, 4, groups=4), (5, 128, 4, 4)),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups(name, small_gpu):
+    make, shape = GROUPED[name]
+    assert ran(make(), shape, small_gpu) == 2
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_groups_of_f32(precision, small_gpu):
+    module = nn.Conv2d(128, 128, 3, padding=1, groups=8).eval()
+    assert run(module, (torch.randn(2, 128, 5, 6),), small_gpu, precision=precision).pipeline_launches == 2
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_groups_of_an_open_number_of_images(small_gpu):
+    module = block(128, 128, 3, padding=1, groups=32)
+    assert ran(module, (2, 128, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 4
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("groups", [8, 32])
+def test_groups_where_threads_copy(groups):
+    module = nn.Conv2d(128, 128, 3, padding=1, groups=groups)
+    assert ran(module, (1, 128, 6, 5), "sm_80") == 2
+
+
+def test_a_channel_a_group_is_no_product(small_gpu):
+    module = nn.Conv2d(64, 128, 3, padding=1, groups=64)
+    assert ran(module, (2, 64, 9, 9), small_gpu) == 0
+
+
+def test_groups_that_are_whole_blocks_keep_apart(small_gpu):
+    """An infinite number spoils no results of other blocks."""
+    module = nn.Conv2d(128, 128, 3, padding=1, groups=2).to(torch.bfloat16).eval()
+    x = torch.randn(1, 128, 8, 8).to(torch.bfloat16)
+    x[0, 1, 5, 6] = torch.inf
+    assert run(lambda x: module(x)[:, 64:], (x,), small_gpu).pipeline_launches == 2
+
+
 CHAINS = {
+    "groups": (
+        lambda: Residual(block(96, 128, 1), block(128, 128, 3, padding=1, groups=32), block(128, 96, 1)),
+        (2, 96, 8, 7),
+        3,
+    ),
+    "groups and a residual": (lambda: Residual(*[block(128, 128, 3, padding=1, groups=16)] * 2), (1, 128, 8, 7), 2),
     "residual": (lambda: Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)), (2, 64, 8, 7), 2),
     "bottleneck": (
         lambda: Residual(block(128, 64, 1), block(64, 64, 3, padding=1), block(64, 128, 1)),

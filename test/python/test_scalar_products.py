@@ -4,8 +4,10 @@ import json
 
 import pytest
 import torch
+from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.bench import scalar_products as module
 from kitsune_mlir.bench import zoo
 from kitsune_mlir.bench.scalar_products import scalar_products
 from kitsune_mlir.planning import target as targets
@@ -23,6 +25,42 @@ def test_none_is_a_scalar_loop(name):
     torch.set_float32_matmul_precision("highest")
     assert not scalar_products(model, "sm_80")
     assert any(launch["form"] == "scheduled product" for launch in model.plan["launches"])
+
+
+def few_rows():
+    return kitsune_mlir.compile(nn.Linear(4096, 1000), (torch.randn(2, 4096),), target="sm_90a")
+
+
+def test_a_thin_product_is_none():
+    """Of two rows most of a tile of 64 would be empty: what takes time is reading the weights."""
+    model = few_rows()
+    assert any(launch["form"] == "scheduled rows" for launch in model.plan["launches"])
+    assert not scalar_products(model, "sm_90a")
+
+
+def test_a_thin_product_without_a_kernel_of_rows_is_one(monkeypatch):
+    monkeypatch.setattr(module, "LAST", module.AFTER)
+    monkeypatch.setattr(module, "AFTER", "place-stages")
+    assert scalar_products(few_rows(), "sm_90a")
+
+
+def test_a_batch_that_lies_last_has_tensor_cores():
+    """A copy of it comes first, as no row of one of the products has neighbours in memory."""
+
+    class Product(nn.Module):
+        def forward(self, x, y):
+            return torch.einsum("mkb,bkn->bmn", x, y)
+
+    args = torch.randn(64, 32, 17), torch.randn(17, 32, 64)
+    model = kitsune_mlir.compile(Product(), args, target="sm_90a")
+    assert "scheduled product" in [launch["form"] for launch in model.plan["launches"]]
+    assert not scalar_products(model, "sm_90a")
+
+
+def test_groups_have_tensor_cores():
+    layer = nn.Conv2d(64, 64, 3, padding=1, groups=16).bfloat16()
+    model = kitsune_mlir.compile(layer, (torch.randn(2, 64, 28, 28).bfloat16(),), target="sm_90a")
+    assert not scalar_products(model, "sm_90a")
 
 
 def test_without_tensor_cores_they_are_found(tmp_path):

@@ -99,7 +99,8 @@ class WindowGranules:
     def row(self, own_row: Int, row: int, column: Int) -> Granule:
         """The granule so many rows below a thread's first, of the window that is there."""
         windows, element = self.matrix.windows, self._element
-        index = [*self.at[:-2], device.add(device.add(self.at[-2], own_row), row), column]
+        index, axis = [*self.at[:-1], column], self.matrix.axes[0]
+        index[axis] = device.add(device.add(self.at[axis], own_row), row)
         (image, *begin, channel), offsets = first_of(self.matrix, index)
         places = [device.add(start, offset) for start, offset in zip(begin, offsets, strict=True)]
         inside = [_below(place, size) for place, size in zip(places, windows.sizes, strict=True)]

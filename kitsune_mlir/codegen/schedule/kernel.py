@@ -206,8 +206,7 @@ class ScheduledKernel:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
         kind = ir.RankedTensorType(images.type)
         nbytes = kind.element_type.width // 8
-        rank = ir.RankedTensorType(matrix.results[0].type).rank
-        if copy.axes != [rank - 2, rank - 1] or ring.layout != "rows":
+        if copy.axes != matrix.axes or ring.layout != "rows":
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the columns of its windows")
         if reason := windows.unreadable():
             raise UnsupportedError(f"the copy engine reads no such windows: {reason}")

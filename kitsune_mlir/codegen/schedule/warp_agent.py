@@ -130,7 +130,7 @@ class WarpCode(AgentCode):
         tensor, tile = copy.operands[1], schedule.ring_of(copy.operands[0]).tile
         rows = self.around.rows
         if (matrix := windows_of(tensor)) is not None:
-            if copy.axes != [len(at) - 2, len(at) - 1] or outer > inner:
+            if copy.axes != matrix.axes or outer > inner:
                 raise UnsupportedError(f"{location(copy.location)}: a box of windows does not lie along their columns")
             images = ir.RankedTensorType(matrix.operands[0].type)
             pointer = self.around.pointers[hash(in_memory(tensor))]

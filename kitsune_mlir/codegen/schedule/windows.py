@@ -14,7 +14,8 @@ def first_of(matrix: WindowsOp, at: Sequence[Int]) -> tuple[list[Int], list[Int]
     element of its space where the first window begins, and the channel; and how far along each dimension of space the
     filter's element is from there."""
     windows = matrix.windows
-    *image, row, column = at
+    row, column = (at[axis] for axis in matrix.axes)
+    image, block = list(at[: matrix.axes[0]]), device.mul(at[-2], windows.depth) if windows.blocks > 1 else 0
     if not image:
         image, row = [device.div(row, windows.count)], device.mod(row, windows.count)
     places = _split(row, windows.places)
@@ -23,7 +24,7 @@ def first_of(matrix: WindowsOp, at: Sequence[Int]) -> tuple[list[Int], list[Int]
     ]
     elements = _split(device.div(column, windows.depth), windows.filter)
     offsets = [device.mul(element, dilation) for element, dilation in zip(elements, windows.dilations)]
-    return [*image, *begin, device.mod(column, windows.depth)], offsets
+    return [*image, *begin, device.add(device.mod(column, windows.depth), block)], offsets
 
 
 def _split(number: Int, sizes: Sequence[int]) -> list[Int]:

@@ -1,5 +1,6 @@
 """The matrix of windows: in numpy beside torch's unfold, and as the copy engine's model reads it."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -57,6 +58,16 @@ def test_columns_times_filters_are_a_convolution(case):
     wanted = convolve(padded, torch.tensor(filters), stride=windows.strides, dilation=windows.dilations)
     own = found @ last.reshape(2, -1).T
     np.testing.assert_array_equal(np.moveaxis(own, -1, 1).reshape(wanted.shape), wanted.numpy())
+
+
+def test_blocks_of_channels_have_rows_of_their_own():
+    whole = Windows((5, 4), 128, (3, 2), (2, 1), (1, 0), (1, 2), (3, 2))
+    images = images_of(whole, 2)
+    blocks = matrix(images, replace(whole, blocks=2), pitches_of(whole))
+    one = replace(whole, channels=64)
+    for number in range(2):
+        own = np.ascontiguousarray(images[..., number * 64 : (number + 1) * 64])
+        np.testing.assert_array_equal(blocks[:, :, number], matrix(own, one, pitches_of(one)))
 
 
 @settings(deadline=None)
