@@ -77,22 +77,32 @@ def joined_follows(products: Sequence[ir.Operation]) -> Follows | None:
     return None
 
 
+@dataclass(frozen=True)
+class _InOrder:
+    """An operation of a block, as one that comes before others."""
+
+    op: ir.Operation
+
+    def __lt__(self, other: _InOrder) -> bool:
+        return self.op.is_before_in_block(other.op)
+
+
 def _all(products: Sequence[ir.Operation]) -> Follows:
-    order = {hash(op.operation): number for number, op in enumerate(products[0].block.operations)}
-    values, taken, seen = [product.results[0] for product in products], [], set[int]()
-    left: list[tuple[int, ir.Operation]] = []  # a heap: an operator comes behind all that it takes
+    block = products[0].block
+    values, taken, seen = [product.results[0] for product in products], [], set[ir.Operation]()
+    left: list[_InOrder] = []  # a heap: an operator comes behind all that it takes
 
     def see(value: ir.Value) -> None:
         for use in value.uses:
             op = use.owner.operation
-            if (number := order.get(hash(op))) is not None and number not in seen:
-                seen.add(number)
-                heappush(left, (number, op))
+            if op not in seen and op.block == block:
+                seen.add(op)
+                heappush(left, _InOrder(op))
 
     for product in products:
         see(product.results[0])
     while left:
-        _, op = heappop(left)
+        op = heappop(left).op
         if not is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
             break  # none behind it would be there before it
         taken.append(op)
@@ -103,16 +113,15 @@ def _all(products: Sequence[ir.Operation]) -> Follows:
 
 def _stored_ones(products: Sequence[ir.Operation], taken: list[ir.Operation]) -> Follows:
     """As many of the operators, the first ones, as can be computed with products."""
-    order = {hash(op.operation): number for number, op in enumerate(products[0].block.operations)}
     taken, made = list(taken), [product.results[0] for product in products]
     while taken:
-        last = order[hash(taken[-1])]
+        last = taken[-1]
         outside = {
             value: [op for use in value.uses if (op := use.owner.operation) not in taken]
             for value in (*made, *(op.results[0] for op in taken))
         }
         stored = [op for op in taken if outside[op.results[0]]]
-        before = any(_place(user, order) < last for users in outside.values() for user in users)
+        before = any(_is_before(user, last) for users in outside.values() for user in users)
         few = len(stored) <= MOST_STORED and not any(outside[value] for value in made)
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
@@ -120,13 +129,13 @@ def _stored_ones(products: Sequence[ir.Operation], taken: list[ir.Operation]) ->
     return Follows()
 
 
-def _place(op: ir.Operation, order: Mapping[int, int]) -> int:
-    """The number of an operation, or of the one that it is in, of those in `order`; -1 where it is in none of them."""
-    while hash(op) not in order:
-        if op.parent is None:
-            return -1
+def _is_before(op: ir.Operation, last: ir.Operation) -> bool:
+    """Whether an operation, or the one that it is in, does not stand behind another one in its block."""
+    while op.block != last.block:
+        if op.parent is None or op.parent.parent is None:
+            return True
         op = op.parent.operation
-    return order[hash(op)]
+    return op.is_before_in_block(last)
 
 
 def is_reduced(value: ir.Value) -> bool:
