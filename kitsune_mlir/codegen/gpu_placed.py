@@ -91,12 +91,17 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
     read, written = _places(function, _READ), _places(function, _WRITTEN)
     given, kept = list(call.operands), [n for n in range(len(call.results)) if n not in written]
     unread: list[ir.Operation] = []
+    around: dict[tuple[int, Place], ir.Value] = {}  # of a tensor that is given twice, too
     with call.location:
         _ask_operands(call, function)
-        for number, place in read.items():
-            copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
-            unread += copies  # a view that was made dense for the call
-            given[number] = _around(copies[0].operands[0] if copies else given[number], place, call, functions)
+        keys = {number: (hash(given[number]), place) for number, place in read.items()}
+        for number, (_, place) in keys.items():
+            if keys[number] not in around:
+                copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
+                unread += copies  # a view that was made dense for the call
+                whole = copies[0].operands[0] if copies else given[number]
+                around[keys[number]] = _around(whole, place, call, functions)
+            given[number] = around[keys[number]]
         for number, place in written.items():
             part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
             given.append(part.owner.operands[0])
