@@ -103,3 +103,12 @@ def test_a_product_of_two_results_is_a_kernel_of_its_own(width):
     compiled = kitsune_mlir.compile(Gated(width).bfloat16(), (torch.randn(72, width).bfloat16(),), target="sm_90a")
     (launch,) = compiled.plan["launches"]
     assert "columns shared" not in launch["computes"] and launch["ctas"] >= width // 64, launch
+
+
+@pytest.mark.parametrize("width, apart", [(400, False), (512, True)])
+def test_rows_that_registers_do_not_hold_are_normed_by_a_kernel_of_their_own(width, apart):
+    """Threads would keep all of a row until it is normed, and spill (H100: 464 columns took 2.5 times as long)."""
+    model = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 64), nn.Linear(64, 192)).bfloat16()
+    compiled = kitsune_mlir.compile(model, (torch.zeros(65_536, width).bfloat16(),), target="sm_90a")
+    assert [kernel["spill_loads"] for kernel in compiled.plan["kernels"]] == [0] * len(compiled.plan["kernels"])
+    assert any(launch["form"] == "scheduled rows" for launch in compiled.plan["launches"]) == apart
