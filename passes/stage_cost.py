@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
-from kitsune_mlir.planning.product_tiles import PAIRS
+from kitsune_mlir.planning.product_tiles import PAIRS, lines
 from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
@@ -44,6 +44,7 @@ def row_bytes(type_: ir.Type) -> int:
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = wide = simt = plain_ops = plain = gathered = 0.0
+    joined, joined_lines = 0.0, 1.0
     kernels, reduced, products, dear = 0, False, [], _DEAR_16_BITS if _is_of_16_bits(stage) else DEAR
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
@@ -59,6 +60,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             flops += operations
             wide += operations if work > 1 else 0.0
             products.append(_product(op))
+            if len(parts := parts_of(op.operands[0])) > 1:
+                joined += sum(map(row_bytes, (part.type for part in parts)))
+                joined_lines = max(joined_lines, *(lines(row_bytes(part.type) // 2) for part in parts))
             held = sum(row_elements(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
             simt += HELD * held
             if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows
@@ -102,6 +106,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         loaded={hash(op.operands[0]): row_bytes(op.results[0].type) for op in stage.loads},
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
+        joined_bytes=joined,
+        joined_lines=joined_lines,
         kept=max((registers_of(op.results[0]) for op in stage.loads if reduced and _is_kept(op.results[0])), default=0),
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,

@@ -75,6 +75,8 @@ class StageCost:
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
     products: tuple[ProductCost, ...] | None = None  # as kernels of their own; None where these have no such form
+    joined_bytes: float = 0.0  # of a row of products' operands that are several tensors side by side
+    joined_lines: float = 1.0  # lines of L2 that a row of a box of these, and of their weights, lies in
     kept: float = 0.0  # registers of a thread that hold the widest rows that are read and reduced
     kernels: int = 0  # of other operators, where the stage runs an operator at a time
     plain_bytes: float = 0.0  # that these move, a row

@@ -288,7 +288,7 @@ def _splits(k: int) -> list[int]:
     return [1 << i for i in range(MOST_SPLIT.bit_length()) if (1 << i) * 4 * CHUNK <= max(k, 4 * CHUNK)]
 
 
-def _lines(columns: int) -> float:
+def lines(columns: int) -> float:
     """How many lines of the L2 a row of a box lies in, on average: tensors of so many 16-bit columns begin a row at any
     multiple of 16 bytes. What lies in two lines takes twice the time."""
     nbytes = -(-columns * 2 // 16) * 16
@@ -319,7 +319,7 @@ def _tiles(
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
     chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}
-    lines = {"left": _lines(k), "right": 1.0 if aligned else _lines(n if across else k)}
+    lines_of = {"left": lines(k), "right": 1.0 if aligned else lines(n if across else k)}
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
@@ -348,7 +348,7 @@ def _tiles(
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
     brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
-    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed)
+    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed)
     loaded /= on.loaded
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
