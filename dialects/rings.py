@@ -85,9 +85,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
     @property
     def is_rounded(self) -> bool:
-        """Whether its numbers are rounded to tf32 by all copies that bring them."""
-        copies = [use.owner.operation for use in self._uses_of_slots(COPY)]
-        return bool(copies) and all(copy.opview.is_rounded for copy in copies)
+        """Whether its numbers are rounded to tf32 by all copies that bring them, or brought what they are made of."""
+        made = [use.owner.operation for use in self._uses_of_slots(SPLIT) if use.operand_number > 0]
+        rings = [ring for op in made if (ring := ring_of(op.operands[0])) is not None]
+        copies = [use.owner.operation.opview for use in self._uses_of_slots(COPY) if use.operand_number == 0]
+        return bool(rings or copies) and all(source.is_rounded for source in (*rings, *copies))
 
     @property
     def is_left_operand(self) -> bool:

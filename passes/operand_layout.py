@@ -3,8 +3,6 @@ along k."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
@@ -43,19 +41,16 @@ def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
     itself where it is so already. (It is rounded on its way to shared memory.)"""
     kind, at = ir.RankedTensorType(whole.type), roles.index("k")
     order = [*(d for d in range(kind.rank) if d != at), at]
-    columns = kind.shape[at]
-    extra = -columns % (granule // 4)
-    if order == sorted(order) and not extra:
-        return whole
-    sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
-    start = tensor.empty([*sizes[:-1], columns + extra], kind.element_type)
-    turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
-    inputs, maps = ([], []) if extra else ([whole], [turned])
-    generic = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        x = _padded(whole, columns, order) if extra else generic.regions[0].blocks[0].arguments[0]
-        linalg.YieldOp([x])
-    return generic.results[0]
+    if order != sorted(order):
+        sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
+        start = tensor.empty(sizes, kind.element_type)
+        turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
+        maps = [turned, ir.AffineMap.get_identity(kind.rank)]
+        generic = empty_generic([whole], [start], maps, ["parallel"] * kind.rank)
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
+        whole = generic.results[0]
+    return laid_out(whole, 1, granule)[0]
 
 
 def weight_granule(whole: ir.Value) -> int:
@@ -97,7 +92,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     if extra and pieces == 1:
         generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        x = _padded(whole, columns, range(kind.rank)) if extra else generic.regions[0].blocks[0].arguments[0]
+        x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
         linalg.YieldOp([arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x])
     return list(generic.results)
 
@@ -109,13 +104,13 @@ def _before_reshapes(whole: ir.Value) -> ir.Value:
     return source if kind.rank > 1 and kind.shape[-1] == ir.RankedTensorType(whole.type).shape[-1] else whole
 
 
-def _padded(whole: ir.Value, columns: int, order: Sequence[int]) -> ir.Value:
-    """In the body of a linalg.generic over a tensor's dimensions in this order: its element there, zero behind the last
-    of these `columns`."""
+def _padded(whole: ir.Value, columns: int) -> ir.Value:
+    """In the body of a linalg.generic over a tensor's dimensions: its element there, zero behind the last of these
+    `columns`."""
     kind = ir.RankedTensorType(whole.type)
     *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
     at = [*outer, arith.minui(last, constant_index(columns - 1))]
-    x = tensor.extract(whole, [at[order.index(d)] for d in range(kind.rank)])
+    x = tensor.extract(whole, at)
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)

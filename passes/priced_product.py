@@ -41,7 +41,6 @@ class PricedProduct:
     found: Contraction
     target: Target
     sizes: dict[str, int | None] = field(default_factory=dict)
-    in_pieces: bool = False  # multiplies f32 as pieces of bf16 where tf32 would do
 
     def read_sizes(self) -> None:
         """Fills `sizes`."""
@@ -60,19 +59,21 @@ class PricedProduct:
     @property
     def across(self) -> bool:
         """Whether the columns of the right operand are neighbours in memory, and are copied so."""
-        return self.found.right_roles[-1] == "n" and not self.words
+        return self._is_across(frozenset())
+
+    def _is_across(self, made: frozenset[str]) -> bool:
+        return self.found.right_roles[-1] == "n" and (not self.words or "right" in made)
 
     def tiles(self, follows: Follows, split_k: int = 0, **form: Any) -> ProductTiles | None:
         """The fastest tiles of the product with what follows it; those of clusters of `split_k` CTAs, which share the
         sum over k, where there are such. `form` is asked of the choice besides. Their time is with that of kernels
-        which prepare operands, but where it is faster that pieces of these are made in the product's own."""
+        which prepare operands, but where it is faster that this is done in the product's own."""
         plain, before = self._chosen(follows, split_k, **form), self.before_us()
         if plain is None or not before:
             return plain
-        inside = replace(self, in_pieces=True)
-        if self.target.has_warpgroups and self.sizes["k"] is not None:
-            made = inside._chosen(follows, split_k, made=frozenset(self._computed))
-            if made is not None and inside._us(made) < self._us(plain) + before:
+        if ("rights" not in form or not self.words) and self.target.has_warpgroups and self.sizes["k"] is not None:
+            made = self._chosen(follows, split_k, made=frozenset(self._prepared), **form)
+            if made is not None and self._us(made) < self._us(plain) + before:
                 return made
         return replace(plain, microseconds=plain.microseconds + before)
 
@@ -85,9 +86,7 @@ class PricedProduct:
     def before_us(self) -> float:
         """What kernels take that turn operands of f32, or make their pieces, with each call."""
         moved = [
-            nbytes * (8 if self.words else 4 + 2 * self.pieces) / 4
-            for name, nbytes in self._computed.items()
-            if not self.words or self._roles[name][-1] != "k"
+            nbytes * (8 if self.words else 4 + 2 * self.pieces) / 4 for nbytes in self._once(self._prepared).values()
         ]
         target = self.target
         alone = KERNEL_US + target.launch_us
@@ -103,10 +102,19 @@ class PricedProduct:
         found = {"left": in_memory(self.found.left), "right": in_memory(self.found.right)} if self._is_wide else {}
         return {name: type_bytes(value.type, DYNAMIC_SIZE) for name, value in found.items() if not is_weight(value)}
 
+    @property
+    def _prepared(self) -> dict[str, int]:
+        """Those of them that products do not take as they are."""
+        return {name: own for name, own in self._computed.items() if not self.words or self._roles[name][-1] != "k"}
+
+    def _once(self, found: dict[str, int]) -> dict[str, int]:
+        """Each tensor once: both operands may be the same one."""
+        return found if self.found.left != self.found.right else dict(list(found.items())[-1:])
+
     def _us(self, tiles: ProductTiles) -> float:
         """What the kernel alone takes, or DRAM for it."""
         nbytes = type_bytes(self.op.results[0].type, DYNAMIC_SIZE)
-        for name, own in self._computed.items():
+        for name, own in self._once(self._computed).items():
             nbytes += own * (1 if self.words or name in tiles.made else self.pieces / 2)
         return max(tiles.microseconds, self.target.launch_us + dram_us(nbytes, self.target))
 
@@ -114,7 +122,7 @@ class PricedProduct:
         known = self.sizes["k"] is not None  # parts of an open length would be open too
         chosen = partial(
             choose,
-            *(*self.known, self.across, len(PAIRS[self.pieces]), self.target),
+            *(*self.known, self._is_across(form.get("made", frozenset())), len(PAIRS[self.pieces]), self.target),
             words=self.words,
             most_split=MOST_SPLIT if known else 1,
             work=work_of(follows),
@@ -169,7 +177,7 @@ class PricedProduct:
     @property
     def words(self) -> bool:
         """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
-        if self.in_pieces or not self._is_wide or tf32_pieces(self.op) > 1:
+        if not self._is_wide or tf32_pieces(self.op) > 1:
             return False
         if not self.target.has_warpgroups or self.sizes["k"] is None:
             return False

@@ -91,7 +91,7 @@ class ProductKernel:
 
     def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
         """An operand, in rows of multiples of so many bytes."""
-        if self.of.words and in_memory(value) == value:
+        if self.of.words and in_memory(value) == value and name not in self.tiles.made:
             self.pieces[name] = [words_laid_out(value, roles, granule)]
             self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
             return
@@ -229,7 +229,7 @@ class ProductKernel:
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        operands = [in_memory(value) for pieces in self.pieces.values() for value in pieces]
+        operands = dict.fromkeys(in_memory(value) for pieces in self.pieces.values() for value in pieces)
         read = [value for value in matrices_of(self.made, self.follows) if value not in operands]
         kinds = [*(value.type for value in (*operands, *read)), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
@@ -258,7 +258,8 @@ class ProductKernel:
     ) -> schedule.AllocRingOp:
         """A ring of chunks of an operand, of `count` rows or columns of it."""
         tile = ir.RankedTensorType.get([count, self.chunk], element)
-        box = "rows" if self.operands[operand][-1] == "k" else "columns"
+        along = self.operands[operand][-1] == "k" or (self.of.words and label == operand)  # turned, if need be
+        box = "rows" if along else "columns"
         names = map(ir.StringAttr.get, (label, "smem", box, share))
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
 
@@ -289,7 +290,7 @@ class ProductKernel:
         return first, last, constant_index(self.chunk)
 
     @property
-    def _overlaps(self) -> bool:
+    def overlaps(self) -> bool:
         """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
         the loop over the others. Waited for anyway are a warp's own products, and what is added outside of tensor
         cores; and a length that is open until the call may be zero."""
@@ -299,11 +300,11 @@ class ProductKernel:
     def rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The range without its first chunk, where that stands before the loop."""
         first, last, step = self._range(at)
-        return (arith.addi(first, step) if self._overlaps else first), last, step
+        return (arith.addi(first, step) if self.overlaps else first), last, step
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
         first = self._own_part()
-        if self._overlaps:
+        if self.overlaps:
             self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
         loop = scf.ForOp(*self.rest(at))
         with ir.InsertionPoint(loop.body):
@@ -392,7 +393,7 @@ class ProductKernel:
             totals = [self._summed_with(rings, kept, acc)]
         else:
             sums = [schedule.SumsOp([], acc).results[0] for _ in range(self.sums)]
-            found = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+            found = (self._overlapped if self.overlaps else self._one_by_one)(rings, at, sums)
             totals, last = found[: len(sums)], found[len(sums) :]
         at = at or place()[0]
         if self.of.pieces == 1:

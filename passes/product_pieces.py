@@ -2,7 +2,8 @@
 
 An operand whose pieces are made there comes as it is into a ring of its own. An agent of one warpgroup takes each chunk
 and fills as many slots of the operand's ring as there are pieces; who multiplies takes them as if copies had brought
-them. So what is computed with each call is read once, and its pieces go through no memory.
+them. So what is computed with each call is read once, and its pieces go through no memory. Of an operand in tf32 whose
+rows are not along k the one piece is the chunk, turned.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
     """The pieces of a tile's chunks, of operands that come as they are."""
-    loop = scf.ForOp(*kernel.rest(at))
-    with ir.InsertionPoint(loop.body):
+
+    def chunk() -> None:
         for name, source in kernel.whole.items():
             taken, ring = kernel.wait(source), rings[name]
             made = [schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0] for _ in range(kernel.of.pieces)]
@@ -32,6 +33,12 @@ def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp]
             for slot in made:
                 schedule.CommitOp(slot, [])
             schedule.ReleaseOp(taken, [])
+
+    if kernel.overlaps:
+        chunk()
+    loop = scf.ForOp(*kernel.rest(at))
+    with ir.InsertionPoint(loop.body):
+        chunk()
         scf.yield_([])
 
 

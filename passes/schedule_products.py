@@ -19,10 +19,11 @@ says which one lies along a slot's boxes; one operand may be a matrix of windows
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
-whichever is faster (`product_pieces.py`); so are products in tf32 whose operand would have to be turned before.
+whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
 Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
-where that is predicted to be faster (`thin_products.py`). The chunks of an operand that is the same for all tiles may
+where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands to
+convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
 be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
@@ -59,7 +60,7 @@ from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
 from .split_batches import stored_apart, with_split_batches
-from .thin_products import by_rows, predicted_us
+from .thin_products import across_predicted_us, by_rows, predicted_us
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,13 @@ class _Scheduler(PricedProduct):
             self.found = plain
             self._by_rows()
             return False
+        across = across_predicted_us(self.found, self.sizes, self.target)
+        if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
+            return False  # convert-linalg-to-gpu sums over the rows
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(tiles):
             return True
-        self.in_pieces = bool(tiles.made)
         follows = Follows() if tiles.split > 1 else follows
         ends = follows.stored or [self.op]
         stored = stored_apart(ends[0].results[0]) if tiles.split == 1 and len(ends) == 1 else None

@@ -5,13 +5,15 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.operands import is_read_by_threads, parts_of
+from kitsune_mlir.chains.operands import is_multiplied_alone, is_read_by_threads, parts_of
+from kitsune_mlir.chains.pressure import registers_of
+from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
-from kitsune_mlir.planning.product_tiles import PAIRS
+from kitsune_mlir.planning.product_tiles import PAIRS, lines
 from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
@@ -43,7 +45,8 @@ def row_bytes(type_: ir.Type) -> int:
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = wide = simt = plain_ops = plain = gathered = 0.0
-    kernels, products, dear = 0, [], _DEAR_16_BITS if _is_of_16_bits(stage) else DEAR
+    joined, joined_lines = 0.0, 1.0
+    kernels, reduced, products, dear = 0, False, [], _DEAR_16_BITS if _is_of_16_bits(stage) else DEAR
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
         kernels += 1
@@ -58,6 +61,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             flops += operations
             wide += operations if work > 1 else 0.0
             products.append(_product(op))
+            if len(parts := parts_of(op.operands[0])) > 1:
+                joined += sum(map(row_bytes, (part.type for part in parts)))
+                joined_lines = max(joined_lines, *(lines(row_bytes(part.type) // 2) for part in parts))
             held = sum(row_elements(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
             simt += HELD * held
             if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows
@@ -68,6 +74,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
             plain_ops += widest * sum(DEAR.get(name, 1) for name in names)
             reduces = "reduction" in str(op.attributes["iterator_types"])
+            reduced = reduced or reduces
             simt += widest * sum(dear.get(name, 1) for name in names if name not in FREE) * (REDUCED if reduces else 1)
             if (taken := _gathered_bytes(op)) > 0:
                 gathered += MOVED * taken if _is_part(op) and not _is_part_of_operand(op) else taken
@@ -100,10 +107,18 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         loaded={hash(op.operands[0]): row_bytes(op.results[0].type) for op in stage.loads},
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
+        joined_bytes=joined,
+        joined_lines=joined_lines,
+        kept=max((registers_of(op.results[0]) for op in stage.loads if reduced and _is_kept(op.results[0])), default=0),
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
     )
+
+
+def _is_kept(tile: ir.Value) -> bool:
+    """Whether threads of warpgroups hold a loaded tile packed; of wider elements none was seen to be spilled."""
+    return is_packed(ir.RankedTensorType(tile.type).element_type) and not is_multiplied_alone(tile)
 
 
 def _is_of_16_bits(stage: kitsune.StageOp) -> bool:

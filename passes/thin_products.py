@@ -6,7 +6,7 @@ from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, linalg
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.planning.thin_products import thin_us
+from kitsune_mlir.planning.thin_products import across_us, thin_us
 
 from .schedule_build import empty_generic
 
@@ -26,6 +26,16 @@ def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Targe
         return None
     few, many = sorted((known["m"], known["n"]))
     return thin_us(few, many * known.get("b", 1), known["k"], element.width // 8, target)
+
+
+def across_predicted_us(found: Contraction, sizes: dict[str, int | None], target: Target) -> float | None:
+    """The same of a product across the rows of both operands, as sums over rows."""
+    m, n, k = (sizes.get(role) for role in "mnk")
+    element = ir.RankedTensorType(found.left.type).element_type
+    across = (found.left_roles, found.right_roles) == (("k", "m"), ("k", "n"))
+    if not across or m is None or n is None or k is None or in_memory(found.left) != found.left:
+        return None
+    return across_us(m, n, k, element.width // 8, target)
 
 
 def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:

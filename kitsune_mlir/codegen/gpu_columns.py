@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
+from kitsune_mlir.planning.thin_products import LEAST_SHARED, MOST_SHARED
 
 from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, power_of_two, product
@@ -91,14 +92,20 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
     do as fast, or of which another size than that of one reduced loop is open until the call."""
     sizes = [generic.known_size(d) for d in generic.parallel]
     lengths = {d: generic.known_size(d) for d in generic.reduction}
-    if not generic.across_memory() or None in sizes or [*lengths.values()].count(None) > (len(lengths) == 1):
+    if None in sizes or [*lengths.values()].count(None) > (len(lengths) == 1):
         return None
     results, (loop, length) = product(sizes), max(((d, n or LONG) for d, n in lengths.items()), key=lambda one: one[1])
     if not 0 < results < MOST_RESULTS or length < 2 * TURNS:
         return None
+    across, loops = generic.across_memory(), generic.product_loops()
+    is_matrix = bool(loops) and 1 not in map(generic.known_size, loops)
+    if not across and (length < LEAST_SHARED or is_matrix and results * length > MOST_SHARED):
+        return None
+    if not across and not generic.across_memory(shared=True):
+        return None
     kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
     nbytes = max(map(bytes_of, kinds), default=1)
-    words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs))
+    words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs)) if across else 1
     while words > 1 and not (kinds and all(keeps_words(kind, words) for kind in kinds)):
         words //= 2
     return loop, divide(results, length, nbytes, words, _operations(generic))

@@ -97,10 +97,13 @@ class Generic:
         touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in dims_of(map_)]
         return bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched)
 
-    def across_memory(self) -> bool:
-        """Whether every input that the reduction runs through lies along the last parallel loop: lanes read lines."""
-        touched = [map_ for map_ in self.maps[: len(self.inputs)] if {*self.reduction} & {*dims_of(map_)}]
-        return bool(touched and self.parallel) and all(dims_of(map_)[-1] == self.parallel[-1] for map_ in touched)
+    def across_memory(self, shared: bool = False) -> bool:
+        """Whether every input that the reduction runs through lies along the last parallel loop: lanes read lines.
+        Some, not all, may be `shared` by all points of that loop, which is then the last one of more than one point."""
+        loops = [d for d in self.parallel if not shared or self.known_size(d) != 1]
+        touched = [dims_of(map_) for map_ in self.maps[: len(self.inputs)] if {*self.reduction} & {*dims_of(map_)}]
+        along = [dims[-1] == loops[-1] for dims in touched if loops]
+        return any(along) and all(own or shared and loops[-1] not in dims for own, dims in zip(along, touched))
 
 
 def dims_of(map_: ir.AffineMap) -> list[int]:

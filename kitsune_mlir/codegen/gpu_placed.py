@@ -95,12 +95,17 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
     read, written = _places(function, _READ), _places(function, _WRITTEN)
     given, kept = list(call.operands), [n for n in range(len(call.results)) if n not in written]
     unread: list[ir.Operation] = []
+    around: dict[tuple[int, Place], ir.Value] = {}  # of a tensor that is given twice, too
     with call.location:
         _ask_operands(call, function)
-        for number, place in read.items():
-            copy = copied(given[number])  # a view that was made dense for calls
-            unread += [] if copy is None else [copy]
-            given[number] = _around(given[number] if copy is None else copy.operands[0], place, call, functions)
+        keys = {number: (hash(given[number]), place) for number, place in read.items()}
+        for number, (_, place) in keys.items():
+            if keys[number] not in around:
+                copy = copied(given[number])  # a view that was made dense for calls
+                unread += [] if copy is None else [copy]
+                whole = given[number] if copy is None else copy.operands[0]
+                around[keys[number]] = _around(whole, place, call, functions)
+            given[number] = around[keys[number]]
         for number, place in written.items():
             part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
             given.append(part.owner.operands[0])

@@ -12,7 +12,8 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .cost import EXCHANGE_US, StageCost, pipeline_price, reduction_us, role_price
+from .cost import CYCLES_A_US, EXCHANGE_US, L2, StageCost, pipeline_price, reduction_us, role_price, start_us
+from .product_tiles import Warpgroups
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
@@ -115,14 +116,28 @@ def _chained(
     waiting_us = EXCHANGE_US * (form.cluster - 1) * words
     members = [stage.part(parts) for stage in stages]
     price = pipeline_price([members], [ctas], pieces, height, target, False, waiting_us)
+    joined = _joined_us(stages, form, -(-pieces // ctas), target)
     return dataclasses.replace(
         found,
         replicas=(ctas,),
         transports=transports,
-        predicted_us=price.us,
-        limit=price.limit,
+        predicted_us=max(price.us, joined),
+        limit=L2 if joined > price.us else price.limit,
         cluster=form.cluster,
     )
+
+
+def _joined_us(stages: Sequence[StageCost], form: Chained, turns: int, target: Target) -> float:
+    """What the L2 takes for operands of several tensors, which each of the CTAs that share a tile's columns reads
+    whole, and for their weights: what belongs to a tensor begins in the middle of lines."""
+    if form.column_tiles == 1 or not target.has_warpgroups:
+        return 0.0
+    loaded = (
+        (form.tile_rows * stage.joined_bytes + stage.weight_bytes / form.column_tiles) * stage.joined_lines
+        for stage in stages
+        if stage.joined_bytes
+    )
+    return start_us(target) + turns * sum(loaded) / (Warpgroups.loaded * CYCLES_A_US)
 
 
 def parts_of(rows: int | None, tile_rows: int, blocks: int, target: Target) -> int:

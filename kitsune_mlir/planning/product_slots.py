@@ -19,8 +19,9 @@ def alternating_slots(left: int, right: int, room: int) -> tuple[int, int]:
 def making_slots(pieces: int, slot: int, wholes: int, room: int, all_made: bool) -> tuple[int, int]:
     """Slots of either operand, of so many bytes together, where pieces are made in the kernel, and of what they are
     made of, in so many bytes; (0, 0) where these hold too few. What is copied wants to be so while the chunk before is
-    multiplied."""
-    for depth, count in ((2, 2), (1, 2) if all_made else (2, 1), (1, 1)):
+    multiplied, and where one piece is, which takes less than memory does to answer, while several are."""
+    deeper = ((4, 4), (3, 3), (2, 3)) if pieces == 1 else ()
+    for depth, count in (*deeper, (2, 2), (1, 2) if all_made else (2, 1), (1, 1)):
         if depth * pieces * slot + count * wholes <= room:
             return depth * pieces, count
     return 0, 0

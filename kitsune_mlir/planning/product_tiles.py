@@ -36,7 +36,8 @@ _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a c
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
 # where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
-_MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100)
+_MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100); for one that it turns as many
+_BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
@@ -76,9 +77,11 @@ class Warpgroups:
         """The registers of a thread that feeds, of one that multiplies, and of one that makes pieces."""
         return (24, 240 if copies == 1 else 200, 88) if makes else (24, 240)
 
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
-        """Whether the sums fit the registers; those that are added outside tensor cores take another set."""
-        return columns <= (COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2)
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool, makes: bool) -> bool:
+        """Whether the sums fit the registers; those that are added outside tensor cores take another set. Of four
+        warpgroups, of which one makes, ptxas gives a thread 128."""
+        most = COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2
+        return columns <= (min(most, _BESIDE_MAKING) if makes and copies > 1 else most)
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
         """Cycles in which a chunk's operands leave shared memory."""
@@ -113,7 +116,7 @@ class Warps:
         given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
         return given, given
 
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool, makes: bool) -> bool:
         """Whether registers hold it. What follows wants a register for each of a thread's columns, unless tiles have
         exactly all, of f32 two; sums that are added outside tensor cores take another set, of 16 rows a warp."""
         if pairs > 1 and copy_rows > COPY_ROWS:
@@ -142,7 +145,7 @@ class ProductTiles:
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
     Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. Boxes of
-    operands that are `short` end with the tensor's last row. Pieces of the operands that are `made` in the kernel are
+    operands that are `short` end with the tensor's last row. What is `made` of operands in the kernel is
     made of chunks of f32, which lie in `whole_slots` besides. `price` is the kernel's; `microseconds` are with the sum
     of the parts, which is another's."""
 
@@ -210,17 +213,17 @@ def choose(
     operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
     operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits. `short` are operands,
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
-    are `made` are made in the kernel. `rights` are the right operands of as many columns each that one left operand is
-    multiplied with: a tile then has the same columns of each of their products, and one result of them. So many
-    `results` become of a product."""
+    are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
+    that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
+    of them. So many `results` become of a product."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
     found = [
         tiles
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
-        if on.fits(copies, copy_rows, columns * rights, pairs, whole) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
+        if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
+        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made)
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
@@ -257,6 +260,7 @@ def _forms(
     most_split: int,
     whole: bool,
     shared: frozenset[str],
+    made: frozenset[str],
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -265,7 +269,7 @@ def _forms(
     for parts in _splits(k)[1:]:
         if parts <= most_split:
             yield _Form(split=parts)
-    if pairs > 1:
+    if pairs > 1 or made:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
         if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
@@ -285,7 +289,7 @@ def _splits(k: int) -> list[int]:
     return [1 << i for i in range(MOST_SPLIT.bit_length()) if (1 << i) * 4 * CHUNK <= max(k, 4 * CHUNK)]
 
 
-def _lines(columns: int) -> float:
+def lines(columns: int) -> float:
     """How many lines of the L2 a row of a box lies in, on average: tensors of so many 16-bit columns begin a row at any
     multiple of 16 bytes. What lies in two lines takes twice the time."""
     nbytes = -(-columns * 2 // 16) * 16
@@ -316,7 +320,7 @@ def _tiles(
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
     chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}
-    lines = {"left": _lines(k), "right": 1.0 if aligned else _lines(n if across else k)}
+    lines_of = {"left": lines(k), "right": 1.0 if aligned else lines(n if across else k)}
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
@@ -331,10 +335,11 @@ def _tiles(
         of_set = max(SETS[columns]) * CHUNK * 2
         slots, right_slots = alternating_slots(chunks["left"], of_set, target.shared_bytes - _BARRIERS - held)
     pieces, whole_slots = PIECES_OF[pairs], 0
+    taken = 1 if pairs == 1 else 2  # times the bytes of words that are turned, of 16-bit pieces
     if made:
-        wholes = sum(2 * chunks[name] for name in made)
+        wholes = sum(taken * chunks[name] for name in made)
         slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - _BARRIERS - held, len(made) == 2)
-    if slots < pieces + (not made):  # those of a chunk are multiplied together
+    if slots < pieces + (pairs == 1 or not made):  # those of a chunk are multiplied together, beside the chunk before
         return None
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part and split > 1 else 1
@@ -343,10 +348,10 @@ def _tiles(
     multiplied = pairs * max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
-    brought = {name: 2 if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
-    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed)
+    brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
+    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed)
     loaded /= on.loaded
-    making = sum(_MADE * pieces * sizes[name][1] * CHUNK for name in made)
+    making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
     loaded = max(loaded, making)

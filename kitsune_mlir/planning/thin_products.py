@@ -1,10 +1,13 @@
 """Products of few rows: each of the right operand's rows is multiplied with each of the left's and summed, as one of a
-row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty."""
+row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty.
+
+Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py)."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from .kernel_cost import dram_us
 from .row_tiles import RowGroup, choose
 from .target import Target
 
@@ -12,6 +15,12 @@ MOST_ROWS = 32  # of the left operand: the right one is read once for each
 THIN_BY = 0.9  # of the time of a product on tensor cores, below which a row group takes its place
 _WORK = 1.0  # instructions that multiply a pair, besides that which adds
 _WIDENED = 2.0  # instructions more where elements have 16 bits
+# Of sums over rows: the least turns of a loop whose lanes have one operand together, and the most points of a product
+# of matrices, beyond which a thread that has blocks of results loads less.
+LEAST_SHARED, MOST_SHARED = 128, 1 << 21
+_POINT_US = 1.8e-6  # of a point, beside a launch or two
+_KERNEL_US = 0.6
+_LONG_SUM = 1 << 12  # turns from which on a second kernel joins parts
 
 
 @cache
@@ -32,3 +41,13 @@ def thin_us(rows: int, columns: int, k: int, element_bytes: int, target: Target)
     )
     tiles = choose(group, target)
     return None if tiles is None else tiles.microseconds
+
+
+def across_us(m: int, n: int, k: int, element_bytes: int, target: Target) -> float | None:
+    """Microseconds of a product (k x m) transposed times (k x n) as sums over rows; None where these take no longer
+    ones. They are about what planning/kernel_cost.py says of the kernels."""
+    if k < LEAST_SHARED or min(m, n) > 1 and m * n * k > MOST_SHARED:
+        return None
+    alone = _KERNEL_US + target.launch_us
+    points = m * n * k * _POINT_US
+    return alone * (2 if k >= _LONG_SUM else 1) + max(points, dram_us((m + n) * k * element_bytes, target))

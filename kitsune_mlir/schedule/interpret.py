@@ -193,7 +193,7 @@ class Program:
             case "kitsune.fill":
                 return between.fill(op, where) if op.opview.is_between_roles else steps.fill(where, operands)
             case "kitsune.split":
-                return steps.split(where, operands)
+                return steps.split(where, operands, op.opview.is_turned)
             case "kitsune.commit" | "kitsune.release":
                 return steps.close(op.name, where, operands)
             case "kitsune.stow":

@@ -146,11 +146,15 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
     return step
 
 
-def split(where: str, operands: list[int]) -> Step:
+def split(where: str, operands: list[int], is_turned: bool) -> Step:
     def step(frame: Frame) -> None:
         source, *targets = [frame.values[o] for o in operands]
         source.check_open(frame.at(where), "consumer")
         rest = source.read(frame.at(where)).astype(np.float32)
+        if is_turned:
+            targets[0].check_open(frame.at(where), "producer")
+            targets[0].ring.store(targets[0], rest)
+            return
         infinite, left = np.isinf(rest), len(targets)
         for number, target in enumerate(targets):
             target.check_open(frame.at(where), "producer")

@@ -3583,6 +3583,42 @@ func.func @pieces_in_another_order(%m: index) {
 
 // -----
 
+func.func @words_in_the_same_order(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x32xf32>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x32xf32>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x32xf32>, 2 : i64>) -> !kitsune.slot<tensor<64x32xf32>>
+      // expected-error@+1 {{'kitsune.split' op takes and fills slots in smem, in boxes of the other order}}
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<64x32xf32>>, !kitsune.slot<tensor<64x32xf32>>) -> ()
+    }) {copies = 1, registers = 88, sym_name = "make", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @words_of_half_a_block(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<48x32xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<48x32xf32>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<48x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<48x32xf32>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<48x32xf32>, 2 : i64>) -> !kitsune.slot<tensor<48x32xf32>>
+      // expected-error@+1 {{'kitsune.split' op turns blocks of 32 by 32 numbers, found tensor<48x32xf32>}}
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<48x32xf32>>, !kitsune.slot<tensor<48x32xf32>>) -> ()
+    }) {copies = 1, registers = 88, sym_name = "make", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @pieces_by_two_copies(%m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

@@ -392,3 +392,22 @@ func.func @split(%m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// CHECK-LABEL: func.func @turned_words
+func.func @turned_words(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<128x32xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<128x32xf32>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<128x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<128x32xf32>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<128x32xf32>, 2 : i64>) -> !kitsune.slot<tensor<128x32xf32>>
+      // CHECK: "kitsune.split"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<128x32xf32>>, !kitsune.slot<tensor<128x32xf32>>) -> ()
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<128x32xf32>>, !kitsune.slot<tensor<128x32xf32>>) -> ()
+      "kitsune.commit"(%t) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x32xf32>>) -> ()
+      "kitsune.release"(%s) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x32xf32>>) -> ()
+    }) {copies = 1 : i64, registers = 88 : i64, sym_name = "make", warps = 4 : i64} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -103,3 +103,31 @@ def test_a_product_of_two_results_is_a_kernel_of_its_own(width):
     compiled = kitsune_mlir.compile(Gated(width).bfloat16(), (torch.randn(72, width).bfloat16(),), target="sm_90a")
     (launch,) = compiled.plan["launches"]
     assert "columns shared" not in launch["computes"] and launch["ctas"] >= width // 64, launch
+
+
+@pytest.mark.parametrize("width, apart", [(400, False), (512, True)])
+def test_rows_that_registers_do_not_hold_are_normed_by_a_kernel_of_their_own(width, apart):
+    """Threads would keep all of a row until it is normed, and spill (H100: 464 columns took 2.5 times as long)."""
+    model = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 64), nn.Linear(64, 192)).bfloat16()
+    compiled = kitsune_mlir.compile(model, (torch.zeros(65_536, width).bfloat16(),), target="sm_90a")
+    assert [kernel["spill_loads"] for kernel in compiled.plan["kernels"]] == [0] * len(compiled.plan["kernels"])
+    assert any(launch["form"] == "scheduled rows" for launch in compiled.plan["launches"]) == apart
+
+
+class Joined(nn.Module):
+    """A wide layer of a tensor beside itself."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(3 * width, 2816, bias=False)
+
+    def forward(self, x):
+        return self.layer(torch.cat([x, x, x], -1))
+
+
+@pytest.mark.parametrize("width, copied", [(504, True), (512, False)])
+def test_long_rows_are_made_of_several_where_these_lie_in_the_middle_of_lines(width, copied):
+    """Each tile of columns would read each part, and its weights, in twice the lines (H100: 0.59 of torch)."""
+    args = (torch.zeros(12_544, width).half(),)
+    compiled = kitsune_mlir.compile(Joined(width).half(), args, target="sm_90a")
+    assert ([launch["form"] for launch in compiled.plan["launches"]] == ["operator", "scheduled product"]) == copied

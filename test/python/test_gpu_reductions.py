@@ -141,6 +141,33 @@ def test_what_follows_a_reduction_is_in_its_kernel(function, kernels, gpu_of):
     close(function, args, compiled)
 
 
+GRAM = lambda x, y: x.mT @ y  # noqa: E731
+ACROSS = {  # a function, shapes, and how many kernels sum
+    "a vector": (GRAM, (491, 31), (491, 1), 1),
+    "a vector on the left": (GRAM, (491, 1), (491, 31), 1),
+    "weighted rows": (lambda x, y: torch.einsum("rc,r->c", x, y), (700, 40), (700,), 1),
+    "few columns of both": (GRAM, (1300, 33), (1300, 3), 1),
+    "a batch": (GRAM, (3, 200, 5), (3, 200, 6), 1),
+    "long": (GRAM, (20_003, 8), (20_003, 1), 2),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int32], ids=str)
+@pytest.mark.parametrize("name", ACROSS)
+def test_products_across_the_rows_of_few_columns_are_sums_over_rows(name, dtype, gpu_of):
+    """Warps share the rows, however few results there are, and nothing is prepared for tensor cores."""
+    torch.manual_seed(0)
+    function, *shapes, kernels = ACROSS[name]
+    args = tuple((torch.randn(shape) * 4).to(dtype) for shape in shapes)
+    compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
+    launches = compiled.plan["launches"]
+    assert {launch["form"] for launch in launches} == {"operator"}, launches
+    assert [launch["computes"] for launch in launches][:kernels] in (["product"] * kernels, ["reduce"] * kernels)
+    assert all(launch["computes"] == "elementwise" for launch in launches[kernels:])  # behind other dimensions
+    assert "gpu.shuffle" in compiled.mlir("small:convert-linalg-to-gpu")
+    close(function, args, compiled)
+
+
 SPLIT = {  # and the kernels that they are
     "all": (lambda x, y: x.sum(), (300, 256), ["rows0", "rows1"]),
     "a loss": (lambda x, y: ((x - y) ** 2).mean(), (300, 128), ["rows0", "rows1"]),

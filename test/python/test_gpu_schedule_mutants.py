@@ -38,7 +38,12 @@ OF_ROLES = AS_GOOD | {
     "no barrier of the CTA": 1,
     "no fence between proxies": 1,
 }
-SHARED_KB = {"kitsune.role": 112, "kitsune.fill": 128, "kitsune.split": 120}  # so little that slots are filled again
+SHARED_KB = {  # so little that slots are filled again
+    "kitsune.role": 112,
+    "kitsune.fill": 128,
+    "kitsune.split": 120,
+    "left_whole": 100,
+}
 OF_SUMS = {
     "no wait on an mbarrier": 2,
     "a parity that is not flipped": 2,
@@ -53,12 +58,14 @@ OF_MADE = OF_PIECES | {
     "a parity that is not flipped": 4,
     "no fence between proxies": 8,
 }
+OF_TURNED = OF_WORDS | {"no wait on an mbarrier": 4, "no fence between proxies": 6}
 KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
     "product": (lambda x, y: torch.relu(x @ y), ((150, 320), (320, 128)), BF16, 'engine = "tma", index', AS_GOOD),
     "batched, split": (torch.bmm, ((3, 60, 1344), (3, 1344, 40)), BF16, "tile = array<i64: 1, 1, 64, ", AS_GOOD),
     "with a row group": (lambda x, y: (x @ y).softmax(-1), ((250, 320), (320, 64)), BF16, "reduction", AS_GOOD),
     "f32 in pieces": (torch.mm, ((200, 256), (256, 32)), torch.float32, "pairs = 6", OF_PIECES),
     "f32 in tf32": (torch.mm, ((200, 288), (288, 130)), torch.float32, "rounded", OF_WORDS),
+    "f32 turned there": (lambda x, y: x.t() @ y, ((520, 100), (520, 72)), torch.float32, "left_whole", OF_TURNED),
     "f32 in pieces made there": (torch.bmm, ((2, 100, 192), (2, 192, 40)), torch.float32, "kitsune.split", OF_MADE),
     "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", {}),
     "roles": (
@@ -103,13 +110,13 @@ def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     function, shapes, dtype, has, as_good = KERNELS[name]
     chains = has in CHAINED
     tiny_gpu = gpu_of(2, shared_bytes=SHARED_KB.get(has, 160) * 1024) if chains or has in SHARED_KB else tiny_gpu
-    if has == "kitsune.split":
+    if has in ("kitsune.split", "left_whole"):
         monkeypatch.setattr(PricedProduct, "before_us", lambda _: 1e3)
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
     torch.manual_seed(0)
     args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
     program = import_model(Function(function), args)
-    give(program.module, "high" if has == "rounded" else "highest")
+    give(program.module, "high" if has in ("rounded", "left_whole") else "highest")
     steps = CHAINS if chains else SCHEDULE
     options = {"place-stages": f"shape={CHAINED.get(has)}", "partition-dataflow": "min-summed=0"}
     pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), tiny_gpu) for step in steps])

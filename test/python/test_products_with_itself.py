@@ -7,6 +7,7 @@ from test_gpu_chained_forms import Form
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
 
 FORMS = {
     "an input": lambda: (Form(lambda x: F.linear(x, x)), (200, 64)),
@@ -34,3 +35,31 @@ def test_on_a_gpu(width, small_gpu):
     """The copy engine wants rows of whole 16 bytes: those of 37 columns are made longer for it, and read so by all."""
     x, model = torch.randn(100, width).bfloat16(), Form(lambda x: torch.softmax(F.linear(x, x), 1) + x.sum(1, True))
     run(model, (x,), small_gpu, TYPES[torch.bfloat16])
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(
+    "shape, turned_there",
+    [((1003, 256), True), ((517, 101), True), ((1, 200), False), ((0, 64), False)],
+    ids=str,
+)
+def test_sums_over_the_rows_in_tf32(shape, turned_there, gpu_of):
+    """What a gram matrix is of lies across k, on both sides: it is turned in the kernel, by an agent of its own."""
+    torch.manual_seed(0)
+    x, model = torch.randn(shape), Form(lambda x: x.t() @ x)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(16), matmul_precision="high")
+    assert ('sym_name = "make"' in compiled.mlir("small:schedule-products")) == turned_there
+    simulation = Simulation(compiled, seed=1)
+    for _ in range(2):
+        torch.testing.assert_close(simulation(x), model(x.double()).float(), rtol=2e-3, atol=2e-3 * shape[0] ** 0.5)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_kernel_turns_what_many_tiles_read(gpu_of):
+    """Once for both operands, into rows that are longer where k is no multiple of 4, which no kernel copies."""
+    torch.manual_seed(0)
+    x, model = torch.randn(1003, 256), Form(lambda x: x.t() @ x)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(4), matmul_precision="high")
+    launches = [(launch["form"], launch["computes"].partition(",")[0]) for launch in compiled.plan["launches"]]
+    assert launches[:2] == [("operator", "elementwise"), ("scheduled product", "2x256x256")]
+    torch.testing.assert_close(Simulation(compiled, seed=1)(x), model(x.double()).float(), rtol=2e-3, atol=0.07)

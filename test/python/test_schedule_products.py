@@ -13,6 +13,7 @@ from kitsune_mlir.passes import pipeline, priced_product
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.planning.thin_products import MOST_ROWS
+from kitsune_mlir.precision import give
 from kitsune_mlir.schedule import run
 from kitsune_mlir.schedule.rings import rounded_to_tf32
 
@@ -29,7 +30,7 @@ func.func @main(%a: tensor<{left}xf32>, %b: tensor<{right}xf32>) -> tensor<{b}x{
 """
 
 
-def scheduled(b, m, n, k, turned, element="bf16"):
+def scheduled(b, m, n, k, turned, element="bf16", precision="highest"):
     """The module with the kernel of a batched product of random sizes, proven."""
     shapes = {"m": m, "n": n, "k": k}
     orders = ["k, m" if turned[0] else "m, k", "n, k" if turned[1] else "k, n"]
@@ -40,6 +41,7 @@ def scheduled(b, m, n, k, turned, element="bf16"):
     both = "tensor<{0}x{2}>, tensor<{1}x{2}>)"
     text = text.replace(both.format(left, right, "f32"), both.format(left, right, element))
     module = mlir.parse(text, mlir.context())
+    give(module, precision)
     steps = [pipeline.make("schedule-products", "", "sm_90a"), pipeline.make("verify-dataflow", "", "sm_90a")]
     pipeline.run(module, steps)
     return module
@@ -95,6 +97,26 @@ def test_pieces_that_are_made_in_the_kernel(turned):
     arguments = [left.mT if turned[0] else left, right.mT if turned[1] else right]
     (found,) = run(kernel, arguments, ctas=3, seed=1)
     np.testing.assert_allclose(found, left.astype(np.float64) @ right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("turned", [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize("sizes", [(1, 256, 200, 8001), (2, 72, 136, 300), (3, 40, 56, 1030)], ids=str)
+def test_words_that_are_turned_in_the_kernel(sizes, turned):
+    """Operands in tf32 whose rows are not along k, of sums of any length; of several parts those that are cut."""
+    b, m, n, k = sizes
+    module = scheduled(b, m, n, k, turned, "f32", "high")  # kept: the kernel goes with it
+    (kernel,) = dialect.kernels(module)
+    assert [agent.label for agent in kernel.agents] == ["feed", "math", "make"]
+    wanted = {"left": turned[0], "right": not turned[1]}
+    rings = {ring.label: ring for ring in kernel.rings}
+    assert {name: f"{name}_whole" in rings for name in wanted} == wanted
+    assert all(rings[name].layout == "rows" and rings[name].is_rounded for name in wanted)
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal(shape, np.float32) for shape in ((b, m, k), (b, k, n)))
+    arguments = [left.mT if turned[0] else left, right.mT if turned[1] else right]
+    (found,) = run(kernel, arguments, ctas=3, seed=1)
+    exact = np.float64(rounded_to_tf32(left, ties_up=False)) @ rounded_to_tf32(right, ties_up=False)
+    np.testing.assert_allclose(found.sum(0) if found.ndim == 4 else found, exact, rtol=1e-4, atol=1e-3)
 
 
 def test_pieces_are_made_in_the_kernel_where_sums_are_short():

@@ -32,6 +32,8 @@ FORMS = {  # a function, shapes, type, whether a product is issued before the on
     "parts of k": (lambda x, y: x.t() @ y, ((70000, 142), (70000, 512)), BF16, True),
     "pieces": (torch.bmm, ((2, 512, 512), (2, 512, 512)), F32, False),
     "tf32": (lambda x, y: x @ y.mT, ((2048, 1024), (2000, 1024)), F32, True),
+    "tf32, turned": (lambda x, y: x.t() @ y, ((70001, 256), (70001, 512)), F32, True),
+    "tf32, one turned": (torch.bmm, ((64, 512, 192), (64, 192, 64)), F32, True),
     **{name: (lambda x, y: x @ y.mT, ((200, 4096), (4096, 4096)), kind, kind == BF16) for name, kind in LAST.items()},
 }
 
@@ -54,7 +56,7 @@ def imported(name):
     """A form as a program, which is copied where it is changed."""
     function, shapes, dtype, _ = FORMS[name]
     program = import_model(Function(function), tuple(torch.randn(shape, dtype=dtype) for shape in shapes))
-    precision.give(program.module, "high" if name == "tf32" else "highest")
+    precision.give(program.module, "high" if name.startswith("tf32") else "highest")
     return program
 
 
@@ -71,6 +73,7 @@ def test_products(name, monkeypatch):
     if name in LAST:  # boxes whose pieces are made in the kernel have all rows
         monkeypatch.setattr(PricedProduct, "before_us", lambda _: 0.0)
     texts = texts_of(name, "sm_90a")
+    assert ".maxntid 512" in texts[0] or "turned" not in name  # with a warpgroup that turns
     assert ("wgmma.wait_group.sync.aligned \t1;" in texts[0]) == FORMS[name][3]
     assert "mbarrier.complete_tx" in texts[0] or name not in LAST
 

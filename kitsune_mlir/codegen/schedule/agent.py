@@ -27,7 +27,7 @@ from .extents import divisor, is_from_tiles, whole_of
 from .loops import Open
 from .products import ProductCode
 from .reductions import own_part, row_combiner
-from .splitting import split
+from .splitting import split, turn
 from .stores import Half, Place, RowNumbers
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
@@ -240,7 +240,11 @@ class AgentCode(ProductCode):
         source, *targets = [self.values[hash(slot)] for slot in op.operands]
         lines, length = source.tile.shape if source.ring.layout == "rows" else source.tile.shape[::-1]
         places = [self.around.rings[opened.ring.label].place(opened.slot) for opened in (source, *targets)]
-        split(places[0], places[1:], lines, length, device.value(device.mod(device.thread(), wgmma.THREADS)))
+        thread = device.value(device.mod(device.thread(), wgmma.THREADS))
+        if op.opview.is_turned:
+            turn(*places, source.ring.slot_bytes, thread)
+        else:
+            split(places[0], places[1:], lines, length, thread)
 
     def _boxes(self, opened: Open) -> list[Int]:
         """Where the boxes of an open slot begin."""

@@ -1,7 +1,11 @@
-"""Numbers of f32 in swizzled boxes of shared memory, as pieces of bf16 in others (kitsune.split).
+"""Numbers of f32 in swizzled boxes of shared memory, as pieces of bf16 in others, or turned (kitsune.split).
 
 A warpgroup takes 16 bytes of each piece at a time, which are 32 bytes of f32. Boxes of f32 have half as many of the
 numbers of a line as those of the pieces: the first half of such a line is in one box, the other in the next.
+
+Boxes of 32 by 32 numbers are turned each onto itself. A thread takes 4 by 4 numbers, lines q and columns c of these in
+blocks. Row r of a box has its 16 bytes number u at place u ^ (r mod 8). So eight threads that load and store together
+have different c, and q = c ^ s for one s: then no two of them are in the same banks, either time.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ from kitsune_mlir.mlir import arith, ir, vector
 _CHUNK = 16  # bytes that a swizzle leaves together
 _CHUNKS = wgmma.BOX_ROW // _CHUNK  # of a box's row
 _LINES = wgmma.THREADS // _CHUNKS  # rows of a box of pieces that a warpgroup takes at a time
-_TOGETHER = 2  # chunks of a thread that are loaded before any is stored
+_TOGETHER = 2  # chunks of a thread, or blocks that it turns, that are loaded before any is stored
+_BLOCK = 4  # numbers of a chunk of f32, and rows of a block that a thread turns
+_BOX_BYTES = _CHUNKS * _BLOCK * wgmma.BOX_ROW  # of numbers that are turned
 
 
 def split(source: Int, targets: Sequence[Int], lines: int, length: int, thread: ir.Value) -> None:
@@ -43,6 +49,30 @@ def split(source: Int, targets: Sequence[Int], lines: int, length: int, thread: 
         for numbers, place in zip(loaded, moved, strict=True):
             for to, piece in zip(tos, zip(*(pieces_of(x, len(tos)) for x in numbers)), strict=True):
                 _store(piece, device.add(to, place))
+
+
+def turn(source: Int, target: Int, nbytes: int, thread: ir.Value) -> None:
+    """Slots of so many bytes begin at `source` and `target`; `thread` is as `split` has it."""
+    column, number = device.value(device.mod(thread, _CHUNKS)), device.div(thread, _CHUNKS)
+    line = arith.xori(column, device.value(device.mod(number, _CHUNKS)))
+    half = device.mul(device.div(number, _CHUNKS), _BOX_BYTES)  # half of the threads have every other box
+    froms, tos = _rows_of_block(source, half, line, column), _rows_of_block(target, half, column, line)
+    each = wgmma.THREADS // _CHUNKS**2 * _BOX_BYTES
+    for first in range(0, nbytes, _TOGETHER * each):
+        starts = range(first, min(first + _TOGETHER * each, nbytes), each)
+        blocks = [[_load([place], start) for place in froms] for start in starts]
+        for start, rows in zip(starts, blocks, strict=True):
+            for turned, place in zip(zip(*rows, strict=True), tos, strict=True):
+                four = vector.from_elements(ir.VectorType.get([_BLOCK], ir.F32Type.get()), list(turned))
+                device.store(four, device.shared(device.add(place, start)), align=_CHUNK)
+
+
+def _rows_of_block(slot: Int, box: Int, line: ir.Value, chunk: ir.Value) -> list[Int]:
+    """Where the four rows of a block begin: rows 4 `line` and on of a box, its 16 bytes of number `chunk`."""
+    first = device.add(device.add(slot, box), device.mul(line, _BLOCK * wgmma.BOX_ROW))
+    turned = arith.xori(chunk, device.value(device.mul(device.mod(line, 2), _BLOCK)))
+    places = [device.mul(arith.xori(turned, device.value(row)), _CHUNK) for row in range(_BLOCK)]
+    return [device.add(device.add(first, place), row * wgmma.BOX_ROW) for row, place in enumerate(places)]
 
 
 def _load(places: Sequence[Int], offset: int) -> list[ir.Value]:
