@@ -29,7 +29,7 @@ from .of_places import Range
 from .operand_layout import laid_out
 from .product_follows import Follows, tiled
 from .schedule_build import constant_index, i64, reshaped
-from .split_batches import Stored, offsets_of
+from .split_batches import Stored, along, offsets_of
 
 _WARPS = 4
 _FEED_REGISTERS, _REGISTERS = 24, 240
@@ -113,7 +113,7 @@ class AttentionKernel:
         ends = list(of.stored.operations)[-1:] if of.stored is not None else of.follows.stored or [of.op]
         for number, op in enumerate(ends):
             kind = ir.RankedTensorType(op.results[0].type)
-            shape = own = list(kind.shape)
+            shape, own = list(kind.shape), [] if of.stored is None else list(of.stored.sizes)
             if of.stored is None:
                 batch = [of.sizes["b"]] if self.has_batch else []
                 own = [*batch, *self.segments[self.of_batch :], of.sizes["v"]]
@@ -138,8 +138,12 @@ class AttentionKernel:
         return [found[i] for i in range(len(self.segments))]
 
     def _offsets(self, at: Sequence[ir.Value]) -> dict[str, ir.Value]:
-        """The number in the batch, and the row, of a place in the segments of the rows."""
-        return {"b": self._flat(at, 0, self.of_batch), "m": self._flat(at, self.of_batch, len(at))}
+        """The number in the batch, and the row, of a place in the segments of the rows; and that row as the first one
+        of its segment and its place in it."""
+        *outer, inner = at
+        apart = self._flat([*outer, constant_index(0)], self.of_batch, len(at))
+        row = arith.addi(apart, inner)
+        return {"b": self._flat(at, 0, self.of_batch), "m": row, "apart": apart, "together": inner}
 
     def _flat(self, at: Sequence[ir.Value], first: int, end: int) -> ir.Value:
         found = constant_index(0) if first == end else at[first]
@@ -214,7 +218,7 @@ class AttentionKernel:
         value, roles = self.operands[name]
         slot = schedule.AcquireOp(rings[name].results[0], self._slot(rings[name], columns)).results[0]
         copy = schedule.CopyOp(slot, value, offsets_of(roles, place), ir.StringAttr.get("tma"), schedule.Token.get())
-        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([along(roles, own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
 
     # ---- a tile
@@ -297,7 +301,7 @@ class AttentionKernel:
             made[op.results[0]] = tiled(op, made, place)
         if of.stored is not None:
             roles = of.stored.roles
-            offsets, dims = offsets_of(roles, place), [roles.index("m"), roles.index("n")]
+            offsets, dims = offsets_of(roles, place), [along(roles, "m"), roles.index("n")]
         else:
             offsets = [*([place["b"]] if self.has_batch else []), *own[self.of_batch :], place["n"]]
             dims = [len(offsets) - 2, len(offsets) - 1]

@@ -43,7 +43,7 @@ from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
-from .split_batches import stored_apart, with_split_batches
+from .split_batches import rows_together, stored_apart, with_split_batches
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
 _OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
@@ -145,7 +145,10 @@ class _Pair:
             raise UnsupportedError("operands are not of 16 bits")
         if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
-        plan = RowPlan(group, [sizes["m"]] if sizes["m"] > 1 and sizes["b"] > 1 else [])
+        cuts = [sizes["m"]] if sizes["b"] > 1 else []
+        if together := rows_together(first.found, COPY_ROWS):
+            cuts.append(together)
+        plan = RowPlan(group, cuts)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
         return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes)
@@ -203,15 +206,23 @@ class _Pair:
         assert tiles is not None
         follows = follows_of(second.op)
         ends = follows.stored or [second.op]
-        cuts, m = self.plan.cuts, self.sizes["m"]
-        inside = len(self.plan.segments or []) - (cuts.index(m) + 1 if m in cuts else 0)
-        stored = stored_apart(ends[0].results[0]) if len(ends) == 1 and inside == 1 else None
+        segments = self.plan.segments or [1]
+        together = segments[-1] or 0  # rows that no tile crosses
+        stored = stored_apart(ends[0].results[0], together) if len(ends) == 1 else None
+        if stored is not None and "m" in stored.roles and together != self.sizes["m"]:
+            stored = None
         moved = [] if stored is None else list(stored.operations)
         gather(self.group)
         last = (moved or follows.ops or [second.op])[-1]
         with last.location, ir.InsertionPoint(last):
             made = Attention(
-                *(second.op, with_split_batches(first.found), with_split_batches(second.found), follows, stored),
+                *(
+                    second.op,
+                    with_split_batches(first.found, together),
+                    with_split_batches(second.found),
+                    follows,
+                    stored,
+                ),
                 *(self.range, self.sizes, second.target, name),
             )
             body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])

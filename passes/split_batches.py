@@ -11,7 +11,7 @@ models slice, transpose and repeat:
 
 Copies of boxes and stores of tiles take an offset for each dimension, so that a kernel reads %e, or writes the tensor
 in front of such a transpose, where the heads lie. The role of a dimension is then "b/D%S", number b / D modulo S of the
-batch, or "=N", always N.
+batch, or "=N", always N. Where a tile has rows of some neighbours alone, "m" may be cut so too.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from kitsune_mlir.mlir import arith, ir, slice_of
 from .schedule_build import constant_index, reshaped
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)
-_GROUPS = [[0, 1], [2], [3]]
 
 
 @dataclass(frozen=True)
 class Stored:
-    """How a product's result is wanted: as the last of these operations gives it, with these roles of its
-    dimensions."""
+    """How a product's result is wanted: as the last of these operations gives it, in dimensions of these roles and
+    sizes, of which neighbours may be one of its."""
 
     operations: tuple[ir.Operation, ...]
     roles: Roles
+    sizes: tuple[int, ...]
 
 
 def is_batch(role: str) -> bool:
@@ -44,34 +44,38 @@ def is_batch(role: str) -> bool:
     return role.startswith("b")
 
 
-def with_split_batches(found: Contraction) -> Contraction:
-    """The product, of operands where they lie."""
-    left, left_roles = _in_front(found.left, found.left_roles)
+def with_split_batches(found: Contraction, rows_together: int = 0) -> Contraction:
+    """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses."""
+    left, left_roles = _in_front(found.left, found.left_roles, rows_together)
     right, right_roles = _in_front(found.right, found.right_roles)
     return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
 
-def stored_apart(value: ir.Value) -> Stored | None:
-    """The transpose that alone reads a product's result (b x m x n), its batch perhaps as two dimensions; None where
-    there is none, or columns are not its last dimension."""
-    expansion = _only_user(value, "tensor.expand_shape")
-    transpose = _only_user(value if expansion is None else expansion.results[0], "linalg.transpose")
-    kind = ir.RankedTensorType(value.type)
-    if transpose is None or not kind.has_static_shape or kind.rank != 3:
+def stored_apart(value: ir.Value, rows_together: int = 0) -> Stored | None:
+    """The reshapes and transposes that alone read a product's result (b x m x n), up to the last transpose; None where
+    there is none, or columns are not its last dimension. Rows may be cut into so many, which no tile crosses."""
+    kind, found = ir.RankedTensorType(value.type), None
+    if not kind.has_static_shape or kind.rank != 3:
         return None
-    roles: Roles = ("b", "m", "n")
-    if expansion is not None:
-        inner = ir.RankedTensorType(expansion.results[0].type).shape[1]
-        roles = (f"b/{inner}", f"b/1%{inner}", "m", "n")
-    permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
-    if permutation[-1] != len(roles) - 1 or (expansion is not None and _groups(expansion) != _GROUPS):
-        return None
-    stored = tuple(roles[d] for d in permutation)
-    return Stored((transpose,) if expansion is None else (expansion, transpose), stored)
+    dims: list[list[_Dim]] | None = [[_Dim(n, r, together=rows_together)] for n, r in zip(kind.shape, "bmn")]
+    operations: list[ir.Operation] = []
+    while (op := _only_mover(value)) is not None and (dims := _onwards(op, dims)) is not None:
+        operations.append(op)
+        value = op.results[0]
+        flat = [dim for own in dims for dim in own]
+        if op.name == "linalg.transpose" and flat[-1].role == "n" and (rows_together or len(flat) == len(dims)):
+            found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
+    return found
+
+
+def along(roles: Roles, role: str) -> int:
+    """The dimension of a tensor along which neighbours of a role, "m", "n" or "k", lie."""
+    return next(d for d, own in enumerate(roles) if own == role or own.startswith(f"{role}/1%"))
 
 
 def offsets_of(roles: Roles, place: dict[str, ir.Value]) -> list[ir.Value]:
-    """Where a tile lies in each dimension of a tensor with these roles."""
+    """Where a tile lies in each dimension of a tensor with these roles. Where rows are cut, `place` has the first row
+    that lies with the tile's, "apart", and how far behind that it is, "together"."""
     return [_offset(role, place) for role in roles]
 
 
@@ -82,6 +86,10 @@ def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
     found = place[name]
     if part:
         step, _, size = part.partition("%")
+        if name == "m":  # the place among rows that lie together may be behind the last of them
+            if step == "1":
+                return place["together"]
+            found = place["apart"]
         found = found if step == "1" else arith.divui(found, constant_index(int(step)))
         found = arith.remui(found, constant_index(int(size))) if size else found
     return found
@@ -90,47 +98,70 @@ def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
 @dataclass(frozen=True)
 class _Dim:
     """A dimension of a tensor, or a part of one: its size and its role. Of the batch it is number b / `step`, modulo
-    its size unless it is the `first`; of role "=" it is `number`."""
+    its size unless it is the `first`; of role "=" it is `number`. Rows are cut into as many as are `together` alone."""
 
     size: int
     role: str
     step: int = 1
     first: bool = True
     number: int = 0
+    together: int = 0
 
     @property
     def name(self) -> str:
         if self.role == "=":
             return f"={self.number}"
-        if self.role != "b" or self.first and self.step == 1:
+        if self.first and self.step == 1:
             return self.role
-        return f"b/{self.step}" + ("" if self.first else f"%{self.size}")
+        return f"{self.role}/{self.step}" + ("" if self.first else f"%{self.size}")
 
     def cut(self, size: int) -> tuple[_Dim, _Dim] | None:
         """Two in its place, the second of this size; None where it is not cut."""
-        if self.size % size or self.role not in ("b", "="):
+        may = self.role in ("b", "=") or self.role == "m" and (self.step > 1 or size == self.together)
+        if self.size % size or not may:
             return None
         outer = replace(self, size=self.size // size, step=self.step * size, number=self.number // size)
         return outer, replace(self, size=size, first=False, number=self.number % size)
 
 
-def _in_front(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
+def _in_front(value: ir.Value, roles: Roles, rows_together: int = 0) -> tuple[ir.Value, Roles]:
     """The tensor that an operand's elements lie in, cut into dimensions of which each has one role."""
-    kind = ir.RankedTensorType(value.type)
-    if not kind.has_static_shape:
+    found, dims = _lies(value, roles, rows_together)
+    if found == value:
         return value, roles
-    found, flat = value, list[_Dim]()
-    dims: list[list[_Dim]] | None = [[_Dim(size, role)] for size, role in zip(kind.shape, roles)]
-    while (op := rows.producer(value)) is not None and len(op.operands):
+    return _shaped(found, [dim.size for dim in dims]), tuple(dim.name for dim in dims)
+
+
+def _lies(value: ir.Value, roles: Roles, rows_together: int) -> tuple[ir.Value, list[_Dim]]:
+    """The tensor that an operand's elements lie in, and what it is to be cut into."""
+    kind, found, flat = ir.RankedTensorType(value.type), value, list[_Dim]()
+    dims: list[list[_Dim]] | None = None
+    if kind.has_static_shape:
+        dims = [[_Dim(size, role, together=rows_together)] for size, role in zip(kind.shape, roles)]
+    while dims is not None and (op := rows.producer(value)) is not None and len(op.operands):
         dims = _through(op, dims)
         if dims is None:
             break
         value, own = op.operands[0], [dim for own in dims for dim in own]
         if op.name not in rows.RESHAPES and len(own) <= MOST_DIMENSIONS and own[-1].role in ("m", "n", "k"):
             found, flat = value, own
-    if not flat:
-        return found, roles
-    return _shaped(found, [dim.size for dim in flat]), tuple(dim.name for dim in flat)
+    return found, flat
+
+
+def rows_together(found: Contraction, least: int) -> int:
+    """How many rows of the left operand, at least so many, lie apart from the others where they lie; 0 where all do so
+    alike. A kernel whose tiles do not cross these reads them there."""
+    if _lies(found.left, found.left_roles, 0)[0] != found.left:
+        return 0
+    value, rows_ = found.left, ir.RankedTensorType(found.left.type).shape[found.left_roles.index("m")]
+    sizes, before = set[int](), rows.producer(value)
+    while before is not None and before.name in (*rows.RESHAPES, "linalg.transpose"):
+        sizes |= set(rows.shape_of(before.operands[0]))
+        before = rows.producer(before.operands[0])
+    for size in sorted(sizes, reverse=True):
+        if least <= size < rows_ and rows_ % size == 0 and _lies(value, found.left_roles, size)[0] != value:
+            return size
+    return 0
 
 
 def _shaped(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
@@ -209,9 +240,21 @@ def _repeated(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | No
     return [dims[d] for d in loops if d is not None] if all(dim.role in ("b", "=") for dim in gone) else None
 
 
-def _only_user(value: ir.Value, name: str) -> ir.Operation | None:
+def _only_mover(value: ir.Value) -> ir.Operation | None:
+    """The reshape or transpose that alone reads a tensor."""
     users = [use.owner.operation for use in value.uses]
-    return users[0] if len(users) == 1 and users[0].name == name else None
+    return users[0] if len(users) == 1 and users[0].name in (*rows.RESHAPES, "linalg.transpose") else None
+
+
+def _onwards(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
+    """What the dimensions of a tensor are in what a reshape or a transpose makes of it; None where they are none."""
+    if op.name == "linalg.transpose":
+        return [dims[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
+    if op.name == "tensor.collapse_shape":
+        return [[dim for d in group for dim in dims[d] if dim.size > 1] or dims[group[0]] for group in _groups(op)]
+    sizes = ir.RankedTensorType(op.results[0].type).shape
+    cut = [_cut(own, [sizes[d] for d in group]) for own, group in zip(dims, _groups(op))]
+    return None if None in cut else [own for group in cut for own in group]
 
 
 def _groups(reshape: ir.Operation) -> list[list[int]]:

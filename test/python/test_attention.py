@@ -124,6 +124,19 @@ def test_operands_are_read_where_they_lie(small_gpu):
     assert (device.pipeline_launches, device.launches) == (2, 0)
 
 
+def grouped(query, key, value):
+    """Heads side by side, two of queries for each of keys."""
+    query, key, value = (x.unflatten(-1, (-1, 24)).transpose(1, 2) for x in (query, key, value))
+    return F.scaled_dot_product_attention(query, key, value, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("rows", [130, 70])
+def test_rows_of_heads_that_share_keys_are_read_and_written_where_they_lie(rows, small_gpu):
+    args = tensors((2, rows, 96), (2, 50, 48), (2, 50, 48))
+    device = run(Function(grouped), args, small_gpu)
+    assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
 def test_the_interpreter_agrees(small_gpu):
     args = tensors((2, 3, 150, 48), (2, 3, 70, 48), (2, 3, 70, 40))
     program = scheduled(Function(F.scaled_dot_product_attention), args, small_gpu)
