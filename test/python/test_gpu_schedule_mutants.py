@@ -17,13 +17,14 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline, schedule_products
 from kitsune_mlir.passes.priced_product import PricedProduct
+from kitsune_mlir.planning import attention_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.tools.gpusim import KernelFault
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
-SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
+SCHEDULE = ["prepare-linalg", "schedule-attention", "schedule-products", "schedule-rows"]
 CHAINS = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "schedule-chains"]
 LOWER = ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
 CHAINED = {"kitsune.role": "spatial", "kitsune.fill": "chained"}  # shapes, by what the kernel must have
@@ -59,6 +60,7 @@ OF_MADE = OF_PIECES | {
     "no fence between proxies": 8,
 }
 OF_TURNED = OF_WORDS | {"no wait on an mbarrier": 4, "no fence between proxies": 6}
+OF_ATTENTION = AS_GOOD | {"no wait on an mbarrier": 3, "a wait for all products but": 1}
 KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
     "product": (lambda x, y: torch.relu(x @ y), ((150, 320), (320, 128)), BF16, 'engine = "tma", index', AS_GOOD),
     "batched, split": (torch.bmm, ((3, 60, 1344), (3, 1344, 40)), BF16, "tile = array<i64: 1, 1, 64, ", AS_GOOD),
@@ -81,6 +83,13 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
         BF16,
         "kitsune.fill",
         OF_SUMS,
+    ),
+    "attention": (
+        F.scaled_dot_product_attention,
+        ((1, 7, 70, 40), (1, 7, 140, 40), (1, 7, 140, 40)),
+        BF16,
+        'sym_name = "values"',
+        OF_ATTENTION,
     ),
     "one statistic": (lambda x: x - x.amax(-1, keepdim=True), ((41, 5000),), BF16, "lanes = 128", {}),
 }
@@ -105,13 +114,16 @@ def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     sums what is true of weights, which are copied once, and of a ring of as many slots as two turns fill, whose first
     slot of a turn is never its last; waits for empty slots for who has waited for one of the left operand's; a wait for
     what two releases have waited for. Where pieces are made in the kernel, those of a chunk are taken, and given back,
-    all at once: of what is waited for, and of fences, the last would do. Not as good, as an H100 showed, are fences
+    all at once: of what is waited for, and of fences, the last would do. Of attention it is a wait for scores that have
+    ended with the products of weights before them, and waits for empty slots of a ring at a tile's begin and end, for
+    who has waited for another's. Not as good, as an H100 showed, are fences
     between threads' loads out of a slot and the copies that fill it again: the simulator asks for none there."""
     function, shapes, dtype, has, as_good = KERNELS[name]
     chains = has in CHAINED
     tiny_gpu = gpu_of(2, shared_bytes=SHARED_KB.get(has, 160) * 1024) if chains or has in SHARED_KB else tiny_gpu
     if has in ("kitsune.split", "left_whole"):
         monkeypatch.setattr(PricedProduct, "before_us", lambda _: 1e3)
+    monkeypatch.setattr(attention_tiles, "_COLUMNS", (64,))  # so that slots of single chunks do
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
     torch.manual_seed(0)
     args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
