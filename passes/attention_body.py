@@ -13,8 +13,8 @@ from kitsune_mlir.planning.product_tiles import COPY_ROWS
 from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
-from .schedule_build import empty_generic, map_of
-from .softmax_rows import Weights
+from .schedule_build import clone_operations, empty_generic, map_of
+from .softmax_rows import CASTS, Weights
 
 _LOG2_E = 1 / log(2)
 _LARGE, _SMALL = 1e30, 2.0**-32
@@ -200,7 +200,7 @@ class Weighing(RowBody):
         }
 
         def body(sums: ir.Value, *numbers: ir.Value) -> ir.Value:
-            values: dict[ir.Value, ir.Value] = dict(zip(others, numbers))
+            values: dict[ir.Value, ir.Value | None] = dict(zip(others, numbers))
             weights = set[ir.Value]()
             for argument, value, role in zip(member.s.body.arguments, member.op.operands, member.roles):
                 if role is None:
@@ -212,23 +212,19 @@ class Weighing(RowBody):
                     weights.add(argument)
             *inner, end = [op.operation for op in member.s.body.operations]
             for op in inner:
+                if weights.isdisjoint(op.operands):
+                    clone_operations([op], values)
+                    continue
                 operands = [values.get(value, value) for value in op.operands]
-                own = [value in weights for value in op.operands]
-                weights |= set(op.results) if any(own) else set()
-                if len(operands) == 1 and (any(own) or operands[0].type == op.results[0].type):
-                    values[op.results[0]] = operands[0]  # a cast: sums and numbers of rows are of f32
-                elif any(own):
+                weights |= set(op.results)
+                if op.name in CASTS:  # sums are of f32
+                    values[op.results[0]] = operands[0]
+                else:
                     make = arith.mulf if op.name == "arith.mulf" else arith.divf
                     values[op.results[0]] = make(*map(_widened, operands))
-                else:
-                    clone = op.clone()
-                    for number, operand in enumerate(operands):
-                        clone.operands[number] = operand
-                    values.update(zip(op.results, clone.results))
-            return values[end.operands[0]]
+            return values[end.operands[0]]  # of weights, as all that the group gives
 
-        kinds = [_element_of(number) for number in others.values()]
-        maps = [_TILE] + [_ROWS] * len(kinds)
+        maps = [_TILE] + [_ROWS] * len(others)
         generic = self._generic([sums, *others.values()], maps, _shape(sums), self.f32)
         block = generic.regions[0].blocks[0]
         with ir.InsertionPoint(block):

@@ -23,7 +23,7 @@ from kitsune_mlir.mlir import ir
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
 
-_CASTS = ("arith.extf", "arith.truncf")
+CASTS = ("arith.extf", "arith.truncf")
 _LARGEST, _TOTAL = ("arith.maximumf", "arith.maxnumf"), "arith.addf"
 EXPONENTIALS = ("math.exp", "math.exp2")
 
@@ -215,9 +215,7 @@ class _Walk:
     @staticmethod
     def _is_of_those_before(value: ir.Value, member: Member) -> bool:
         """Whether a value in a reduction's body is what was joined before."""
-        if not isinstance(value.owner, ir.Block) and value.owner.name in _CASTS:
-            value = value.owner.operands[0]
-        return value == list(member.s.body.arguments)[-1]
+        return _before_casts(value) == list(member.s.body.arguments)[-1]
 
     def _body(self, member: Member) -> str | None:
         kinds = self._arguments(member)
@@ -232,7 +230,7 @@ class _Walk:
         kinds.update((result, found) for result in op.results)
 
     def _inferred(self, op: ir.Operation, own: list[str | None]) -> str | None:
-        if op.name in _CASTS:
+        if op.name in CASTS:
             return own[0]
         if None in own:
             return None
@@ -273,10 +271,9 @@ class _Walk:
     @staticmethod
     def _from_outside(value: ir.Value) -> ir.Value | None:
         """The tensor whose element, perhaps cast, a value in a body is."""
-        while not isinstance(value.owner, ir.Block):
-            if value.owner.name not in _CASTS:
-                return None
-            value = value.owner.operands[0]
+        value = _before_casts(value)
+        if not isinstance(value.owner, ir.Block):
+            return None
         argument = ir.BlockArgument(value)
         return root(argument.owner.owner.operands[argument.arg_number])
 
@@ -287,8 +284,11 @@ def _kind_of(value: ir.Value, kinds: Mapping[ir.Value, str | None]) -> str | Non
 
 
 def _is_zero(value: ir.Value) -> bool:
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _CASTS:
+    return _constant(_before_casts(value)) == 0
+
+
+def _before_casts(value: ir.Value) -> ir.Value:
+    """What a value in a body is cast from, or the value."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in CASTS:
         value = value.owner.operands[0]
-    if isinstance(value.owner, ir.Block) or value.owner.name != "arith.constant":
-        return False
-    return ir.FloatAttr(value.owner.attributes["value"]).value == 0
+    return value
