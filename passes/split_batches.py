@@ -180,10 +180,9 @@ def _through(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | Non
         return None
     source = ir.RankedTensorType(op.operands[0].type)
     if op.name == "tensor.collapse_shape":
-        cut = [_cut(own, [source.shape[d] for d in group]) for own, group in zip(dims, _groups(op))]
-        return None if None in cut else [own for group in cut for own in group]
+        return _parted(dims, _groups(op), source.shape)
     if op.name == "tensor.expand_shape":
-        return [[dim for d in group for dim in dims[d] if dim.size > 1] or dims[group[0]] for group in _groups(op)]
+        return _joined(dims, _groups(op))
     if op.name == "linalg.transpose":
         found: list[list[_Dim]] = [[] for _ in dims]
         for own, axis in zip(dims, ir.DenseI64ArrayAttr(op.attributes["permutation"])):
@@ -215,7 +214,7 @@ def _cut(dims: list[_Dim], sizes: Sequence[int]) -> list[list[_Dim]] | None:
 
 
 def _sliced(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
-    """Of a slice that has all, or one, of each dimension."""
+    """The same for a slice, which has all or one of each dimension."""
     offsets, sizes, strides = slice_of(op)
     found, source = [], ir.RankedTensorType(op.operands[0].type).shape
     if len(dims) != len(source) or any(stride != 1 for stride in strides):
@@ -228,7 +227,7 @@ def _sliced(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None
 
 
 def _repeated(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
-    """Of an operator that gives elements of one tensor as they are, perhaps several times."""
+    """The same for an operator that gives elements of one tensor as they are, perhaps several times."""
     s = rows.Structured(op)
     body = list(s.body.operations)
     if s.inputs != 1 or len(op.results) != 1 or len(body) != 1 or body[0].operands[0] != s.body.arguments[0]:
@@ -251,9 +250,18 @@ def _onwards(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | Non
     if op.name == "linalg.transpose":
         return [dims[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
     if op.name == "tensor.collapse_shape":
-        return [[dim for d in group for dim in dims[d] if dim.size > 1] or dims[group[0]] for group in _groups(op)]
-    sizes = ir.RankedTensorType(op.results[0].type).shape
-    cut = [_cut(own, [sizes[d] for d in group]) for own, group in zip(dims, _groups(op))]
+        return _joined(dims, _groups(op))
+    return _parted(dims, _groups(op), ir.RankedTensorType(op.results[0].type).shape)
+
+
+def _joined(dims: list[list[_Dim]], groups: list[list[int]]) -> list[list[_Dim]]:
+    """Dimensions of which groups become one each."""
+    return [[dim for d in group for dim in dims[d] if dim.size > 1] or dims[group[0]] for group in groups]
+
+
+def _parted(dims: list[list[_Dim]], groups: list[list[int]], sizes: Sequence[int]) -> list[list[_Dim]] | None:
+    """Dimensions each of which becomes a group of these sizes; None where they are not cut so."""
+    cut = [_cut(own, [sizes[d] for d in group]) for own, group in zip(dims, groups)]
     return None if None in cut else [own for group in cut for own in group]
 
 
