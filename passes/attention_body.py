@@ -4,7 +4,8 @@ columns, for each row the largest number so far and the sum of weights, and what
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import log
+from dataclasses import dataclass
+from math import ceil, log, log2
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
@@ -17,7 +18,41 @@ from .schedule_build import clone_operations, empty_generic, map_of
 from .softmax_rows import CASTS, Weights
 
 _LOG2_E = 1 / log(2)
-_LARGE, _SMALL = 1e30, 2.0**-32
+_LARGE = 2.0**26  # as a power of two: beyond it neighbouring numbers of f32 are weights apart
+
+
+@dataclass(frozen=True)
+class _Powers:
+    """Weights as powers of two, of two instructions each: a number is multiplied by its row's `by`, and its row's
+    `less` is added, which is what the row's largest number, `number`, is multiplied to. That product is rounded, those
+    of the others are not (PTX ISA, fma), so all weights of a row are off by one factor, between 2^-4 and 2^4 as long as
+    the number is within `limit`: it goes out of what is divided by their sum, and `grown` has it. Beyond, no product is
+    rounded; neighbouring numbers are so far apart that by what they are multiplied no longer matters."""
+
+    number: ir.Value
+    by: ir.Value
+    less: ir.Value
+    limit: float
+
+    def of(self, body: Weighing, tile: ir.Value) -> ir.Value:
+        """The weights of a tile."""
+
+        def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
+            return math.exp2(math.fma(x, by, less))
+
+        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], _shape(tile), body.f32, power)
+
+    def grown(self, body: Weighing, before: _Powers) -> ir.Value:
+        """By what sums of weights are multiplied whose rows had other largest numbers before. None is left of them
+        where either number is beyond the limit and they are not the same."""
+
+        def factor(a: ir.Value, b: ir.Value, less_a: ir.Value, less_b: ir.Value) -> ir.Value:
+            differ = arith.cmpf(arith.CmpFPredicate.UNE, a, b)
+            beyond = arith.ori(_is_beyond(a, self.limit), _is_beyond(b, self.limit))
+            far = arith.andi(differ, beyond)
+            return arith.select(far, arith.constant(body.f32, 0.0), math.exp2(arith.subf(less_b, less_a)))
+
+        return body._of_rows([before.number, self.number, before.less, self.less], factor)
 
 
 class Weighing(RowBody):
@@ -71,20 +106,23 @@ class Weighing(RowBody):
         x = root(found.largest.op.operands[0])
         if self.size % self.columns:
             self.values[x] = self._inside(self.values.get(x, scores))
-        before, join = self._shift(largest), joined(found.largest.op)
+        join, before = joined(found.largest.op), largest
         assert join is not None
         make = arith.maximumf if join.name == "arith.maximumf" else arith.maxnumf
-        largest = self._of_rows([largest, self._emit(found.largest)], make)
-        shift = self._shift(largest)
-        safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
-        self.values[found.shift] = self._typed(safe, _element_of(shift))
-        for number, member in enumerate(found.weights):
-            if not found.is_plain or number > 1:
-                self._emit(member)
-            elif number == 1:
-                self.values[member.op.results[0]] = self._powers(self.values.get(x, scores), safe)
-        exponential = math.exp if found.exponential == "math.exp" else math.exp2
-        grown = self._of_rows([before, safe], lambda a, b: exponential(arith.subf(a, b)))
+        powers = self._powers(before) if found.is_plain else None
+        largest = self._of_rows([before, self._emit(found.largest)], make)
+        if powers is not None:
+            now = self._powers(largest)
+            self.values[found.weights[1].op.results[0]] = now.of(self, self.values.get(x, scores))
+            grown = now.grown(self, powers)
+        else:
+            shift_before, shift = self._shift(before), self._shift(largest)
+            safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
+            self.values[found.shift] = self._typed(safe, _element_of(shift))
+            exponential = math.exp if found.exponential == "math.exp" else math.exp2
+            grown = self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
+        for member in found.weights[2 if found.is_plain else 0 :]:
+            self._emit(member)
         if found.total is not None:
             added = self._emit(found.total)
             total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
@@ -159,26 +197,22 @@ class Weighing(RowBody):
             self._emit(member)
         return self.values[found.shift]
 
-    def _powers(self, tile: ir.Value, shift: ir.Value) -> ir.Value:
-        """The exponentials of a tile's numbers, scaled, less each row's shift, as powers of two: with the scale, of two
-        instructions each. Of a shift so large that with the factor it were infinite, numbers are equal to it or far
-        below, whatever the factor: a smaller one."""
-        scale = 1.0 if self.weights.scale is None else self.weights.scale.factor
-        base = _LOG2_E if self.weights.exponential == "math.exp" else 1.0
+    def _powers(self, largest: ir.Value) -> _Powers:
+        """How a tile's numbers become weights where these are the largest of their rows."""
+        found = self.weights
+        scale = 1.0 if found.scale is None else found.scale.factor
+        base = _LOG2_E if found.exponential == "math.exp" else 1.0
+        number, own = (self._shift(largest), 1.0) if found.shifts else (largest, scale)
+        factor, limit = base * own, _LARGE / (base * own)
+        exact = 2.0 ** min(0, ceil(log2(factor)))  # no product with it is rounded, nor infinite
+        by = self._of_rows([number], lambda a: arith.select(_is_beyond(a, limit), *map(self._number, (exact, factor))))
+        less = self._of_rows([number, by], lambda a, b: arith.negf(arith.mulf(_or_zero(a), b)))
+        if own != scale:
+            by = self._of_rows([by], lambda a: arith.mulf(a, self._number(scale)))
+        return _Powers(number, by, less, limit)
 
-        def factor(shift: ir.Value) -> ir.Value:
-            limit, *factors = (arith.constant(self.f32, x) for x in (_LARGE, base * _SMALL, base))
-            return arith.select(arith.cmpf(arith.CmpFPredicate.OGT, math.absf(shift), limit), *factors)
-
-        factors = self._of_rows([shift], factor)
-        less = self._of_rows([shift, factors], lambda a, b: arith.negf(arith.mulf(a, b)))
-        if scale != 1:
-            factors = self._of_rows([factors], lambda a: arith.mulf(a, arith.constant(self.f32, scale)))
-
-        def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
-            return math.exp2(arith.addf(arith.mulf(x, by), less))
-
-        return self._made([tile, factors, less], [_TILE, _ROWS, _ROWS], _shape(tile), self.f32, power)
+    def _number(self, x: float) -> ir.Value:
+        return arith.constant(self.f32, x)
 
     def _inside(self, tile: ir.Value) -> ir.Value:
         """A tile of scores, of which columns that are not there have no weight."""
@@ -281,6 +315,11 @@ def _element_of(value: ir.Value) -> ir.Type:
 def _widened(x: ir.Value) -> ir.Value:
     f32 = ir.F32Type.get()
     return x if x.type == f32 else arith.extf(f32, x)
+
+
+def _is_beyond(x: ir.Value, limit: float) -> ir.Value:
+    """Whether a number is more than a limit, or less than its negative."""
+    return arith.cmpf(arith.CmpFPredicate.OGT, math.absf(x), arith.constant(x.type, limit))
 
 
 def _or_zero(x: ir.Value) -> ir.Value:

@@ -36,6 +36,13 @@ Function = Callable[[Sequence[Any]], Sequence[Any]]  # operands to results
 
 _DYNAMIC = -(2**63)  # MLIR's mark of a size that is an operand
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _fma(a: Any, b: Any, c: Any) -> np.ndarray:
+    """The product of numbers of up to 32 bits is exact in 64."""
+    return (np.asarray(a, np.float64) * b + c).astype(np.asarray(c).dtype)
+
+
 FLOATS: dict[str, Callable[..., Any]] = {
     "arith.addf": np.add,
     "arith.subf": np.subtract,
@@ -57,7 +64,7 @@ FLOATS: dict[str, Callable[..., Any]] = {
     "math.exp2": np.exp2,
     "math.expm1": np.expm1,
     "math.floor": np.floor,
-    "math.fma": lambda a, b, c: a * b + c,
+    "math.fma": _fma,
     "math.log": np.log,
     "math.log1p": np.log1p,
     "math.log2": np.log2,

@@ -104,6 +104,23 @@ def test_masked_rows(mask, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("lowest", [torch.finfo(torch.float32).min, -1e9, -1e6, -65504.0, 3e38], ids=str)
+def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
+    """What a row's largest number is multiplied to is rounded, the other products are not: all weights are off alike,
+    and a row of nothing but one large number has even ones. The scale is no power of two, which would hide it."""
+
+    def attend(query, key, value):
+        scores = (query @ key.transpose(-1, -2)).float() * 40**-0.5
+        return scores.masked_fill(~SOME, lowest).softmax(-1).to(query.dtype) @ value
+
+    args = tensors(*[(1, 2, 200, 40)] * 3)
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    found = Simulation(compiled, seed=1)(*args)
+    found = found if isinstance(found, torch.Tensor) else found[0]
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
+
+
 class Block(nn.Module):
     """Queries, keys and values of one product."""
 
