@@ -39,6 +39,7 @@ from .base import ModulePass
 from .broadcast_reads import read_plainly
 from .centred_rows import centre_again
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
+from .kept_dimensions import keep_dimension
 from .open_reshapes import reassociate
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
@@ -77,6 +78,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 inline_constants(op)
                 prune(op)
+            for op in walk(module, "tensor.expand_shape"):
+                keep_dimension(op)
             for op in walk(module, "linalg.generic"):
                 absorb_cast(op)
             for op in walk(module, "linalg.generic"):

@@ -4,13 +4,13 @@ rounded once; torch-mlir adds them up in their own type, and squares them by a p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .working import NARROW, working
+from .working import NARROW, number, working
 
 aten = torch.ops.aten
 
@@ -74,14 +74,39 @@ def distances(x: Tensor, y: Tensor, p: float, compute_mode: int | None = None) -
     return (squares[0] - 2 * (x @ y.mT) + squares[1].mT).clamp(min=0).sqrt()
 
 
-def variance_and_mean(
-    x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    """torch-mlir computes the variance of 16-bit numbers in f64, and their mean in 16 bits."""
-    if x.dtype not in NARROW:
-        return NotImplemented
-    variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
-    return variance, aten.mean.dim(x, dim, keepdim)
+def _variances(wanted: Callable[[Tensor, Tensor], Any], mean_too: bool) -> dict[str, Callable[..., Any]]:
+    """The rule of an operator that gives what `wanted` makes of a variance and a mean, for each of its overloads.
+    torch-mlir computes variances in f64, which few GPUs are fast at, and means of 16-bit numbers in 16 bits. Variances
+    over sizes that are open it computes still."""
+
+    def corrected(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+        dims = [d % x.dim() for d in dim or range(x.dim())]
+        sizes = [x.shape[d] for d in dims]
+        if not x.is_floating_point() or not dims:
+            return NotImplemented
+        if all(isinstance(size, int) for size in sizes):
+            left = math.prod(sizes) - (1 if correction is None else correction)
+            return wanted(*_variance_and_mean(x, dims, max(left, 0), keepdim))
+        if not mean_too or x.dtype not in NARROW:
+            return NotImplemented
+        variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
+        return wanted(variance, aten.mean.dim(x, dim, keepdim))
+
+    def of_dims(x: Tensor, dim: Any, unbiased: bool = True, keepdim: bool = False) -> Any:
+        return corrected(x, dim, correction=int(unbiased), keepdim=keepdim)
+
+    def of_all(x: Tensor, unbiased: bool = True) -> Any:
+        return corrected(x, correction=int(unbiased))
+
+    return {"correction": corrected, "dim": of_dims, "default": of_all}
+
+
+def _variance_and_mean(x: Tensor, dims: list[int], left: float, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The sum of squares of what differs from the mean, over `left`, and the mean."""
+    y = working(x)
+    mean = y.mean(dims, keepdim=True)
+    variance = (y - mean).square().sum(dims, keepdim=keepdim) / number(left, y)
+    return variance.to(x.dtype), (mean if keepdim else mean.squeeze(dims)).to(x.dtype)
 
 
 NORMS = {
@@ -94,5 +119,13 @@ NORMS = {
     aten.norm.ScalarOpt_dim_dtype: norm,
     aten.dist.default: distance,
     aten._cdist_forward.default: distances,
-    aten.var_mean.correction: variance_and_mean,
+} | {
+    getattr(operator, overload): rule
+    for operator, wanted, mean_too in (
+        (aten.var, lambda variance, _: variance, False),
+        (aten.std, lambda variance, _: variance.sqrt(), False),
+        (aten.var_mean, lambda variance, mean: (variance, mean), True),
+        (aten.std_mean, lambda variance, mean: (variance.sqrt(), mean), True),
+    )
+    for overload, rule in _variances(wanted, mean_too).items()
 }

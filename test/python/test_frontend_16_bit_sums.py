@@ -67,6 +67,44 @@ def test_norms_of_f32(name):
     check_error(NORMS[name], SQUARES, target="cpu", least=2e-7)
 
 
+def side_by_side(*tensors):
+    return torch.cat([x.flatten() for x in tensors])
+
+
+VARIANCES = {
+    "of rows": lambda x: side_by_side(x.var(-1), x.std(-1, keepdim=True), x.std(2, unbiased=False)),
+    "of all": lambda x: side_by_side(x.var(), x.std(), torch.std(x, correction=3), x.var(unbiased=False)),
+    "of two": lambda x: side_by_side(torch.var(x, (0, -1), correction=2), *torch.std_mean(x, (0, 1), keepdim=True)),
+    "with means": lambda x: side_by_side(*torch.var_mean(x, 1), *torch.var_mean(x), *torch.std_mean(x, correction=0)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", VARIANCES)
+def test_variances(name, target):
+    """In f32: those of 16-bit numbers are rounded once, the standard deviation like them."""
+    check_error(VARIANCES[name], SQUARES + 2, target=target, least=3e-7)
+    if target == "cpu":
+        check_error(VARIANCES[name], (SQUARES + 2).bfloat16(), target=target)
+        check_error(VARIANCES[name], (SQUARES + 2).double(), target=target, least=1e-15)
+
+
+def test_variances_stand_behind_products(small_gpu):
+    """A dimension that is taken away and given back does not part them, nor do numbers of 64 bits."""
+
+    class Standardized(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(32, 48)
+
+        def forward(self, x):
+            y = self.layer(x)
+            return (y - y.mean(-1).unsqueeze(-1)) / (y.std(-1)[:, None] + 1e-3)
+
+    compiled = kitsune_mlir.compile(Standardized().bfloat16(), (torch.randn(2048, 32).bfloat16(),), target=small_gpu)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled chain"]
+
+
 def test_norms_of_nan_and_infinity():
     x = torch.ones(3, 5)
     x[0, 1], x[1, 2] = math.nan, -math.inf
