@@ -7,7 +7,7 @@ results.
                                                         }
 
 What is read by one operator alone has been put into it before. Here a kernel less is launched, and what it would read
-is in registers.
+is in registers. So all steps of a recurrence that is elementwise are one kernel, or a few.
 """
 
 from __future__ import annotations
@@ -15,36 +15,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, tensor
 
 from .schedule_build import cloned, empty_generic
 
-MOST = 12  # tensors of one operator
+MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "arith.constant")  # what may stand anywhere behind what it is of
 
 
 def share_elements(main: ir.Operation) -> None:
-    """Joins such operators of @main, until there are none."""
-    while (pair := next(_pairs(main), None)) is not None:
-        _join(*pair)
-
-
-def _pairs(main: ir.Operation) -> Iterator[tuple[ir.Operation, ir.Operation, ir.Operation]]:
-    """Operators, a reader of each, and at which of the two both may be computed."""
-    places = {hash(op.operation): number for number, op in enumerate(main.regions[0].blocks[0].operations)}
-    for first in walk(main, "linalg.generic"):
-        if hash(first) not in places or not _is_elementwise(first):
+    """Joins such operators of @main, from the first to the last, as long as there are any."""
+    waiting = [op.operation for op in main.regions[0].blocks[0].operations if _is_elementwise(op.operation)]
+    number = 0
+    while number < len(waiting):
+        first = waiting[number]
+        pair = next(_partners(first, waiting[number + 1 :]), None)
+        if pair is None:
+            number += 1
             continue
-        users = {use.owner.operation for result in first.results for use in result.uses}
-        for second in users:
-            if len(users) == 1 or hash(second) not in places or not _are_alike(first, second):
-                continue
-            given = [value for value in _used(second) if value not in list(first.results)]
-            if all(_is_ready(value, places, places[hash(first)]) for value in given):
-                yield first, second, first
-            elif min(places.get(hash(user), -1) for user in users) == places[hash(second)]:
-                yield first, second, second
+        second, at = pair
+        place, is_early = waiting.index(second), at == first
+        waiting[number if is_early else place] = _join(first, second, at)
+        del waiting[place if is_early else number]
+
+
+def _partners(first: ir.Operation, later: list[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
+    """Operators among `later` ones that read what one computes at their own points, and at which of the two both may
+    be computed."""
+    made = list(first.results)
+    users = [use.owner.operation for result in made for use in result.uses]
+    for number, second in enumerate(users):
+        if second in users[:number] or second not in later or not _are_alike(first, second):
+            continue
+        if all(_is_ready(value, first) for value in _used(second) if value not in made):
+            yield second, first
+        elif all(user == second or _is_behind(user, second) for user in users):
+            yield second, second
+
+
+def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
+    """Whether an operation, or what it stands in, comes behind another one in its block."""
+    while op.block != other.block:
+        op = op.parent.operation
+    return bool(other.is_before_in_block(op))
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -60,16 +74,17 @@ def _is_elementwise(op: ir.Operation) -> bool:
 
 
 def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
-    """Whether an operator reads what another computes at its own points."""
-    if not _is_elementwise(second) or rows.shape_of(first.results[0]) != rows.shape_of(second.results[0]):
+    """Whether two operators are of the same points, and what the second reads of the first is at its own."""
+    if rows.shape_of(first.results[0]) != rows.shape_of(second.results[0]):
         return False
-    if len(first.operands) + len(second.operands) > MOST:
+    rank = len(rows.shape_of(first.results[0]))
+    if (len(first.operands) + len(second.operands)) * (3 + 2 * rank) * 8 > MOST_BYTES:
         return False
     s, made = rows.Structured(second), list(first.results)
     identity = ir.AffineMap.get_identity(len(s.iterators))
     read = [number for number in range(s.inputs) if second.operands[number] in made]
     elsewhere = any(value in made for value in rows.used_values(second)[len(second.operands) :])
-    return bool(read) and not elsewhere and all(s.maps[number] == identity for number in read)
+    return not elsewhere and all(s.maps[number] == identity for number in read)
 
 
 def _used(op: ir.Operation) -> list[ir.Value]:
@@ -78,16 +93,16 @@ def _used(op: ir.Operation) -> list[ir.Value]:
     return values[: rows.Structured(op).inputs] + values[len(op.operands) :]
 
 
-def _is_ready(value: ir.Value, places: dict[int, int], place: int) -> bool:
-    """Whether it is there before a place of the block, or may be."""
+def _is_ready(value: ir.Value, first: ir.Operation) -> bool:
+    """Whether it is there before an operation, or may be."""
     op = rows.producer(value)
-    if op is None or places.get(hash(op), place) < place:
-        return op is None or hash(op) in places
-    return op.name in _VIEWS and all(_is_ready(operand, places, place) for operand in op.operands)
+    if op is None or op.block != first.block or op.is_before_in_block(first):
+        return True
+    return op.name in _VIEWS and all(_is_ready(operand, first) for operand in op.operands)
 
 
-def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> None:
-    """Both as one operator, in the place of one of them."""
+def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Operation:
+    """Both as one operator, in the place of one of them. What the second alone has read is no result of it."""
     if at == first:
         for value in _used(second):
             _move(value, first)
@@ -104,7 +119,8 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> None:
     a, b, made = rows.Structured(first), rows.Structured(second), list(first.results)
     own = [number_of(first.operands[n], a.maps[n]) for n in range(a.inputs)]
     given = [None if (v := second.operands[n]) in made else number_of(v, b.maps[n]) for n in range(b.inputs)]
-    results = [*made, *second.results]
+    kept = [number for number, x in enumerate(made) if any(use.owner.operation != second for use in x.uses)]
+    results = [*(made[number] for number in kept), *second.results]
     with second.location, ir.InsertionPoint(at):
         starts = [tensor.empty(rows.shape_of(value), value.type.element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
@@ -116,11 +132,13 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> None:
                 values[made.index(second.operands[n])] if number is None else block.arguments[number]
                 for n, number in enumerate(given)
             ]
-            linalg.YieldOp([*values, *cloned(b.body, [*read, *[None] * len(second.results)])])
+            left = [values[number] for number in kept]
+            linalg.YieldOp([*left, *cloned(b.body, [*read, *[None] * len(second.results)])])
     for old, new in zip(results, joined.results, strict=True):
         old.replace_all_uses_with(new)
     second.erase()
     first.erase()
+    return joined.operation
 
 
 def _move(value: ir.Value, before: ir.Operation) -> None:
