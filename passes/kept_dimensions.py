@@ -53,8 +53,13 @@ def _adds_one(expand: ir.Operation) -> bool:
     return bool(shape) and longer == [*shape, 1]
 
 
-def _is_of_reduction(value: ir.Value) -> bool:
-    """Whether a value is, or is computed element by element of, what a reduction into a new tensor gives."""
+def _is_of_reduction(value: ir.Value, seen: set[int] | None = None) -> bool:
+    """Whether a value is, or is computed element by element of, what a reduction into a new tensor gives. Values `seen`
+    before are not."""
+    seen = set() if seen is None else seen
+    if hash(value) in seen:
+        return False
+    seen.add(hash(value))
     op = rows.producer(value)
     if op is None or op.name != "linalg.generic" or len(op.results) != 1:
         return False
@@ -66,7 +71,7 @@ def _is_of_reduction(value: ir.Value) -> bool:
     if structured.maps[-1] != identity:
         return False
     whole = [x for x, map_ in zip(op.operands, structured.maps[: structured.inputs]) if map_ == identity]
-    return any(map(_is_of_reduction, whole))
+    return any(_is_of_reduction(x, seen) for x in whole)
 
 
 def _start_of(value: ir.Value) -> ir.Operation | None:

@@ -41,13 +41,13 @@ def slices(x, y):
 
 
 def recurrence(x, y):
-    """Steps that are elementwise, and read parts of tensors, are one kernel; what they leave is put together."""
+    """Steps that are elementwise, and read parts of tensors, are one kernel."""
     state, found = torch.zeros(33), []
     for step in range(12):
         largest = torch.maximum(state, x[:, step])
         state = torch.exp(state - largest) * y[:, step] + largest
         found.append(state / (1 + largest.abs()))
-    return torch.stack(found, 1), state
+    return *found, state
 
 
 X, Y = torch.randn(33, 40), torch.randn(33, 40)
@@ -58,7 +58,7 @@ CASES = {
     "before": (before, (X, Y), 3),
     "three": (three, (X, Y), 1),
     "odd sizes": (three, (X[:, :37].contiguous(), Y[:, :37].contiguous()), 1),
-    "recurrence": (recurrence, (X, Y), 2),
+    "recurrence": (recurrence, (X, Y), 1),
     "slices": (slices, (torch.randn(7, 32), torch.randn(7, 16)), 1),
 }
 
