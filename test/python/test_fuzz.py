@@ -6,14 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-import deadly_work
 import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import fuzz
 import fuzz_verdicts
-import workers
 
 from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
 from kitsune_mlir.bench.random_nets import Net, Step
@@ -232,11 +230,3 @@ def test_smaller_nets_end_at_the_cause():
 
 def _fails(net):
     return any(step.kind == "softmax" for step in net.steps)
-
-
-def test_a_worker_that_dies_or_hangs_is_replaced():
-    """The time to import what the work needs, here longer than a task may take, is not a task's."""
-    tasks = ["works", "dies", "hangs", "works again"]
-    found = dict(workers.each(deadly_work.work, tasks, 1, deadly_work.SECONDS))
-    assert found["works"] == "works!" and found["works again"] == "works again!"
-    assert "status -9" in str(found["dies"]) and "took more than 2 s" in str(found["hangs"])
