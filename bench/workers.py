@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would copy torch's threads and a GPU's context
+START_SECONDS = 600.0  # to import what `work` needs, on a machine with much else to do
 LAST_WORDS_SECONDS = 5.0
 
 
@@ -26,7 +27,8 @@ class Last(Exception):
 
 
 class Worker:
-    """A process that runs `work` on one task after another. `work` is a function of a module."""
+    """A process that runs `work`, a function of a module, on one task after another, each of which may take so many
+    `seconds`. The time to start is not counted: it is that of imports, and says nothing of a task."""
 
     def __init__(self, work: Callable[[Any], Any], seconds: float):
         self._work, self._seconds = work, seconds
@@ -35,13 +37,16 @@ class Worker:
 
     def run(self, task: Any) -> Any:
         """What `work` gives for a task. Raises Lost, and starts anew with the next task."""
-        if self._process is None:
+        starts = self._process is None
+        if starts:
             self._pipe, theirs = _CONTEXT.Pipe()
             self._process = _CONTEXT.Process(target=_serve, args=(self._work, theirs))
             self._process.start()
             theirs.close()
         assert self._pipe is not None
         try:
+            if starts:
+                self._wait_for_start(self._pipe)
             self._pipe.send(task)
             if self._pipe.poll(self._seconds):
                 result, useful = self._pipe.recv()
@@ -55,6 +60,12 @@ class Worker:
         self.close()
         raise Lost(said)
 
+    def _wait_for_start(self, pipe: Connection) -> None:
+        if not pipe.poll(START_SECONDS):
+            self.close()
+            raise Lost(f"its process did not start within {START_SECONDS:g} s")
+        pipe.recv()
+
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -63,6 +74,8 @@ class Worker:
 
 
 def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
+    """Says that it is there, then answers tasks."""
+    pipe.send(None)
     while True:
         try:
             task = pipe.recv()

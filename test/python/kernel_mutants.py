@@ -27,19 +27,20 @@ Change = Callable[[ir.Operation], None]
 
 def mutants(text: str) -> Iterator[tuple[str, ir.Module]]:
     """A sentence on what is broken, and the module with that broken; `text` is a module with persistent kernels."""
-    context = mlir.context()
-    whole = mlir.parse(text, context)
-    for number in range(len(_changes(whole))):
-        module = mlir.parse(text, context)
-        said, op, change = _changes(module)[number]
-        change(op)
+    whole = mlir.parse(text, mlir.context())
+    places = [(number, said) for number, op in enumerate(_candidates(whole)) for said, _ in _ways(op)]
+    for number, (place, said) in enumerate(places):
+        module = mlir.clone(whole)
+        op = _candidates(module)[place]
+        dict(_ways(op))[said](op)
         assert module.operation.verify(), said
         yield f"{said} (mutant {number})", module
 
 
-def _changes(module: ir.Module) -> list[tuple[str, ir.Operation, Change]]:
+def _candidates(module: ir.Module) -> list[ir.Operation]:
+    """The operations of persistent kernels that may be broken, in order."""
     kernels = [kernel for kernel in walk(module, "gpu.module") if "kitsune.pipeline" in kernel.attributes]
-    return [(said, op, change) for kernel in kernels for op in walk(kernel) for said, change in _ways(op)]
+    return [op for kernel in kernels for op in walk(kernel, ASSEMBLY, "arith.xori", *BARRIERS)]
 
 
 def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
@@ -57,7 +58,7 @@ def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
     if EXPECT in text:
         nbytes = _number(op.operands[1])
         return [
-            *((f"{n} bytes expected of {nbytes}", _set_operand(1, n)) for n in (nbytes // 2, nbytes - 16, nbytes + 16)),
+            *((f"{n} bytes expected of {nbytes}", _set_operand(1, n)) for n in (nbytes - 16, nbytes + 16)),
             ("no bytes expected and no arrival", _erase),
         ]
     if WAIT in text:

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 
 class Model(nn.Module):
     def __init__(self, function, **parts):

@@ -113,8 +113,7 @@ TRANSPOSED = {
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dims", [1, 2])
-@pytest.mark.parametrize("name", TRANSPOSED)
+@pytest.mark.parametrize("name, dims", [*((name, 2) for name in TRANSPOSED), ("all", 1)])
 def test_transposed_convolutions_of_one_channel_a_group(name, dims, target):
     function = {1: F.conv_transpose1d, 2: F.conv_transpose2d}[dims]
     x, weight, bias = normal(2, 4, *(9, 7)[:dims]), normal(4, 1, *(3, 2)[:dims]), normal(4)

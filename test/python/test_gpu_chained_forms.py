@@ -120,6 +120,7 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name, small_gpu):
     torch.manual_seed(1)

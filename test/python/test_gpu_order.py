@@ -58,7 +58,7 @@ SIZES = [(0, 5), (1, 1), (300, 1000), (5000, 40), (64, 0)]
 @pytest.mark.parametrize("kind", ["any", "sorted", "reversed", "hub", "wrong"])
 def test_orders(ordered, kind):
     functions, dtype = ordered
-    for rows, count in SIZES:
+    for rows, count in SIZES if dtype == torch.int64 or kind in ("any", "wrong") else SIZES[:3]:
         found = keys(kind, rows, count)
         args = torch.from_numpy(found).to(dtype), torch.zeros(count, 4)
         for function in functions:

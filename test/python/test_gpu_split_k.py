@@ -51,5 +51,5 @@ def test_other_rows_beside(checked):
 
 def test_few_rows(small_gpu):
     """Boxes are as high as the rows; what products read behind them was cleared."""
-    device = run(lambda *args: F.linear(*args), drawn((20, 1048), (1024, 1048), (1024,)), small_gpu)
+    device = run(lambda *args: F.linear(*args), drawn((20, 1048), (1024, 1048), (1024,)), small_gpu, launches=2)
     assert [64, 24] in [map_["box"] for map_ in device.described[0]["maps"]]

@@ -67,13 +67,10 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
         ((128, 128, 128, 128), nn.SiLU, BF16),
         ((128, 128, 128), nn.LayerNorm, F16),
         ((250, 250, 250), nn.SiLU, F16),
-        ((256, 256, 256, 256), nn.ReLU, BF16),
-        ((256, 256, 128), nn.ReLU, F16),
         ((512, 512, 512), nn.GELU, BF16),
         ((512, 512, 512), nn.LayerNorm, BF16),
         ((256, 256, 256), nn.LayerNorm, BF16),
         ((256,) * 7, nn.GELU, F16),
-        ((320,) * 5, nn.SiLU, BF16),
         ((376,) * 4, nn.GELU, F16),
         ((384,) * 4, nn.GELU, F16),
         ((320,) * 3, nn.LayerNorm, BF16),
@@ -148,7 +145,6 @@ def test_pingpong(inputs, outputs, after, dtype):
         ((128,) * 5, nn.LayerNorm, "high"),
         ((256,) * 7, nn.SiLU, "highest"),
         ((256,) * 7, nn.LayerNorm, "highest"),
-        ((256,) * 7, nn.ReLU, "high"),
         ((256,) * 7, nn.GELU, "high"),
     ],
     ids=str,
@@ -180,9 +176,8 @@ def test_wide_product_of_f32(exact):
     check(nn.Linear(1024, 4096), (torch.zeros(4096, 1024),), exact=exact)
 
 
-@pytest.mark.parametrize("width", [64, 256])
-def test_nerf(width):
-    check(*nerf(samples=4096, width=width, dtype=BF16))
+def test_nerf():
+    check(*nerf(samples=4096, width=256, dtype=BF16))
 
 
 def test_partial_sums():

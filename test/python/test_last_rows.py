@@ -166,9 +166,8 @@ def simulated(small_gpu, unassembled):
         device = SimulatedDevice(program.module, 0)
         runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
         wanted = function(*(x.double() for x in args)).to(args[0].dtype)
-        for _ in range(2):
-            check(program, runner, args, wanted, BOUNDS.get(args[0].dtype) or BOUNDS[precision])
-        assert device.pipeline_launches >= 2
+        check(program, runner, args, wanted, BOUNDS.get(args[0].dtype) or BOUNDS[precision])
+        assert device.pipeline_launches
 
     return run_in_simulator
 

@@ -8,7 +8,10 @@ from torch import nn
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 BOUNDS = {torch.bfloat16: 1e-2, torch.float32: 1e-6}
+PAIRS = [("sm_90a", torch.bfloat16), ("sm_90a", torch.float32), ("sm_80", torch.float32)]
 
 
 class Counted(nn.Module):
@@ -50,8 +53,7 @@ def check(model, arguments, shapes, sizes, dtype, gpu):
                 assert all(error(torch.as_tensor(a), b) <= BOUNDS[dtype] for a, b in pairs)
 
 
-@pytest.mark.parametrize("like", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+@pytest.mark.parametrize("like, dtype", PAIRS, ids=str)
 def test_counts(dtype, like, gpu_of):
     def arguments(rows):
         return (torch.randn(rows, 16).to(dtype),)
@@ -60,8 +62,7 @@ def test_counts(dtype, like, gpu_of):
     check(Counted(), arguments, shapes, ((300,), (5,)), dtype, gpu_of(4, like))
 
 
-@pytest.mark.parametrize("like", ["sm_90a", "sm_80"])
-@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+@pytest.mark.parametrize("like, dtype", PAIRS, ids=str)
 def test_rows_from_the_end_of_tables_of_any_size(dtype, like, gpu_of):
     def arguments(nodes, edges):
         ends = torch.randint(-nodes, nodes, (2, edges))

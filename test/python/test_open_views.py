@@ -8,6 +8,8 @@ from torch import nn
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 BATCH, LENGTH = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("length", min=2, max=64)
 SIZES = ((3, 7), (2, 13), (5, 3))
 
@@ -74,8 +76,7 @@ def test_views(name, target):
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("norm_first, target", list(zip([False, True], TARGETS)))
 def test_transformer(norm_first, target):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=norm_first)
