@@ -18,8 +18,9 @@ from math import prod
 
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
 
@@ -30,6 +31,7 @@ from .operand_layout import laid_out
 from .product_follows import Follows, tiled
 from .schedule_build import constant_index, i64, reshaped
 from .split_batches import Stored, along, offsets_of
+from .tensor_sizes import Shape, or_dynamic
 
 _WARPS = 4
 _FEED_REGISTERS, _REGISTERS = 24, 240
@@ -42,7 +44,8 @@ Rings = dict[str, schedule.AllocRingOp]
 class Attention:
     """What the kernel computes: two products, `scores` and `values`, the second of which is the operation `op`, and
     what follows it. Columns outside of `range`, which says it by rows, have no weight. `sizes` are b, m, n, k, and v:
-    the columns of the second product."""
+    the columns of the second product; those and what `shape` says of tensors are numbers also where they are open until
+    the call."""
 
     op: ir.Operation
     scores: Contraction
@@ -51,6 +54,7 @@ class Attention:
     stored: Stored | None
     range: Range
     sizes: dict[str, int]
+    shape: Shape
     target: Target
     name: str
 
@@ -88,7 +92,7 @@ class AttentionKernel:
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(tiles.price.limit)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([constant_index(self.segments[i]) for i in self.order], *[index] * 3)
+            dealt = schedule.TilesOp([self._size(self.segments[i]) for i in self.order], *[index] * 3)
             last = len(self.segments) - 1
             boxes = [tiles.rows if i == last else 1 for i in self.order]
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(boxes)
@@ -117,9 +121,23 @@ class AttentionKernel:
             if of.stored is None:
                 batch = [of.sizes["b"]] if self.has_batch else []
                 own = [*batch, *self.segments[self.of_batch :], of.sizes["v"]]
-            type_ = ir.RankedTensorType.get(own, kind.element_type)
-            found.append(reshaped(kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0], shape))
+            type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
+            result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
+            found.append(reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)]))
         return found
+
+    # ---- sizes
+
+    def _size(self, size: int) -> ir.Value:
+        """A size: a number, or one that is open until the call, as a tensor that is copied has it."""
+        if not is_open(size):
+            return constant_index(size)
+        return next(
+            tensor.dim(value, constant_index(d))
+            for value, _ in self.operands.values()
+            for d, own in enumerate(self.of.shape(value))
+            if own == size
+        )
 
     # ---- places
 
@@ -127,15 +145,19 @@ class AttentionKernel:
         """Where a tile begins in each segment of the rows. Tiles of many columns come first: else the last CTAs to end
         would be those that begin with one of them late."""
         found, rest, last = {}, number, len(self.segments) - 1
-        counts = [-(-size // self.tiles.rows) if i == last else size for i, size in enumerate(self.segments)]
         for i in reversed(self.order[1:]):
-            found[i] = arith.remui(rest, constant_index(counts[i]))
-            rest = arith.divui(rest, constant_index(counts[i]))
+            found[i] = arith.remui(rest, self._count(i))
+            rest = arith.divui(rest, self._count(i))
         found[self.order[0]] = rest
         if self.is_uneven and self.of.range.last is not None:
-            found[last] = arith.subi(constant_index(counts[last] - 1), found[last])
+            found[last] = arith.subi(arith.subi(self._count(last), constant_index(1)), found[last])
         found[last] = arith.muli(found[last], constant_index(self.tiles.rows))
         return [found[i] for i in range(len(self.segments))]
+
+    def _count(self, segment: int) -> ir.Value:
+        """The tiles along a segment of the rows."""
+        size, each = self.segments[segment], self.tiles.rows if segment == len(self.segments) - 1 else 1
+        return constant_index(-(-size // each)) if not is_open(size) else self._size(size)
 
     def _offsets(self, at: Sequence[ir.Value]) -> dict[str, ir.Value]:
         """The number in the batch, and the row, of a place in the segments of the rows; and that row as the first one

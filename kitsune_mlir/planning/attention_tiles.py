@@ -54,6 +54,15 @@ class Weighed:
             found.append(max(1, ceil((end - begin) / columns)))
         return found
 
+    def most_turns(self, rows: int, columns: int, ctas: int) -> tuple[int, int]:
+        """The turns, and the tiles, of the CTA that has the most, of so many that take every so manieth tile, those of
+        many turns first: of the first CTA."""
+        found, before = 0, 0  # the tiles dealt, and those of them that the first CTA has
+        for number, turns in enumerate(sorted(self.turns(rows, columns), reverse=True), 1):
+            tiles = ceil(number * self.batch / ctas)
+            found, before = found + (tiles - before) * turns, tiles
+        return found, before
+
 
 @dataclass(frozen=True)
 class AttentionTiles:
@@ -98,11 +107,8 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionT
     loaded = (of_turn + own * columns * of.read) / _LOADED
     a, b, besides = _TURN[copies]
     turn = max(loaded, a * multiplied + b * issued) + besides
-    turns = of.turns(own, columns)
-    tiles = [each for each in sorted(turns, reverse=True) for _ in range(of.batch)]
-    of_tile = (_TILE + own * wide / 32) / turn
-    most = max(sum(tiles[cta :: target.sms]) + of_tile * len(tiles[cta :: target.sms]) for cta in range(target.sms))
-    cycles = most * turn + _START
+    turns, tiles = of.most_turns(own, columns, target.sms)
+    cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
     return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // CHUNK), price, ahead)
