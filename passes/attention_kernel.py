@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import kitsune, schedule
@@ -38,6 +39,7 @@ _FEED_REGISTERS, _REGISTERS = 24, 240
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 
 Rings = dict[str, schedule.AllocRingOp]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class AttentionKernel:
     def build(self) -> list[ir.Value]:
         """What takes the place of the stored results of what follows, or of the second product's."""
         of, tiles, index, f32 = self.of, self.tiles, ir.IndexType.get(), ir.F32Type.get()
+        self.open = {size: self._asked(size) for size in self.segments if is_open(size)}
         kernel = schedule.KernelOp(ir.StringAttr.get(of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
@@ -119,19 +122,26 @@ class AttentionKernel:
             kind = ir.RankedTensorType(op.results[0].type)
             shape, own = list(kind.shape), [] if of.stored is None else list(of.stored.sizes)
             if of.stored is None:
-                batch = [of.sizes["b"]] if self.has_batch else []
-                own = [*batch, *self.segments[self.of_batch :], of.sizes["v"]]
+                own = [*self._batch([of.sizes["b"]], self.segments), *self.segments[self.of_batch :], of.sizes["v"]]
             type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
             result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
             found.append(reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)]))
         return found
 
+    def _batch(self, whole: list[T], segments: list[T]) -> list[T]:
+        """What of the batch is a dimension of results: all of it, or, where it is open until the call, each segment."""
+        if not self.has_batch:
+            return []
+        return segments[: self.of_batch] if is_open(self.of.sizes["b"]) else whole
+
     # ---- sizes
 
     def _size(self, size: int) -> ir.Value:
-        """A size: a number, or one that is open until the call, as a tensor that is copied has it."""
-        if not is_open(size):
-            return constant_index(size)
+        """A size: a number, or one that is open until the call."""
+        return self.open[size] if is_open(size) else constant_index(size)
+
+    def _asked(self, size: int) -> ir.Value:
+        """One that is open until the call, as a tensor that is copied has it."""
         return next(
             tensor.dim(value, constant_index(d))
             for value, _ in self.operands.values()
@@ -325,7 +335,7 @@ class AttentionKernel:
             roles = of.stored.roles
             offsets, dims = offsets_of(roles, place), [along(roles, "m"), roles.index("n")]
         else:
-            offsets = [*([place["b"]] if self.has_batch else []), *own[self.of_batch :], place["n"]]
+            offsets = [*self._batch([place["b"]], own), *own[self.of_batch :], place["n"]]
             dims = [len(offsets) - 2, len(offsets) - 1]
         for number, op in enumerate(of.follows.stored or [of.op]):
             write = schedule.WriteOp(made[op.results[0]], offsets, i64(number))

@@ -1,5 +1,7 @@
 """Two products with a softmax between them, as one kernel: in the simulator beside float64, and when it is taken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -70,6 +72,30 @@ def test_drawn(seed, small_gpu):
     found = Simulation(compiled, seed=seed)(*args)
     found = torch.as_tensor(np.asarray((found if isinstance(found, torch.Tensor) else found[0]).float())).double()
     wanted = exact(random_attention.make(seed, small=True)[0], args)
+    error, bound = ((x - wanted).norm() / wanted.norm() for x in (found, own))
+    assert error <= 2 * bound + BOUNDS[of.dtype] / 2, of
+
+
+# Each layout and way of masks, with a batch of more and of fewer than the example has.
+@pytest.mark.parametrize("seed", [0, 1, 5, 13, 43, 45, 68])
+def test_a_batch_that_is_open(seed, small_gpu):
+    of = random_attention.draw(seed, small=True, open="batch")
+    module, args = random_attention.make(seed, small=True, open="batch")
+    shapes = random_attention.open_sizes(of)
+    compiled = kitsune_mlir.compile(module, args, target=small_gpu, dynamic_shapes=shapes)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    simulation = Simulation(compiled, seed=seed)
+    for batch in (of.batch + 1, 1):
+        compare(module, replace(of, batch=batch), simulation, seed)
+
+
+def compare(module, of, simulation, seed):
+    """Compares attention of other sizes than the example's with float64."""
+    args = random_attention.arguments(of, seed)
+    own = module(*args).double()
+    found = simulation(*args)
+    found = torch.as_tensor(np.asarray((found if isinstance(found, torch.Tensor) else found[0]).float())).double()
+    wanted = exact(random_attention.Attention(of), args)
     error, bound = ((x - wanted).norm() / wanted.norm() for x in (found, own))
     assert error <= 2 * bound + BOUNDS[of.dtype] / 2, of
 
