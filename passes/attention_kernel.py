@@ -21,7 +21,7 @@ from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
-from kitsune_mlir.planning.open_sizes import is_open
+from kitsune_mlir.planning.open_sizes import factors, is_open
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
 
@@ -89,7 +89,8 @@ class AttentionKernel:
     def build(self) -> list[ir.Value]:
         """What takes the place of the stored results of what follows, or of the second product's."""
         of, tiles, index, f32 = self.of, self.tiles, ir.IndexType.get(), ir.F32Type.get()
-        self.open = {size: self._asked(size) for size in self.segments if is_open(size)}
+        self.open = {size: self._asked(size) for size in (*self.segments, of.sizes["n"]) if is_open(size)}
+        self.body.open_columns = self.open.get(of.sizes["n"])
         kernel = schedule.KernelOp(ir.StringAttr.get(of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
@@ -137,8 +138,12 @@ class AttentionKernel:
     # ---- sizes
 
     def _size(self, size: int) -> ir.Value:
-        """A size: a number, or one that is open until the call."""
-        return self.open[size] if is_open(size) else constant_index(size)
+        """A size: a number, one that is open until the call, or their product."""
+        known, open_ = factors(size)
+        if not open_:
+            return constant_index(known)
+        (found,) = (self.open[one] for one in open_)
+        return found if known == 1 else arith.muli(found, constant_index(known))
 
     def _asked(self, size: int) -> ir.Value:
         """One that is open until the call, as a tensor that is copied has it."""
@@ -167,7 +172,9 @@ class AttentionKernel:
     def _count(self, segment: int) -> ir.Value:
         """The tiles along a segment of the rows."""
         size, each = self.segments[segment], self.tiles.rows if segment == len(self.segments) - 1 else 1
-        return constant_index(-(-size // each)) if not is_open(size) else self._size(size)
+        if not is_open(size):
+            return constant_index(-(-size // each))
+        return self._size(size) if each == 1 else arith.ceildivui(self._size(size), constant_index(each))
 
     def _offsets(self, at: Sequence[ir.Value]) -> dict[str, ir.Value]:
         """The number in the batch, and the row, of a place in the segments of the rows; and that row as the first one
@@ -181,7 +188,7 @@ class AttentionKernel:
         found = constant_index(0) if first == end else at[first]
         for i in range(first, end):
             rest = prod(self.segments[i + 1 : end])
-            term = at[i] if rest == 1 else arith.muli(at[i], constant_index(rest))
+            term = at[i] if rest == 1 else arith.muli(at[i], self._size(rest))
             found = term if i == first else arith.addi(found, term)
         return found
 
@@ -189,7 +196,7 @@ class AttentionKernel:
         """The bounds and the step of the loop over columns that a tile has."""
         first, last, row = self.of.range.first, self.of.range.last, at[-1]
         step = constant_index(self.tiles.columns)
-        lower, upper = constant_index(0), constant_index(self.of.sizes["n"])
+        lower, upper = constant_index(0), self._size(self.of.sizes["n"])
         if last is not None:
             upper = arith.minui(upper, arith.addi(row, constant_index(self.tiles.rows + last)))
         if first is not None and first < 0:
@@ -249,7 +256,8 @@ class AttentionKernel:
     def _copy(self, name: str, rings: Rings, place: dict[str, ir.Value], own: str, columns: int) -> None:
         value, roles = self.operands[name]
         slot = schedule.AcquireOp(rings[name].results[0], self._slot(rings[name], columns)).results[0]
-        copy = schedule.CopyOp(slot, value, offsets_of(roles, place), ir.StringAttr.get("tma"), schedule.Token.get())
+        offsets = offsets_of(roles, place, self._size)
+        copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([along(roles, own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
 
@@ -333,7 +341,7 @@ class AttentionKernel:
             made[op.results[0]] = tiled(op, made, place)
         if of.stored is not None:
             roles = of.stored.roles
-            offsets, dims = offsets_of(roles, place), [along(roles, "m"), roles.index("n")]
+            offsets, dims = offsets_of(roles, place, self._size), [along(roles, "m"), roles.index("n")]
         else:
             offsets = [*self._batch([place["b"]], own), *own[self.of_batch :], place["n"]]
             dims = [len(offsets) - 2, len(offsets) - 1]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
 
-from .schedule_build import empty_generic, map_of
+from .schedule_build import empty_generic, map_of, without_units
 
 _BODY = ("linalg.index", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
@@ -47,8 +47,8 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
     """A tensor's elements, repeated along its dimensions of one."""
     kind = ir.RankedTensorType(source.type)
     kept = [d for d, size in enumerate(kind.shape) if size != 1]
-    groups = [list(range(d if i else 0, end)) for i, (d, end) in enumerate(zip(kept, [*kept[1:], kind.rank]))]
     if len(kept) < kind.rank:
+        groups = without_units(kind.shape)
         type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
         source = tensor.CollapseShapeOp(type_, source, groups).result
     generic = empty_generic(

@@ -152,7 +152,7 @@ class _Pair:
         cuts = [sizes["m"]] if sizes["b"] > 1 else []
         if is_open(sizes["b"]):  # it is a dimension of its own
             cuts.append(factors(sizes["b"])[0] * sizes["m"])
-        if together := rows_together(first.found, COPY_ROWS, shape):
+        if together := _open_rows(sizes["m"]) or rows_together(first.found, COPY_ROWS, shape):
             cuts.append(together)
         plan = RowPlan(group, cuts)
         if plan.segments is None:
@@ -192,6 +192,8 @@ class _Pair:
         if tiles is None:
             raise UnsupportedError("no tiles of it fit the registers")
         target = self.second.target
+        if any(is_open(size) for role, size in self.sizes.items() if role != "b"):
+            return True  # such products have no other kernel
         scores, values = self.first.tiles(Follows()), self.second.tiles(follows_of(self.second.op))
         between = row_tiles.choose(self.plan.counts(), target)
         apart = inf if None in (scores, values) else scores.microseconds + values.microseconds
@@ -260,10 +262,16 @@ def _sizes_of(found: Contraction, shape: Shape) -> dict[str, int]:
 
 def _check_open(sizes: dict[str, int]) -> None:
     """Raises UnsupportedError where sizes are open until the call that a kernel has no form for."""
-    if open_ := [role for role, size in sizes.items() if is_open(size) and role != "b"]:
-        raise UnsupportedError(f"sizes other than the batch are open until the call: {', '.join(open_)}")
-    if len(factors(sizes["b"])[1]) > 1:
+    if is_open(sizes["k"]) or is_open(sizes["v"]):
+        raise UnsupportedError("the columns of an operand are open until the call")
+    found = {role: factors(size)[1] for role, size in sizes.items()}
+    if len(set(sum(found.values(), []))) > 1 or max(map(len, found.values())) > 1:
         raise UnsupportedError("two sizes are open until the call")
+
+
+def _open_rows(rows_: int) -> int:
+    """How many of rows lie together of which the number is a multiple of an open size; 0 of others."""
+    return 0 if not is_open(rows_) or is_single(rows_) else prod(factors(rows_)[1])
 
 
 def _product(value: ir.Value) -> ir.Operation | None:
@@ -279,8 +287,9 @@ def _space(sizes: Sequence[int]) -> tuple[int, int]:
 
 def _range(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
     """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
-    found, rows = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
-    first = found.first if found.first is not None and rows + found.first <= sizes["n"] else None
+    found, rows_ = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
+    alike = is_open(rows_) == is_open(sizes["n"])
+    first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None
     return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
 
 

@@ -16,7 +16,7 @@ batch, or "=N", always N. Where a tile has rows of some neighbours alone, "m" ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -66,8 +66,9 @@ def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.sh
         operations.append(op)
         value = op.results[0]
         flat = [dim for own in dims for dim in own]
-        is_transposed = op.name == "linalg.transpose" and not any(open_sizes.is_open(dim.size) for dim in flat[1:])
-        if is_transposed and flat[-1].role == "n" and (rows_together or len(flat) == len(dims)):
+        known = all(open_sizes.is_single(dim.size) for dim in flat if open_sizes.is_open(dim.size))
+        is_last = op.name == "linalg.transpose" and flat[-1].role == "n" and known
+        if is_last and (rows_together or len(flat) == len(dims)):
             found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
     return found
 
@@ -77,13 +78,15 @@ def along(roles: Roles, role: str) -> int:
     return next(d for d, own in enumerate(roles) if own == role or own.startswith(f"{role}/1%"))
 
 
-def offsets_of(roles: Roles, place: dict[str, ir.Value]) -> list[ir.Value]:
+def offsets_of(
+    roles: Roles, place: dict[str, ir.Value], size: Callable[[int], ir.Value] = constant_index
+) -> list[ir.Value]:
     """Where a tile lies in each dimension of a tensor with these roles. Where rows are cut, `place` has the first row
-    that lies with the tile's, "apart", and how far behind that it is, "together"."""
-    return [_offset(role, place) for role in roles]
+    that lies with the tile's, "apart", and how far behind that it is, "together". `size` gives sizes as values."""
+    return [_offset(role, place, size) for role in roles]
 
 
-def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
+def _offset(role: str, place: dict[str, ir.Value], value_of: Callable[[int], ir.Value]) -> ir.Value:
     if role.startswith("="):
         return constant_index(int(role[1:]))
     name, _, part = role.partition("/")
@@ -94,8 +97,8 @@ def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
             if step == "1":
                 return place["together"]
             found = place["apart"]
-        found = found if step == "1" else arith.divui(found, constant_index(int(step)))
-        found = arith.remui(found, constant_index(int(size))) if size else found
+        found = found if step == "1" else arith.divui(found, value_of(int(step)))
+        found = arith.remui(found, value_of(int(size))) if size else found
     return found
 
 
@@ -167,7 +170,7 @@ def _apart(dims: list[list[_Dim]]) -> list[_Dim]:
 
 def _is_copied(dims: Sequence[_Dim]) -> bool:
     """Whether a tensor of such dimensions can be copied by boxes, or stored."""
-    known = not any(open_sizes.is_open(dim.size) for dim in dims[1:])
+    known = all(open_sizes.is_single(dim.size) for dim in dims if open_sizes.is_open(dim.size))
     return known and len(dims) <= MOST_DIMENSIONS and dims[-1].role in ("m", "n", "k")
 
 

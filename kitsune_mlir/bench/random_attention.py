@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 MOST_SCORES = {False: 1 << 26, True: 1 << 15}  # of all heads; of a small one, for the simulator
 _LENGTHS = {False: (1, 16, 49, 64, 77, 100, 128, 197, 256, 300, 512, 577, 1024, 2048), True: (5, 49, 64, 77, 130, 200)}
+ROWS, COLUMNS = ("rows", "tokens"), ("columns", "tokens")  # what is open where rows, or columns, are
 _MASKS = ("none", "none", "causal", "causal", "bool", "bias", "padding", "alibi", "window", "cap")
 
 
@@ -32,7 +33,7 @@ class Drawn:
     way: str  # "sdpa", or "written" out, its softmax perhaps "wide", in f32
     layout: str  # "apart": heads have their dimension; "beside": they lie side by side; "joined": with keys and values
     dtype: torch.dtype
-    open: str = ""  # the size that is open until the call: "batch"; then masks in memory are arguments
+    open: str = ""  # what is open until the call: "batch", "rows", "columns", "tokens"; masks are arguments then
 
     @property
     def mask_shape(self) -> tuple[int, ...] | None:
@@ -170,7 +171,15 @@ def open_sizes(of: Drawn) -> tuple[dict[int, Any], ...] | None:
     if not of.open:
         return None
     size = torch.export.Dim(of.open)
-    found: list[dict[int, Any]] = [{0: size}] * (1 if of.layout == "joined" else 3)
+    batch, rows, columns = (
+        {d: size} if of.open in names else {} for d, names in ((0, ("batch",)), (1, ROWS), (1, COLUMNS))
+    )
+    if of.layout == "apart":
+        rows, columns = ({2: size for _ in own} for own in (rows, columns))
+    found = [batch | rows] if of.layout == "joined" else [batch | rows, batch | columns, batch | columns]
     if of.mask_shape is not None:
-        found.append({0: size} if of.mask == "padding" else {})
+        rank = len(of.mask_shape)
+        own = {rank - 2: size} if of.open in ROWS and of.mask != "padding" else {}
+        own |= {rank - 1: size} if of.open in COLUMNS else {}
+        found.append(own | (batch if of.mask == "padding" else {}))
     return (tuple(found),)  # of forward's *args
