@@ -95,6 +95,8 @@ class AttentionKernel:
         kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(tiles.price.limit)
+        if is_open(of.sizes["n"]) and not any(map(is_open, self.segments)):  # a loop over columns has a turn or more
+            kernel.attributes["least"] = i64(1)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             dealt = schedule.TilesOp([self._size(self.segments[i]) for i in self.order], *[index] * 3)
             last = len(self.segments) - 1

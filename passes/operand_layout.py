@@ -83,7 +83,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
         sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         return [reshaped(piece, sizes) for piece in _laid_out(source, pieces, granule)]
     sizes = [
-        tensor.dim(whole, constant_index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
+        tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
     ]
     starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
     inputs = [] if extra else [whole]

@@ -123,6 +123,8 @@ class PipelineLauncher:
             found = " and ".join(str(count) for count in sorted(counts))
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
+        if rows < (least := self._launch.get("least_rows", 0)):
+            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are {rows} of")
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
         maps = self._maps.bind(rows) if self._maps else None
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}

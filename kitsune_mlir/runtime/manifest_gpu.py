@@ -50,6 +50,7 @@ _LAUNCH = {
     "watched": [{"awaited": TEXT, "location": TEXT}],
     "streams": [SIZE],
     "axes?": [whole(0, 7)],
+    "least_rows?": SIZE,
     "tile_rows": _COUNT,
     "maps?": [
         {

@@ -14,6 +14,7 @@ import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.bench import random_attention
 from kitsune_mlir.codegen import gpu
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes import pipeline
@@ -87,6 +88,69 @@ def test_a_batch_that_is_open(seed, small_gpu):
     simulation = Simulation(compiled, seed=seed)
     for batch in (of.batch + 1, 1):
         compare(module, replace(of, batch=batch), simulation, seed)
+
+
+# A causal mask, biases for groups of heads, a window; with columns, and with rows, that are open alone.
+@pytest.mark.parametrize(
+    "seed, what", [(5, "tokens"), (138, "tokens"), (537, "tokens"), (60, "tokens"), (57, "columns"), (43, "columns"), (43, "rows")]
+)
+def test_tokens_that_are_open(seed, what, small_gpu):
+    of = random_attention.draw(seed, small=True, open=what)
+    module, args = random_attention.make(seed, small=True, open=what)
+    shapes = random_attention.open_sizes(of)
+    compiled = kitsune_mlir.compile(module, args, target=small_gpu, dynamic_shapes=shapes)
+    assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
+    assert not any(launch["kernel"].startswith(("product", "rows")) for launch in compiled.plan["launches"])
+    assert all(not kernel["spill_stores"] for kernel in compiled.plan["kernels"])
+    simulation = Simulation(compiled, seed=seed)
+    for size in (150, 33, 1):
+        sizes = {name: size for name in ("rows", "columns") if what in (name, "tokens")}
+        compare(module, replace(of, **sizes), simulation, seed)
+
+
+def open_tokens(*args):
+    size = torch.export.Dim("tokens")
+    return tuple({2: size} for _ in args)
+
+
+def test_no_tokens(small_gpu):
+    """Nothing for no queries; without keys there is nothing to weigh."""
+    args = tensors(*[(2, 3, 70, 32)] * 3)
+    shapes = (open_tokens(*args),)
+    compiled = kitsune_mlir.compile(
+        Function(F.scaled_dot_product_attention), args, target=small_gpu, dynamic_shapes=shapes
+    )
+    assert Simulation(compiled)(*(x[:, :, :0] for x in args)).shape == (2, 3, 0, 32)
+    shapes = (({}, *open_tokens(*args[1:])),)
+    compiled = kitsune_mlir.compile(
+        Function(F.scaled_dot_product_attention), args, target=small_gpu, dynamic_shapes=shapes
+    )
+    with pytest.raises(UserError, match="kernel 'attention0' wants 1 or more"):
+        Simulation(compiled)(args[0], *(x[:, :, :0] for x in args[1:]))
+
+
+def test_two_open_sizes_are_refused(small_gpu):
+    args = tensors(*[(2, 70, 32)] * 3)
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+    function = Function(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
+    program = import_model(function, args, dynamic_shapes=((sizes, sizes, sizes),))
+    with mlir.collect_remarks() as said:
+        pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS[:2]])
+    assert not attentions(program)
+    assert any("two sizes are open" in remark.message for remark in said), said
+
+
+@pytest.mark.parametrize("dim, size", [(0, 3), (1, 90)], ids=["batch", "tokens"])
+def test_the_interpreter_agrees_on_open_sizes(dim, size, small_gpu):
+    args = tensors(*[(2, 150, 32)] * 3)
+    open_ = {dim: torch.export.Dim("size")}
+    function = Function(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
+    program = scheduled(function, args, small_gpu, ((open_,) * 3,))
+    (kernel,) = attentions(program)
+    args = tensors(*[(size, 150, 32) if dim == 0 else (2, size, 32)] * 3)
+    (found,) = interpret(kernel, [x.float().numpy() for x in args], seed=3)
+    wanted = function(*(x.double() for x in args))
+    np.testing.assert_allclose(found.reshape(wanted.shape), wanted.numpy(), atol=2e-2)
 
 
 def compare(module, of, simulation, seed):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said, streamed
 
 from .arithmetic import DTYPES
@@ -51,6 +52,8 @@ class Launcher:
     def is_idle(self, arguments: Sequence[Described]) -> bool:
         """Whether a call with such tensors launches nothing."""
         number, axis = streamed(self._launch)[0]
+        if arguments[number][0][axis] < (least := self._launch.get("least_rows", 0)):
+            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are none of")
         return not self._launch.get("sums") and not arguments[number][0][axis]
 
     def launch(

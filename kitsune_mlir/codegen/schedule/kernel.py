@@ -299,6 +299,7 @@ class ScheduledKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 **({"axes": axes} if any(axes := self.axes()) else {}),
+                **({"least_rows": least} if (least := self.kernel.least_open) else {}),
                 "tile_rows": 1,
                 "sums": bool(self._rings and self._tiles),  # a product of no columns is zero, of any rows
                 "maps": [map_.description() for map_ in self.maps],
