@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
 
-from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
@@ -28,7 +28,7 @@ from kitsune_mlir.planning.target import Target
 from .attention_body import Weighing
 from .chain_tiles import part, zeros
 from .of_places import Range
-from .operand_layout import laid_out
+from .operand_layout import GRANULE, laid_out, paired, words_laid_out
 from .product_follows import Follows, tiled
 from .schedule_build import constant_index, i64, reshaped
 from .split_batches import Stored, along, offsets_of
@@ -37,6 +37,7 @@ from .tensor_sizes import Shape, or_dynamic
 _WARPS = 4
 _FEED_REGISTERS, _REGISTERS = 24, 240
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
+WORD = 4  # bytes of an f32
 
 Rings = dict[str, schedule.AllocRingOp]
 T = TypeVar("T")
@@ -71,20 +72,32 @@ class AttentionKernel:
             "right": (of.scores.right, of.scores.right_roles),
             "values": (of.values.right, of.values.right_roles),
         }
-        self.operands = {name: (laid_out(value, 1)[0], roles) for name, (value, roles) in given.items()}
         self.element = ir.RankedTensorType(of.scores.left.type).element_type
+        self.words = isinstance(self.element, ir.F32Type)  # that are multiplied as tf32 numbers
+        self.chunk = CHUNK // 2 if self.words else CHUNK  # columns of a slot
+        self.operands = {name: self._laid_out(name, value, roles) for name, (value, roles) in given.items()}
         self.segments = [size for size in body.plan.segments or [] if size is not None]
         cuts, m = body.plan.cuts, of.sizes["m"]
         self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
         self.wide = -(-of.sizes["v"] // CHUNK) * CHUNK
-        k = of.sizes["k"]
-        self.chunks = [(first, min(CHUNK, -(-(k - first) // _STEP) * _STEP)) for first in range(0, k, CHUNK)]
+        k, step = of.sizes["k"], _STEP // 2 if self.words else _STEP
+        self.chunks = [(first, min(self.chunk, -(-(k - first) // step) * step)) for first in range(0, k, self.chunk)]
         self.has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
         self.is_uneven = (of.range.first, of.range.last).count(None) == 1  # some tiles have more columns than others
         self.order = list(range(len(self.segments)))
         if self.is_uneven:
             self.order = [self.order[-1], *self.order[:-1]]
         self.engine = ir.StringAttr.get("wgmma")
+
+    def _laid_out(self, name: str, value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
+        """An operand as tensor copies and products take it. Of f32 rows are along what is summed over, and those of the
+        values in the order in which threads hold weights."""
+        if not self.words:
+            return laid_out(value, 1)[0], roles
+        order = tuple(sorted(roles, key="k".__eq__))
+        if name != "values":
+            return words_laid_out(value, roles, GRANULE), order
+        return paired(words_laid_out(value, roles, 8 * WORD)), order
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the stored results of what follows, or of the second product's."""
@@ -218,7 +231,7 @@ class AttentionKernel:
     # ---- rings
 
     def _ring(self, name: str, count: int, share: str, slots: int) -> schedule.AllocRingOp:
-        tile = ir.RankedTensorType.get([count, CHUNK], self.element)
+        tile = ir.RankedTensorType.get([count, self.chunk], self.element)
         box = "rows" if self.operands[name][1][-1] == "k" else "columns"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
@@ -229,7 +242,7 @@ class AttentionKernel:
         own = columns if ring.layout == "rows" else tile.shape[1]
         return schedule.Slot.get(ir.RankedTensorType.get([tile.shape[0], own], tile.element_type))
 
-    def _wait(self, ring: schedule.AllocRingOp, columns: int = CHUNK) -> ir.Value:
+    def _wait(self, ring: schedule.AllocRingOp, columns: int) -> ir.Value:
         return schedule.WaitOp(ring.results[0], self._slot(ring, columns)).results[0]
 
     def _feed(self, rings: Rings, at: Sequence[ir.Value]) -> None:
@@ -251,9 +264,9 @@ class AttentionKernel:
             self._copy("right", rings, place | {"n": column, "k": constant_index(first)}, "n", columns)
 
     def _feed_values(self, rings: Rings, place: dict[str, ir.Value], column: ir.Value) -> None:
-        for first in range(0, self.tiles.columns, CHUNK):
+        for first in range(0, self.tiles.columns, self.chunk):
             row = column if not first else arith.addi(column, constant_index(first))
-            self._copy("values", rings, place | {"k": row, "n": constant_index(0)}, "n", CHUNK)
+            self._copy("values", rings, place | {"k": row, "n": constant_index(0)}, "n", self.chunk)
 
     def _copy(self, name: str, rings: Rings, place: dict[str, ir.Value], own: str, columns: int) -> None:
         value, roles = self.operands[name]
@@ -261,6 +274,8 @@ class AttentionKernel:
         offsets = offsets_of(roles, place, self._size)
         copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([along(roles, own), roles.index("k")])
+        if self.words:
+            copy.attributes["rounded"] = ir.UnitAttr.get()
         schedule.CommitOp(slot, [copy.results[0]])
 
     # ---- a tile
@@ -307,9 +322,9 @@ class AttentionKernel:
         total = schedule.SumsOp([wide], schedule.Acc.get(ir.RankedTensorType(before.type)))
         total.attributes["begin"] = ir.UnitAttr.get()
         sums, slots, tokens = total.results[0], [], []
-        for first in range(0, self.tiles.columns, CHUNK):
-            slots.append(self._wait(rings["values"]))
-            sums, token = self._product(sums, part(packed, first, CHUNK), slots[-1])
+        for first in range(0, self.tiles.columns, self.chunk):
+            slots.append(self._wait(rings["values"], self.chunk))
+            sums, token = self._product(sums, part(packed, first, self.chunk), slots[-1])
             tokens.append(token)
         sums = schedule.SettleOp(sums, before.type).results[0]
         self._release(slots, tokens)

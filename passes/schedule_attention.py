@@ -24,15 +24,17 @@ from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction, match_product
+from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
 from kitsune_mlir.planning.product_tiles import COPY_ROWS
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from .attention_body import Weighing
@@ -145,8 +147,13 @@ class _Pair:
         if sizes["m"] == 1:
             raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
         elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
-        if len(elements) > 1 or not elements <= {"bf16", "f16"}:
-            raise UnsupportedError("operands are not of 16 bits")
+        if elements == {"f32"}:
+            if max(map(tf32_pieces, (first.op, op))) > 1:
+                raise UnsupportedError("products of f32 are to be as exact as f32's")
+            if is_open(sizes["n"]):
+                raise UnsupportedError("columns of f32 are open until the call")
+        elif len(elements) > 1 or not elements <= {"bf16", "f16"}:
+            raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
         if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         cuts = [sizes["m"]] if sizes["b"] > 1 else []
@@ -183,7 +190,8 @@ class _Pair:
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
         given = map(taken, (blocks, rows, *sizes))
-        of = attention_tiles.Weighed(*given, work, float(read), self.range.first, self.range.last)
+        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
+        of = attention_tiles.Weighed(*given, work, float(read), self.range.first, self.range.last, nbytes)
         return attention_tiles.choose(of, self.second.target)
 
     def is_faster(self) -> bool:
@@ -203,7 +211,23 @@ class _Pair:
         joined = self.first.whole_tiles(self.plan.counts().work)
         if joined is not None and values is not None:
             apart = min(apart, joined.microseconds + values.microseconds)
-        return tiles.price.us < apart
+        return tiles.price.us + self._before_us() < apart
+
+    def _before_us(self) -> float:
+        """What kernels take that turn operands of f32, and the values' rows."""
+        own = {"left": self.first.found.left, "right": self.first.found.right, "values": self.second.found.right}
+        if not isinstance(ir.RankedTensorType(own["left"].type).element_type, ir.F32Type):
+            return 0.0
+        turned = [own["values"], own["values"]]
+        turned += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
+        nbytes = [8.0 * taken(prod(self.known.shape(value))) for value in turned]
+        target = self.second.target
+        alone = KERNEL_US + target.launch_us
+        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
+
+    @property
+    def _first_roles(self) -> dict[str, Roles]:
+        return {"left": self.first.found.left_roles, "right": self.first.found.right_roles}
 
     def _follows(self) -> Follows:
         """What the kernel computes behind the products: nothing, where that reads tensors in which a size that is open

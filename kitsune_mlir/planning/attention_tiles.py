@@ -13,6 +13,7 @@ from .product_tiles import CHUNK, COPY_ROWS
 from .target import Target
 
 _COLUMNS = (64, 128)
+_CHUNK_BYTES = 128  # of a row of a slot
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next ones, whose products run meanwhile
@@ -33,7 +34,7 @@ class Weighed:
     """Of `batch` blocks of so many `rows`, which tiles do not cross, the products with `n` columns of `k`, and with so
     many of `v` columns. So many instructions as `work` says deal with a score, and `read` bytes of memory come to it. A
     tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such
-    end."""
+    end. Elements are of so many bytes: 2, or 4 that are multiplied as tf32."""
 
     batch: int
     rows: int
@@ -44,6 +45,12 @@ class Weighed:
     read: float
     first: int | None = None
     last: int | None = None
+    element_bytes: int = 2
+
+    @property
+    def chunk(self) -> int:
+        """Columns of a slot."""
+        return 2 * CHUNK // self.element_bytes
 
     def turns(self, rows: int, columns: int) -> list[int]:
         """The turns of the tiles of a block, so many rows and columns each."""
@@ -91,18 +98,20 @@ def choose(of: Weighed, target: Target) -> AttentionTiles | None:
 
 
 def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionTiles | None:
-    chunks, wide, own = ceil(of.k / CHUNK), ceil(of.v / CHUNK) * CHUNK, copies * COPY_ROWS
+    chunks, wide, own = ceil(of.k / of.chunk), ceil(of.v / CHUNK) * CHUNK, copies * COPY_ROWS
     registers = wide // 2 + columns
+    if of.element_bytes > 2:
+        registers += columns // 2  # weights are no smaller than scores
     if registers > _MOST_REGISTERS:
         return None
     ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
-    left, right, value = (own * CHUNK * 2, columns * CHUNK * 2, wide * CHUNK * 2)
-    of_turn = chunks * right + columns // CHUNK * value
+    left, right, value = (own * _CHUNK_BYTES, columns * _CHUNK_BYTES, wide * _CHUNK_BYTES)
+    of_turn = chunks * right + columns // of.chunk * value
     held = 2 if target.shared_bytes - _BARRIERS - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
     slots = min(_MOST_TURNS, (target.shared_bytes - _BARRIERS - held * chunks * left) // of_turn)
     if not slots:
         return None
-    multiplied = own * columns * (chunks * CHUNK + wide) / _MULTIPLIED
+    multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2
     issued = own * columns * (of.work + _OWN_WORK + (wide / 2 + 48) / columns) / _ISSUED
     loaded = (of_turn + own * columns * of.read) / _LOADED
     a, b, besides = _TURN[copies]
@@ -111,4 +120,4 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionT
     cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
-    return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // CHUNK), price, ahead)
+    return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // of.chunk), price, ahead)

@@ -298,7 +298,7 @@ def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
     made.bind([((4, 100, 64), "bf16"), ((100, 256), "bf16")], [((100,), "f32")]).launch(0, [X, W, Y])
     (launch,), (encoded,) = driver.launches, driver.encoded
     assert (launch.rows, encoded.dims, encoded.strides) == (100, [64, 100, 4], [128, 12800])
-    with pytest.raises(UserError, match="found 100 and 50"):
+    with pytest.raises(UserError, match="found 50 and 100"):
         made.bind([((4, 50, 64), "bf16"), ((100, 256), "bf16")], [((50,), "f32")])
     with pytest.raises(UserError, match="wants 2 or more of what there are 1 of"):
         made.bind([((4, 1, 64), "bf16"), ((1, 256), "bf16")], [((1,), "f32")])
