@@ -6,6 +6,9 @@ with as many rows of the second product's right operand. Meanwhile the next colu
 that these had. It carries the second product's sums, and for each row the largest number so far and the sum of weights:
 what was summed before is multiplied by what the largest number's growth makes of it (softmax_rows.py).
 
+Values of more columns than registers hold sums of are taken in parts, each by a tile of its own. Numbers of f32 are
+multiplied as tf32: the values lie along rows then, in the order in which threads hold weights (operand_layout.py).
+
 Sources: Dao et al., FlashAttention (arXiv 2205.14135), for sums that are multiplied as the largest numbers grow; Shah
 et al., FlashAttention-3 (arXiv 2407.08608), for products that run beside a softmax.
 """
@@ -79,7 +82,7 @@ class AttentionKernel:
         self.segments = [size for size in body.plan.segments or [] if size is not None]
         cuts, m = body.plan.cuts, of.sizes["m"]
         self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
-        self.wide = -(-of.sizes["v"] // CHUNK) * CHUNK
+        self.wide, self.parts = tiles.wide, -(-of.sizes["v"] // tiles.wide)  # of the values' columns
         k, step = of.sizes["k"], _STEP // 2 if self.words else _STEP
         self.chunks = [(first, min(self.chunk, -(-(k - first) // step) * step)) for first in range(0, k, self.chunk)]
         self.has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
@@ -111,9 +114,13 @@ class AttentionKernel:
         if is_open(of.sizes["n"]) and not any(map(is_open, self.segments)):  # a loop over columns has a turn or more
             kernel.attributes["least"] = i64(1)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([self._size(self.segments[i]) for i in self.order], *[index] * 3)
             last = len(self.segments) - 1
+            extents = [self._size(self.segments[i]) for i in self.order]
             boxes = [tiles.rows if i == last else 1 for i in self.order]
+            if self.parts > 1:
+                extents.append(constant_index(of.sizes["v"]))
+                boxes.append(self.wide)
+            dealt = schedule.TilesOp(extents, *[index] * 3)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(boxes)
             rings = {
                 "left": self._ring("left", tiles.rows, "split", tiles.left_slots),
@@ -126,7 +133,7 @@ class AttentionKernel:
                     self.copy_number = agent.regions[0].blocks[0].arguments[0]
                     loop = scf.ForOp(*dealt.results, [])
                     with ir.InsertionPoint(loop.body):
-                        at = self._place(loop.induction_variable)
+                        at = self._place(self._of_values(loop.induction_variable))
                         (self._feed if name == "feed" else self._compute)(rings, at)
                         scf.yield_([])
         return self._results(kernel)
@@ -170,6 +177,15 @@ class AttentionKernel:
         )
 
     # ---- places
+
+    def _of_values(self, number: ir.Value) -> ir.Value:
+        """Has the first column of the values of a tile known as `first_value`; the tile's number without their part."""
+        self.first_value = constant_index(0)
+        if self.parts == 1:
+            return number
+        part_number = arith.remui(number, constant_index(self.parts))
+        self.first_value = arith.muli(part_number, constant_index(self.wide))
+        return arith.divui(number, constant_index(self.parts))
 
     def _place(self, number: ir.Value) -> list[ir.Value]:
         """Where a tile begins in each segment of the rows. Tiles of many columns come first: else the last CTAs to end
@@ -266,7 +282,7 @@ class AttentionKernel:
     def _feed_values(self, rings: Rings, place: dict[str, ir.Value], column: ir.Value) -> None:
         for first in range(0, self.tiles.columns, self.chunk):
             row = column if not first else arith.addi(column, constant_index(first))
-            self._copy("values", rings, place | {"k": row, "n": constant_index(0)}, "n", self.chunk)
+            self._copy("values", rings, place | {"k": row, "n": self.first_value}, "n", self.chunk)
 
     def _copy(self, name: str, rings: Rings, place: dict[str, ir.Value], own: str, columns: int) -> None:
         value, roles = self.operands[name]
@@ -351,7 +367,7 @@ class AttentionKernel:
 
     def _finish(self, own: list[ir.Value], sums: ir.Value, largest: ir.Value, weights: ir.Value) -> None:
         """Divides the sums as weights are divided, computes what follows, and writes it."""
-        of, place = self.of, self._offsets(own) | {"n": constant_index(0)}
+        of, place = self.of, self._offsets(own) | {"n": self.first_value}
         self.body.place(own, place["n"], self.tiles.columns)
         made = {of.op.results[0]: self.body.shared(sums, largest, weights)}
         for op in of.follows.ops:

@@ -12,7 +12,8 @@
 
 Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns
 that a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done
-where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements.
+where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements and of
+f32 that is multiplied as tf32. One size may be open until the call: the batch, the rows, the columns, or both of these.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ class _Pair:
         """Whether one kernel is predicted to be faster than those that it replaces."""
         tiles = self.tiles
         if tiles is None:
-            raise UnsupportedError("no tiles of it fit the registers")
+            raise UnsupportedError("no tiles of it fit registers and shared memory")
         target = self.second.target
         if any(is_open(size) for role, size in self.sizes.items() if role != "b"):
             return True  # such products have no other kernel

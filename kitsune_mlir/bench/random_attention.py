@@ -171,11 +171,10 @@ def open_sizes(of: Drawn) -> tuple[dict[int, Any], ...] | None:
     if not of.open:
         return None
     size = torch.export.Dim(of.open)
+    tokens = 2 if of.layout == "apart" else 1  # their dimension
     batch, rows, columns = (
-        {d: size} if of.open in names else {} for d, names in ((0, ("batch",)), (1, ROWS), (1, COLUMNS))
+        {d: size} if of.open in names else {} for d, names in ((0, ("batch",)), (tokens, ROWS), (tokens, COLUMNS))
     )
-    if of.layout == "apart":
-        rows, columns = ({2: size for _ in own} for own in (rows, columns))
     found = [batch | rows] if of.layout == "joined" else [batch | rows, batch | columns, batch | columns]
     if of.mask_shape is not None:
         rank = len(of.mask_shape)

@@ -51,8 +51,8 @@ class TensorMaps:
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
     elements, the fastest first, null for the rows of a call;
-    "strides" of all dims but the first, in bytes, times the rows of a call as often as "powers" says of each (not at all
-    when absent); "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
+    "strides" of all dims but the first, in bytes, times the rows of a call as often as "powers" says of each (not at
+    all when absent); "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
 
     A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and
     "upper", for each dim between, where windows begin, relative to the image's first and last element; "steps", how far
