@@ -71,8 +71,18 @@ def draw(seed: int, small: bool = False, open: str = "") -> Drawn:
         )
         if found.layout == "joined" and (found.key_heads != heads or rows != columns or found.out != width):
             continue
-        if found.batch * heads * rows * columns <= MOST_SCORES[small]:
+        if found.batch * heads * rows * columns <= MOST_SCORES[small] and _may_be_open(found):
             return found
+
+
+def _may_be_open(of: Drawn) -> bool:
+    """Whether what is open is not also a size that is known: torch.export takes 1 to be known, and tokens are one size;
+    of what is joined rows and columns are one."""
+    alone = of.open in ("rows", "columns")
+    sizes = {"batch": of.batch, "rows": of.rows, "columns": of.columns, "tokens": of.rows}
+    if of.open == "tokens" and of.rows != of.columns or alone and of.layout == "joined":
+        return False
+    return not of.open or sizes[of.open] > 1
 
 
 class Attention(nn.Module):

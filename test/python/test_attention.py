@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import kitsune_mlir
 from kitsune_mlir import mlir
-from kitsune_mlir.bench import random_attention
+from kitsune_mlir.bench import cases, random_attention
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
@@ -107,6 +107,14 @@ def test_tokens_that_are_open(seed, what, small_gpu):
     for size in (150, 33, 1):
         sizes = {name: size for name in ("rows", "columns") if what in (name, "tokens")}
         compare(module, replace(of, **sizes), simulation, seed)
+
+
+@pytest.mark.parametrize("what", ["batch", "rows", "columns", "tokens"])
+def test_cases_of_open_sizes_are_exported(what):
+    """Also of seeds that draw such sizes as no open one has."""
+    for seed in range(4):
+        module, args, shapes = cases.find(f"attention-{what}-{seed}", None).make()
+        assert torch.export.export(module, args, dynamic_shapes=shapes)
 
 
 def open_tokens(*args):
