@@ -49,7 +49,7 @@ from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
-from .split_batches import rows_together, stored_apart, with_split_batches
+from .split_batches import rows_together, sizes_apart, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes, taken
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
@@ -162,6 +162,14 @@ class _Pair:
             cuts.append(factors(sizes["b"])[0] * sizes["m"])
         if together := _open_rows(sizes["m"]) or rows_together(first.found, COPY_ROWS, shape):
             cuts.append(together)
+        operands = [
+            *sizes_apart(first.found.left, first.found.left_roles, together, shape),
+            *sizes_apart(first.found.right, first.found.right_roles, 0, shape),
+            *sizes_apart(values.right, values.right_roles, 0, shape),
+        ]
+        opened = {one for size in sizes.values() for one in factors(size)[1]}
+        if set(filter(is_open, operands)) != opened or not all(map(groups.sizes.is_given, opened)):
+            raise UnsupportedError("a size that is open until the call is a part of one of an operand")
         plan = RowPlan(group, cuts)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")

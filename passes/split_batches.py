@@ -54,6 +54,11 @@ def with_split_batches(found: Contraction, rows_together: int = 0, shape: Shape 
     return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
 
+def sizes_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> list[int]:
+    """The sizes of an operand as it is where it lies."""
+    return [dim.size for dim in _lies(value, roles, rows_together, shape)[1]]
+
+
 def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.shape_of) -> Stored | None:
     """The reshapes and transposes that alone read a product's result (b x m x n), up to the last transpose; None where
     there is none, or columns are not its last dimension. Rows may be cut into so many, which no tile crosses."""

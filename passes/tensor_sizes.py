@@ -49,6 +49,11 @@ class TensorSizes:
         """Operations will be erased: of what no known operation makes nothing is known any more."""
         self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
 
+    def is_given(self, size: int) -> bool:
+        """Whether it is the size of an argument of the block."""
+        own = [one for (value, _), one in self._fresh.items() if isinstance(value.owner, ir.Block)]
+        return size in map(self._sizes.plain, own)
+
     def shape(self, value: ir.Value) -> list[int]:
         """A tensor's sizes."""
         kind = ir.RankedTensorType(value.type)

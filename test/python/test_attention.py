@@ -149,6 +149,36 @@ def test_two_open_sizes_are_refused(small_gpu):
     assert any("two sizes are open" in remark.message for remark in said), said
 
 
+def test_columns_of_which_an_open_size_is_a_part_are_refused(small_gpu):
+    args = tensors((2, 70, 32), (2, 20, 4, 32), (2, 20, 4, 32))
+    size = {1: torch.export.Dim("tokens")}
+
+    def attend(query, key, value):
+        return (query @ key.flatten(1, 2).mT).softmax(-1) @ value.flatten(1, 2)
+
+    program = import_model(Function(attend), args, dynamic_shapes=(({}, size, size),))
+    with mlir.collect_remarks() as said:
+        pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS[:2]])
+    assert not attentions(program)
+    assert any("a part of one of an operand" in remark.message for remark in said), said
+
+
+@pytest.mark.parametrize("dim, size", [(0, 3), (1, 77)], ids=["batch", "tokens"])
+def test_layers_of_an_open_size(dim, size, small_gpu):
+    """Sizes that are what layers before make of those of the input."""
+    model = nn.Sequential(Block(96, 2), Block(96, 3)).bfloat16()
+    (example,) = tensors((2, 130, 96))
+    shapes = ({dim: torch.export.Dim("size")},)
+    compiled = kitsune_mlir.compile(model, (example,), target=small_gpu, dynamic_shapes=shapes)
+    names = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert [name for name in names if name.startswith("attention")] == ["attention0", "attention1"]
+    (x,) = tensors((size, 130, 96) if dim == 0 else (2, size, 96))
+    found = Simulation(compiled, seed=1)(x)
+    found = torch.as_tensor(np.asarray((found if isinstance(found, torch.Tensor) else found[0]).float())).double()
+    wanted = exact(model, (x,))
+    assert (found - wanted).norm() <= 2e-2 * wanted.norm()
+
+
 @pytest.mark.parametrize("dim, size", [(0, 3), (1, 90)], ids=["batch", "tokens"])
 def test_the_interpreter_agrees_on_open_sizes(dim, size, small_gpu):
     args = tensors(*[(2, 150, 32)] * 3)
