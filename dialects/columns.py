@@ -62,11 +62,18 @@ def place_of(kind: ir.Type) -> Place:
 
 
 def strides_of(kind: ir.Type) -> Sequence[int]:
-    """The elements between neighbours along each dimension."""
+    """The elements between neighbours along each dimension: so many, times the size that is open until the call for
+    each of the dimensions behind it that have that (`open_behind`)."""
     kind, found = ir.RankedTensorType(kind), [1]
     for size in [place_of(kind).pitch, *kind.shape[-2:0:-1]][: kind.rank - 1]:
-        found.insert(0, found[0] * size)
+        found.insert(0, found[0] * (1 if size == ir.ShapedType.get_dynamic_size() else size))
     return found[: kind.rank]
+
+
+def open_behind(kind: ir.Type) -> list[int]:
+    """How many dimensions behind each one have a size that is open until the call."""
+    kind = ir.RankedTensorType(kind)
+    return [sum(map(kind.is_dynamic_dim, range(d + 1, kind.rank))) for d in range(kind.rank)]
 
 
 def dense(kind: ir.Type) -> ir.RankedTensorType:

@@ -30,7 +30,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing. They go round the tiles; where each
     has a `single` one, there are as many as tiles. Those of a `cluster`, so many neighbours, have the same tiles, and
     rings each of its own. Numbers of f32 may be multiplied as several of 16 bits: then so many `pairs` of these make a
-    product."""
+    product. A size that is open until the call is one, wherever tensors have it; it is `least` or more in each call, if
+    that is said."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -62,6 +63,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     def pairs(self) -> int:
         """Pairs of pieces of f32 numbers that make a product; 1 where numbers are whole."""
         return integer(self, "pairs") or 1
+
+    @property
+    def least_open(self) -> int:
+        """What a size that is open until the call is at least."""
+        return integer(self, "least") or 0
 
     @property
     def predicted_us(self) -> float | None:
@@ -135,7 +141,7 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
                 return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
             if reason := misplaced(result.results[0].type) or self._misplaces(result):
                 return fail(result, reason)
-        if not all(check_integer(self, name, 1) for name in ("ctas", "cluster")):
+        if not all(check_integer(self, name, 1) for name in ("ctas", "cluster", "least")):
             return False
         if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False

@@ -164,7 +164,7 @@ class _Describer:
         """One launch. None for no rows, unless they are summed."""
         entry, known = self._pipelines[call.name], self._described[call.name]
         launch = entry["launch"]
-        rows = call.arguments[launch["streams"][0]].shape[0]
+        rows = call.arguments[launch["streams"][0]].shape[launch.get("axes", [0])[0]]
         if not rows and not launch.get("sums"):
             return []
         return [

@@ -16,6 +16,7 @@ from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
 from .schedule_build import clone_operations, empty_generic, map_of
 from .softmax_rows import CASTS, Weights
+from .tensor_sizes import or_dynamic
 
 _LOG2_E = 1 / log(2)
 _LARGE = 2.0**26  # as a power of two: beyond it neighbouring numbers of f32 are weights apart
@@ -63,6 +64,7 @@ class Weighing(RowBody):
         super().__init__(plan, COPY_ROWS, {scores: scores})
         self.weights, self.scores, self.size = weights, scores, size
         self.f32 = ir.F32Type.get()
+        self.open_columns: ir.Value | None = None  # how many columns there are, where that is open until the call
         self.tiles: dict[Key, ir.Value] = {}
 
     @property
@@ -180,7 +182,7 @@ class Weighing(RowBody):
         wanted += [(-1, self.plan.space.columns)] if columns else []
         wanted = [(i, size) for i, size in wanted if size != 1]
         long = [(d, size) for d, size in enumerate(rows.shape_of(value)) if size != 1]
-        if [size for _, size in wanted] != [size for _, size in long]:
+        if [or_dynamic(size) for _, size in wanted] != [size for _, size in long]:
             return None
         of = {d: i for (i, _), (d, _) in zip(wanted, long)}
         return [of.get(d) for d in range(len(rows.shape_of(value)))]
@@ -220,7 +222,9 @@ class Weighing(RowBody):
 
         def chosen(x: ir.Value) -> ir.Value:
             place = arith.addi(arith.index_cast(i32, linalg.IndexOp(1).result), arith.index_cast(i32, first))
-            there = arith.cmpi(arith.CmpIPredicate.slt, place, arith.constant(i32, size))
+            open_ = self.open_columns
+            columns = arith.constant(i32, size) if open_ is None else arith.index_cast(i32, open_)
+            there = arith.cmpi(arith.CmpIPredicate.slt, place, columns)
             return arith.select(there, x, arith.constant(x.type, float("-inf")))
 
         return self._made([tile], [_TILE], _shape(tile), _element_of(tile), chosen)

@@ -1,22 +1,26 @@
-"""Broadcasts that torch-mlir writes for sizes that are open until the call, where nothing is broadcast.
+"""Broadcasts that torch-mlir writes for sizes that are open until the call, where along these nothing is broadcast.
 
 %y = linalg.generic outs(%e : tensor<?x64xf32>) {               // %e has as many rows as %x
   %i = linalg.index 0
   %j = arith.select (tensor.dim %x, 0 == 1), %c0, %i       =>   %x in the place of %y
   linalg.yield (tensor.extract %x[%j, %k])
 }
+
+Along dimensions of one element it may be: then a generic whose map has not these reads %x.
 """
 
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+
+from .schedule_build import empty_generic, map_of, without_units
 
 _BODY = ("linalg.index", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
 
 def read_plainly(generic: ir.Operation) -> None:
-    """Takes the tensor for a generic that gives each of its elements."""
+    """Takes the tensor for a generic that gives each of its elements; one that repeats them reads them by its map."""
     body = [op.operation for op in generic.regions[0].blocks[0].operations]
     extracts = [op for op in body if op.name == "tensor.extract"]
     if len(generic.operands) != 1 or len(extracts) != 1 or not all(op.name in _BODY for op in body):
@@ -24,14 +28,47 @@ def read_plainly(generic: ir.Operation) -> None:
     (extract,), s = extracts, rows.Structured(generic)
     source, *index = extract.operands
     kind = ir.RankedTensorType(source.type)
-    if body[-1].operands[0] != extract.results[0] or source.type != generic.results[0].type:
+    same = source.type == generic.results[0].type
+    if body[-1].operands[0] != extract.results[0] or len(s.iterators) != kind.rank:
         return
     if s.maps != [ir.AffineMap.get_identity(kind.rank)] or "reduction" in s.iterators:
         return
     sizes = _sizes(generic.operands[0])
-    if sizes is not None and all(_is_loop(x, d, sizes.get(d), kind.shape[d]) for d, x in enumerate(index)):
-        generic.results[0].replace_all_uses_with(source)
-        generic.erase()
+    if sizes is None or not all(_is_loop(x, d, sizes.get(d), kind.shape[d]) for d, x in enumerate(index)):
+        return
+    if not same and all(size == 1 for size in kind.shape):
+        return
+    with generic.location, ir.InsertionPoint(generic):
+        generic.results[0].replace_all_uses_with(source if same else _repeated(source, generic.operands[0]))
+    generic.erase()
+
+
+def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
+    """A tensor's elements, repeated along its dimensions of one."""
+    kind = ir.RankedTensorType(source.type)
+    kept = [d for d, size in enumerate(kind.shape) if size != 1]
+    if len(kept) < kind.rank:
+        groups = without_units(kind.shape)
+        type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
+        source = tensor.CollapseShapeOp(type_, source, groups).result
+    generic = empty_generic(
+        [source], [start], [map_of(kind.rank, kept), map_of(kind.rank, range(kind.rank))], ["parallel"] * kind.rank
+    )
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
+    return generic.results[0]
+
+
+def divide_exactly(division: ir.Operation) -> None:
+    """Takes the size for a division of its product with a number by that number: so that equal sizes are one value."""
+    product, number = rows.producer(division.operands[0]), _constant(division.operands[1])
+    if product is None or product.name != "affine.apply" or not number:
+        return
+    (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
+    if isinstance(expr, ir.AffineMulExpr) and len(product.operands) == 1 and not hasattr(expr.lhs, "lhs"):
+        if isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value == number:
+            division.results[0].replace_all_uses_with(product.operands[0])
+            division.erase()
 
 
 def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:
@@ -48,6 +85,8 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     op = rows.producer(index)
     if op is None:
         return False
+    if known == 1 and _constant(index) == 0:
+        return True
     if op.name == "linalg.index":
         return attr_int(op, "dim") == loop
     condition = rows.producer(op.operands[0]) if op.name == "arith.select" else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.codegen.gpu_placed import RESULT_ROWS, ROWS_FROM
+from kitsune_mlir.codegen.gpu_placed import RESULT_ROWS, ROWS_AXIS, ROWS_FROM
 from kitsune_mlir.mlir import func, ir
 
 
@@ -33,6 +33,8 @@ def declare(
         function = func.FuncOp(name, type_, visibility="private")
         i64 = ir.IntegerType.get_signless(64)
         function.attributes[ROWS_FROM] = ir.IntegerAttr.get(i64, kernel.streams()[0])
+        if axis := kernel.axes()[0]:
+            function.attributes[ROWS_AXIS] = ir.IntegerAttr.get(i64, axis)
         if others := kernel.result_rows():
             numbers = [others.get(number, -1) for number in range(len(ends))]
             function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(numbers)

@@ -39,7 +39,7 @@ def is_of_places(value: ir.Value) -> bool:
 def _operations(value: ir.Value) -> int | None:
     """How many operations an element takes; None where it is not of places alone."""
     op = rows.producer(value)
-    if op is None or not rows.is_tensor(value) or not ir.RankedTensorType(value.type).has_static_shape:
+    if op is None or not rows.is_tensor(value):
         return None
     if op.name == "linalg.fill":
         scalar = rows.producer(op.operands[0])

@@ -10,7 +10,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import root
-from .schedule_build import constant_index, empty_generic, reshaped
+from .schedule_build import constant_index, empty_generic, map_of, reshaped
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
@@ -53,6 +53,22 @@ def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
     return laid_out(whole, 1, granule)[0]
 
 
+def paired(whole: ir.Value) -> ir.Value:
+    """A tensor of f32 of which each 8 columns, which its rows have a multiple of, are put in the order in which threads
+    hold those of a tile that it is multiplied with from registers: 0, 2, 4, 6, 1, 3, 5, 7 (kitsune.product)."""
+    kind = ir.RankedTensorType(whole.type)
+    *outer, columns = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    rank, source = kind.rank, reshaped(whole, [*outer, columns // 8, 4, 2])
+    shape = list(ir.RankedTensorType(source.type).shape)
+    sizes = [tensor.dim(source, constant_index(d)) if size < 0 else size for d, size in enumerate(shape)]
+    start = tensor.empty([*sizes[:rank], 2, 4], kind.element_type)
+    maps = [map_of(rank + 2, [*range(rank), rank + 1, rank]), map_of(rank + 2, range(rank + 2))]
+    generic = empty_generic([source], [start], maps, ["parallel"] * (rank + 2))
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
+    return reshaped(generic.results[0], [*outer, columns])
+
+
 def weight_granule(whole: ir.Value) -> int:
     """Bytes of which the rows of a product's right operand are made multiples."""
     kind = ir.RankedTensorType(whole.type)
@@ -83,7 +99,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
         sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         return [reshaped(piece, sizes) for piece in _laid_out(source, pieces, granule)]
     sizes = [
-        tensor.dim(whole, constant_index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
+        tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
     ]
     starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
     inputs = [] if extra else [whole]

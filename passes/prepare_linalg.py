@@ -36,7 +36,7 @@ from kitsune_mlir.mlir import ir, linalg, run_passes, tensor, walk
 
 from .absorb_casts import absorb_cast
 from .base import ModulePass
-from .broadcast_reads import read_plainly
+from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
 from .kept_dimensions import keep_dimension
@@ -73,6 +73,8 @@ class PrepareLinalg(ModulePass):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):
                 _absorb_transposes(op)
+            for op in walk(module, "arith.divsi"):
+                divide_exactly(op)
             for op in walk(module, "linalg.generic"):
                 read_plainly(op)
             for op in walk(module, "linalg.generic"):

@@ -189,6 +189,14 @@ class PricedProduct:
 
     def check(self) -> None:
         """Raises UnsupportedError where it has no kernel on tensor cores."""
+        self.check_kind()
+        if sum(size is None for size in self.sizes.values()) > 1:
+            raise UnsupportedError("two of its sizes are open until the call")
+        for value in (self.found.left, self.found.right, self.op.results[0]):
+            _check_open(ir.RankedTensorType(value.type))
+
+    def check_kind(self) -> None:
+        """Raises UnsupportedError where it has no kernel on tensor cores, whichever sizes are open until the call."""
         left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
         element = left.element_type
         if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
@@ -201,13 +209,9 @@ class PricedProduct:
             raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")
-        if sum(size is None for size in self.sizes.values()) > 1:
-            raise UnsupportedError("two of its sizes are open until the call")
-        for value, roles in ((left, self.found.left_roles), (right, self.found.right_roles)):
+        for roles in (self.found.left_roles, self.found.right_roles):
             if not {"m", "n", "k"} & {roles[-1]}:
                 raise UnsupportedError("the last dimension of an operand is its batch")
-            _check_open(value)
-        _check_open(ir.RankedTensorType(self.op.results[0].type))
 
 
 def _is_cut(roles: Roles) -> bool:

@@ -16,6 +16,7 @@ from kitsune_mlir.traffic import element_bytes
 from .row_groups import Group, Member, Role, joined, root, scalar_of
 from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
+from .tensor_sizes import or_none, taken
 
 
 class RowPlan:
@@ -78,18 +79,18 @@ class RowPlan:
             if member.kind != "rows":
                 work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
         space, segments = self.space, self.segments or [None]
-        count = space.rows * (DYNAMIC_SIZE if space.is_open else 1)
+        count, columns = taken(space.rows) * (DYNAMIC_SIZE if space.is_open else 1), taken(space.columns)
         return RowGroup(
             rows=count,
-            columns=space.columns,
+            columns=columns,
             element_bytes=int(min(elements, default=4)),
-            row_bytes=moved * space.columns,
+            row_bytes=moved * columns,
             live=live,
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
-            shared_bytes=shared * space.columns,
+            shared_bytes=shared * columns,
             is_open=space.is_open,
-            segments=max(1, count // max(1, segments[-1] or 1)) if len(segments) > 1 else 1,
+            segments=max(1, count // max(1, taken(segments[-1] or 1))) if len(segments) > 1 else 1,
         )
 
 
@@ -135,7 +136,8 @@ class RowBody:
 
     def _shape(self, present: Sequence[bool], columns: bool) -> list[int | None]:
         own = [size for size, here in zip(self.plan.segments, present) if here]
-        return [*own, self.plan.space.columns] if columns else own
+        own = [*own, self.plan.space.columns] if columns else own
+        return [None if size is None else or_none(size) for size in own]
 
     def _input(self, key: Key) -> ir.Value:
         value, present, columns = key

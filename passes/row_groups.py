@@ -8,7 +8,7 @@ edge from one operator to another leads through them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
@@ -20,6 +20,7 @@ from kitsune_mlir.mlir import ir
 from .block_order import Order
 
 _CASTS = ("arith.extf", "arith.truncf")
+Shape = Callable[[ir.Value], Sequence[int | None]]
 
 
 @dataclass(frozen=True)
@@ -121,16 +122,22 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     return None if rows.is_tensor(value) or not _is_constant(value) else value
 
 
-def find(order: Order) -> list[Group]:
+def known_sizes(value: ir.Value) -> list[int | None]:
+    """The sizes of a tensor, None for those that are open until the call."""
+    kind = ir.RankedTensorType(value.type)
+    return [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+
+
+def find(order: Order, shape: Shape = known_sizes) -> list[Group]:
     """Groups with a reduction, each as large as may be, no operator in two. In the places of all of them operations may
-    stand: no value leaves one and comes back, also by way of others."""
+    stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of tensors."""
     taken: set[ir.Operation] = set()
     growths: dict[Space, _Growth] = {}
     found = []
     for op in order.ops:
-        if op in taken or (space := space_of(op)) is None:
+        if op in taken or (space := space_of(op, shape)) is None:
             continue
-        growth = growths.setdefault(space, _Growth(order, space))
+        growth = growths.setdefault(space, _Growth(order, space, shape))
         if (seed := growth.fit(op)) is not None:
             group = growth.grown(seed, taken)
             taken |= {member.op for member in group.ordered}
@@ -142,9 +149,9 @@ def find(order: Order) -> list[Group]:
 class _Growth:
     """How groups over a space grow in a block. What is known of an operator is kept."""
 
-    def __init__(self, order: Order, space: Space):
+    def __init__(self, order: Order, space: Space, shape: Shape):
         self._order, self._space = order, space
-        self.fit = cache(partial(fit, space=space))
+        self.fit = cache(partial(fit, space=space, shape=shape))
         self._is_reduced = cache(self._leads_to_reduction)
 
     def grown(self, seed: Member, taken: set[ir.Operation]) -> Group:
@@ -199,12 +206,12 @@ def _fits_edge(reader: Member, role: Role | None, maker: Member) -> bool:
     return role is not None and reader.is_whole(role) and role.columns == maker.result.columns
 
 
-def space_of(op: ir.Operation) -> Space | None:
+def space_of(op: ir.Operation, shape: Shape = known_sizes) -> Space | None:
     """The space of a reduction over the last of its loops."""
     if op.name != "linalg.generic":
         return None
     s = rows.Structured(op)
-    sizes = _sizes(s)
+    sizes = _sizes(s, shape)
     if sizes is None or "reduction" not in s.iterators:
         return None
     columns = prod(size or 0 for size, kind in zip(sizes, s.iterators) if kind == "reduction")
@@ -213,12 +220,12 @@ def space_of(op: ir.Operation) -> Space | None:
     return Space(None in own, known, columns) if columns > 1 and known else None
 
 
-def fit(op: ir.Operation, space: Space) -> Member | None:
+def fit(op: ir.Operation, space: Space, shape: Shape = known_sizes) -> Member | None:
     """The operator as a member of groups over the space, if it can be one."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op):
         return None
     s = rows.Structured(op)
-    sizes = _sizes(s)
+    sizes = _sizes(s, shape)
     if sizes is None:
         return None
     loops = [d for d, size in enumerate(sizes) if size != 1]
@@ -330,15 +337,14 @@ def _is_brought(value: ir.Value) -> bool:
     return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
 
 
-def _sizes(s: rows.Structured) -> list[int | None] | None:
-    """The sizes of the loops, None for one that is open until the call; None where an operand does not say."""
+def _sizes(s: rows.Structured, shape: Shape) -> list[int | None] | None:
+    """The sizes of the loops; None where an operand does not say."""
     found: dict[int, int | None] = {}
     for value, map_ in zip(s.op.operands, s.maps):
         if rows.is_tensor(value):
-            kind = ir.RankedTensorType(value.type)
-            for d, expr in enumerate(map_.results):
+            for size, expr in zip(shape(value), map_.results, strict=True):
                 if isinstance(expr, ir.AffineDimExpr):
-                    found[expr.position] = None if kind.is_dynamic_dim(d) else kind.shape[d]
+                    found[expr.position] = size
     if len(found) != len(s.iterators) or 0 in found.values():
         return None
     return [found[d] for d in range(len(s.iterators))]

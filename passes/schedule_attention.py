@@ -12,24 +12,30 @@
 
 Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns
 that a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done
-where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements.
+where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements and of
+f32 that is multiplied as tf32. One size may be open until the call: the batch, the rows, the columns, or both of these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir.contraction import match_product
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
+from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
 from kitsune_mlir.planning.product_tiles import COPY_ROWS
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from .attention_body import Weighing
@@ -43,7 +49,8 @@ from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
-from .split_batches import rows_together, stored_apart, with_split_batches
+from .split_batches import rows_together, sizes_apart, stored_apart, with_split_batches
+from .tensor_sizes import Shape, TensorSizes, taken
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
 _OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
@@ -85,11 +92,11 @@ def _reads_computed(op: ir.Operation) -> bool:
 
 
 class _Groups:
-    """The row groups of a block."""
+    """The row groups of a block, and the sizes of its tensors."""
 
     def __init__(self, block: ir.Block):
-        self.order = Order(block)
-        self.groups = find(self.order)
+        self.order, self.sizes = Order(block), TensorSizes(block)
+        self.groups = find(self.order, self.sizes.shape)
 
 
 @dataclass
@@ -104,6 +111,7 @@ class _Pair:
     plan: RowPlan
     range: Range
     sizes: dict[str, int]
+    known: TensorSizes
 
     @classmethod
     def of(cls, op: ir.Operation, groups: _Groups, target: Target) -> _Pair | None:
@@ -111,47 +119,61 @@ class _Pair:
         kernel."""
         values = match_product(op)
         assert values is not None
-        order, made = groups.order, root(values.left)
+        order, made, shape = groups.order, root(values.left), groups.sizes.shape
         group = next((group for group in groups.groups if made in group.members), None)
         found = None if group is None else weights_of(group)
         if group is None or found is None or any(user != op for user in users(made)):
             return None
-        taken = {root(value) for member in (*found.scores, found.largest) for value in member.op.operands}
+        read = {root(value) for member in (*found.scores, found.largest) for value in member.op.operands}
         products = [
             product
-            for value in taken
+            for value in read
             if value not in group.members
             and (product := _product(value)) is not None
-            and (group.space.rows, group.space.columns) == _space(product)
+            and (group.space.rows, group.space.columns) == _space(shape(product.results[0]))
             and all(map(group.has, users(value)))
         ]
         if len(products) != 1:
             return None
         first = PricedProduct(op=products[0], found=match_product(products[0]), target=target)
         second = PricedProduct(op=op, found=values, target=target)
-        for product in (first, second):
-            product.read_sizes()
-            product.check()
-            if None in product.sizes.values():
-                raise UnsupportedError("a size is open until the call")
-        sizes = {role: size or 0 for role, size in first.sizes.items()} | {"v": second.sizes["n"] or 0}
-        sizes.setdefault("b", 1)
-        if [sizes[role] for role in "bmn"] != [second.sizes.get("b", 1), second.sizes["m"], second.sizes["k"]]:
+        sizes, own = _sizes_of(first.found, shape), _sizes_of(second.found, shape)
+        for product, found_sizes in ((first, sizes), (second, own)):
+            product.sizes = {role: taken(size) for role, size in found_sizes.items()}
+            product.check_kind()
+        sizes |= {"v": own["n"]} | ({} if "b" in sizes else {"b": 1})
+        if [sizes[role] for role in "bmn"] != [own.get("b", 1), own["m"], own["k"]]:
             raise UnsupportedError("it takes the weights of another product")
+        _check_open(sizes)
         if sizes["m"] == 1:
             raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
         elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
-        if len(elements) > 1 or not elements <= {"bf16", "f16"}:
-            raise UnsupportedError("operands are not of 16 bits")
+        if elements == {"f32"}:
+            if max(map(tf32_pieces, (first.op, op))) > 1:
+                raise UnsupportedError("products of f32 are to be as exact as f32's")
+            if is_open(sizes["n"]):
+                raise UnsupportedError("columns of f32 are open until the call")
+        elif len(elements) > 1 or not elements <= {"bf16", "f16"}:
+            raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
         if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         cuts = [sizes["m"]] if sizes["b"] > 1 else []
-        if together := rows_together(first.found, COPY_ROWS):
+        if is_open(sizes["b"]):  # it is a dimension of its own
+            cuts.append(factors(sizes["b"])[0] * sizes["m"])
+        if together := _open_rows(sizes["m"]) or rows_together(first.found, COPY_ROWS, shape):
             cuts.append(together)
+        operands = [
+            *sizes_apart(first.found.left, first.found.left_roles, together, shape),
+            *sizes_apart(first.found.right, first.found.right_roles, 0, shape),
+            *sizes_apart(values.right, values.right_roles, 0, shape),
+        ]
+        opened = {one for size in sizes.values() for one in factors(size)[1]}
+        if set(filter(is_open, operands)) != opened or not all(map(groups.sizes.is_given, opened)):
+            raise UnsupportedError("a size that is open until the call is a part of one of an operand")
         plan = RowPlan(group, cuts)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
-        return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes)
+        return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes, groups.sizes)
 
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
@@ -176,25 +198,55 @@ class _Pair:
                 read += element_bytes(ir.RankedTensorType(value.type).element_type)
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
-        of = attention_tiles.Weighed(blocks, rows, *sizes, work, float(read), self.range.first, self.range.last)
+        given = map(taken, (blocks, rows, *sizes))
+        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
+        of = attention_tiles.Weighed(*given, work, float(read), self.range.first, self.range.last, nbytes)
         return attention_tiles.choose(of, self.second.target)
 
     def is_faster(self) -> bool:
         """Whether one kernel is predicted to be faster than those that it replaces."""
         tiles = self.tiles
         if tiles is None:
-            raise UnsupportedError("no tiles of it fit the registers")
+            raise UnsupportedError("no tiles of it fit registers and shared memory")
         target = self.second.target
+        if any(is_open(size) for role, size in self.sizes.items() if role != "b"):
+            return True  # such products have no other kernel
         scores, values = self.first.tiles(Follows()), self.second.tiles(follows_of(self.second.op))
         between = row_tiles.choose(self.plan.counts(), target)
         apart = inf if None in (scores, values) else scores.microseconds + values.microseconds
-        nbytes = self.sizes["b"] * self.sizes["m"] * self.sizes["n"] * 4.0
+        nbytes = taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
         joined = self.first.whole_tiles(self.plan.counts().work)
         if joined is not None and values is not None:
             apart = min(apart, joined.microseconds + values.microseconds)
-        return tiles.price.us < apart
+        return tiles.price.us + self._before_us() < apart
+
+    def _before_us(self) -> float:
+        """What kernels take that turn operands of f32, and the values' rows."""
+        own = {"left": self.first.found.left, "right": self.first.found.right, "values": self.second.found.right}
+        if not isinstance(ir.RankedTensorType(own["left"].type).element_type, ir.F32Type):
+            return 0.0
+        turned = [own["values"], own["values"]]
+        turned += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
+        nbytes = [8.0 * taken(prod(self.known.shape(value))) for value in turned]
+        target = self.second.target
+        alone = KERNEL_US + target.launch_us
+        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
+
+    @property
+    def _first_roles(self) -> dict[str, Roles]:
+        return {"left": self.first.found.left_roles, "right": self.first.found.right_roles}
+
+    def _follows(self) -> Follows:
+        """What the kernel computes behind the products: nothing, where that reads tensors in which a size that is open
+        until the call is a part of a dimension."""
+        found = follows_of(self.second.op)
+        made = [self.second.op.results[0], *(op.results[0] for op in found.ops)]
+        inputs = [value for op in found.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
+        read = [value for value in inputs if rows.is_tensor(value) and value not in made]
+        sizes = [size for value in read for size in self.known.shape(value) if is_open(size)]
+        return found if all(map(is_single, sizes)) else Follows()
 
     def take(self) -> None:
         """What is computed together is one operation for what is decided afterwards."""
@@ -204,11 +256,13 @@ class _Pair:
         """Puts the kernel in their place."""
         first, second, tiles = self.first, self.second, self.tiles
         assert tiles is not None
-        follows = follows_of(second.op)
+        self.known.forget()
+        shape = self.known.shape
+        follows = self._follows()
         ends = follows.stored or [second.op]
         segments = self.plan.segments or [1]
         together = segments[-1] or 0  # rows that no tile crosses
-        stored = stored_apart(ends[0].results[0], together) if len(ends) == 1 else None
+        stored = stored_apart(ends[0].results[0], together, shape) if len(ends) == 1 else None
         if stored is not None and "m" in stored.roles and together != self.sizes["m"]:
             stored = None
         moved = [] if stored is None else list(stored.operations)
@@ -218,12 +272,12 @@ class _Pair:
             made = Attention(
                 *(
                     second.op,
-                    with_split_batches(first.found, together),
-                    with_split_batches(second.found),
+                    with_split_batches(first.found, together, shape),
+                    with_split_batches(second.found, 0, shape),
                     follows,
                     stored,
                 ),
-                *(self.range, self.sizes, second.target, name),
+                *(self.range, self.sizes, shape, second.target, name),
             )
             body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])
             body.bring()
@@ -233,21 +287,42 @@ class _Pair:
         erase(first.op)
 
 
+def _sizes_of(found: Contraction, shape: Shape) -> dict[str, int]:
+    """The sizes of a product by role."""
+    operands = ((found.left, found.left_roles), (found.right, found.right_roles))
+    return {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
+
+
+def _check_open(sizes: dict[str, int]) -> None:
+    """Raises UnsupportedError where sizes are open until the call that a kernel has no form for."""
+    if is_open(sizes["k"]) or is_open(sizes["v"]):
+        raise UnsupportedError("the columns of an operand are open until the call")
+    found = {role: factors(size)[1] for role, size in sizes.items()}
+    if len(set(sum(found.values(), []))) > 1 or max(map(len, found.values())) > 1:
+        raise UnsupportedError("two sizes are open until the call")
+
+
+def _open_rows(rows_: int) -> int:
+    """How many of rows lie together of which the number is a multiple of an open size; 0 of others."""
+    return 0 if not is_open(rows_) or is_single(rows_) else prod(factors(rows_)[1])
+
+
 def _product(value: ir.Value) -> ir.Operation | None:
     """The product whose result a value is."""
     op = None if isinstance(value.owner, ir.Block) else value.owner.operation
     return op if op is not None and op.name in _NAMES and match_product(op) is not None else None
 
 
-def _space(product: ir.Operation) -> tuple[int, int]:
-    *outer, columns = ir.RankedTensorType(product.results[0].type).shape
+def _space(sizes: Sequence[int]) -> tuple[int, int]:
+    *outer, columns = sizes
     return prod(outer), columns
 
 
 def _range(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
     """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
-    found, rows = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
-    first = found.first if found.first is not None and rows + found.first <= sizes["n"] else None
+    found, rows_ = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
+    alike = is_open(rows_) == is_open(sizes["n"])
+    first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None
     return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
 
 

@@ -73,12 +73,15 @@ def clone_operations(operations: Iterable[ir.Operation], values: dict[ir.Value, 
 
 
 def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
-    """A tensor with its elements in the same order and other sizes; None for the first where it is open until the call,
-    as one of the tensor's then is. One of a single element stays as it is where no size is asked for."""
+    """A tensor with its elements in the same order and other sizes; None for one that is open until the call, as one of
+    the tensor's then is; of several each stays a dimension, and known ones are cut. One of a single element stays as it
+    is where no size is asked for."""
     kind = ir.RankedTensorType(value.type)
     sizes = [rows.DYNAMIC if size is None else size for size in shape]
     if list(kind.shape) == sizes or not shape:
         return value
+    if sizes.count(rows.DYNAMIC) > 1:
+        return _beside_open(value, sizes)
     if (groups := _joined(list(kind.shape), sizes)) is not None:
         return tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups).result
     if kind.rank > 1:
@@ -96,6 +99,32 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         ]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
     return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
+
+
+def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
+    """A tensor with several open sizes, of which known dimensions between are cut into these."""
+    kind = ir.RankedTensorType(value.type)
+    shape = [size for size in kind.shape if size != 1]
+    if len(shape) < kind.rank:
+        type_ = ir.RankedTensorType.get(shape, kind.element_type)
+        value = tensor.CollapseShapeOp(type_, value, without_units(kind.shape)).result
+    if shape == list(sizes):
+        return value
+    groups, d = list[list[int]](), 0
+    for size in shape:
+        groups.append([])
+        while not groups[-1] or size != rows.DYNAMIC and prod(sizes[own] for own in groups[-1]) < size:
+            groups[-1].append(d)
+            d += 1
+    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
+
+
+def without_units(shape: Sequence[int]) -> list[list[int]]:
+    """The dimensions of more than one element, each with those of one that stand behind it, the first with those in
+    front of it too."""
+    kept = [d for d, size in enumerate(shape) if size != 1]
+    return [list(range(d if i else 0, end)) for i, (d, end) in enumerate(zip(kept, [*kept[1:], len(shape)]))]
 
 
 def _joined(shape: Sequence[int], sizes: Sequence[int]) -> list[list[int]] | None:

@@ -16,15 +16,17 @@ batch, or "=N", always N. Where a tile has rows of some neighbours alone, "m" ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.mlir import arith, ir, slice_of
+from kitsune_mlir.planning import open_sizes
 
 from .schedule_build import constant_index, reshaped
+from .tensor_sizes import Shape, or_dynamic, or_none
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)
 
@@ -44,26 +46,34 @@ def is_batch(role: str) -> bool:
     return role.startswith("b")
 
 
-def with_split_batches(found: Contraction, rows_together: int = 0) -> Contraction:
-    """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses."""
-    left, left_roles = _in_front(found.left, found.left_roles, rows_together)
-    right, right_roles = _in_front(found.right, found.right_roles)
+def with_split_batches(found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of) -> Contraction:
+    """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses. `shape` says the
+    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own."""
+    left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape)
+    right, right_roles = _in_front(found.right, found.right_roles, 0, shape)
     return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
 
-def stored_apart(value: ir.Value, rows_together: int = 0) -> Stored | None:
+def sizes_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> list[int]:
+    """The sizes of an operand as it is where it lies."""
+    return [dim.size for dim in _lies(value, roles, rows_together, shape)[1]]
+
+
+def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.shape_of) -> Stored | None:
     """The reshapes and transposes that alone read a product's result (b x m x n), up to the last transpose; None where
     there is none, or columns are not its last dimension. Rows may be cut into so many, which no tile crosses."""
-    kind, found = ir.RankedTensorType(value.type), None
-    if not kind.has_static_shape or kind.rank != 3:
+    sizes, found = shape(value), None
+    if rows.DYNAMIC in sizes or len(sizes) != 3:
         return None
-    dims: list[list[_Dim]] | None = [[_Dim(n, r, together=rows_together)] for n, r in zip(kind.shape, "bmn")]
+    dims: list[list[_Dim]] | None = [[_Dim(n, r, together=rows_together)] for n, r in zip(sizes, "bmn")]
     operations: list[ir.Operation] = []
-    while (op := _only_mover(value)) is not None and (dims := _onwards(op, dims)) is not None:
+    while (op := _only_mover(value)) is not None and (dims := _onwards(op, dims, shape)) is not None:
         operations.append(op)
         value = op.results[0]
         flat = [dim for own in dims for dim in own]
-        if op.name == "linalg.transpose" and flat[-1].role == "n" and (rows_together or len(flat) == len(dims)):
+        known = all(open_sizes.is_single(dim.size) for dim in flat if open_sizes.is_open(dim.size))
+        is_last = op.name == "linalg.transpose" and flat[-1].role == "n" and known
+        if is_last and (rows_together or len(flat) == len(dims)):
             found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
     return found
 
@@ -73,13 +83,15 @@ def along(roles: Roles, role: str) -> int:
     return next(d for d, own in enumerate(roles) if own == role or own.startswith(f"{role}/1%"))
 
 
-def offsets_of(roles: Roles, place: dict[str, ir.Value]) -> list[ir.Value]:
+def offsets_of(
+    roles: Roles, place: dict[str, ir.Value], size: Callable[[int], ir.Value] = constant_index
+) -> list[ir.Value]:
     """Where a tile lies in each dimension of a tensor with these roles. Where rows are cut, `place` has the first row
-    that lies with the tile's, "apart", and how far behind that it is, "together"."""
-    return [_offset(role, place) for role in roles]
+    that lies with the tile's, "apart", and how far behind that it is, "together". `size` gives sizes as values."""
+    return [_offset(role, place, size) for role in roles]
 
 
-def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
+def _offset(role: str, place: dict[str, ir.Value], value_of: Callable[[int], ir.Value]) -> ir.Value:
     if role.startswith("="):
         return constant_index(int(role[1:]))
     name, _, part = role.partition("/")
@@ -90,8 +102,8 @@ def _offset(role: str, place: dict[str, ir.Value]) -> ir.Value:
             if step == "1":
                 return place["together"]
             found = place["apart"]
-        found = found if step == "1" else arith.divui(found, constant_index(int(step)))
-        found = arith.remui(found, constant_index(int(size))) if size else found
+        found = found if step == "1" else arith.divui(found, value_of(int(step)))
+        found = arith.remui(found, value_of(int(size))) if size else found
     return found
 
 
@@ -124,42 +136,61 @@ class _Dim:
         return outer, replace(self, size=size, first=False, number=self.number % size)
 
 
-def _in_front(value: ir.Value, roles: Roles, rows_together: int = 0) -> tuple[ir.Value, Roles]:
+def _in_front(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tuple[ir.Value, Roles]:
     """The tensor that an operand's elements lie in, cut into dimensions of which each has one role."""
-    found, dims = _lies(value, roles, rows_together)
-    if found == value:
+    found, dims = _lies(value, roles, rows_together, shape)
+    names = tuple(dim.name for dim in dims)
+    if found == value and names in ((), roles):
         return value, roles
-    return _shaped(found, [dim.size for dim in dims]), tuple(dim.name for dim in dims)
+    return _shaped(found, [dim.size for dim in dims]), names
 
 
-def _lies(value: ir.Value, roles: Roles, rows_together: int) -> tuple[ir.Value, list[_Dim]]:
-    """The tensor that an operand's elements lie in, and what it is to be cut into."""
-    kind, found, flat = ir.RankedTensorType(value.type), value, list[_Dim]()
-    dims: list[list[_Dim]] | None = None
-    if kind.has_static_shape:
-        dims = [[_Dim(size, role, together=rows_together)] for size, role in zip(kind.shape, roles)]
+def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tuple[ir.Value, list[_Dim]]:
+    """The tensor that an operand's elements lie in, and what it is to be cut into; nothing where its sizes are not
+    known."""
+    sizes, found = shape(value), value
+    if rows.DYNAMIC in sizes:
+        return value, []
+    dims: list[list[_Dim]] | None = [[_Dim(n, role, together=rows_together)] for n, role in zip(sizes, roles)]
+    flat = _apart(dims)
     while dims is not None and (op := rows.producer(value)) is not None and len(op.operands):
-        dims = _through(op, dims)
+        dims = _through(op, dims, shape)
         if dims is None:
             break
-        value, own = op.operands[0], [dim for own in dims for dim in own]
-        if op.name not in rows.RESHAPES and len(own) <= MOST_DIMENSIONS and own[-1].role in ("m", "n", "k"):
+        value, own = op.operands[0], _apart(dims)
+        if op.name not in rows.RESHAPES and _is_copied(own):
             found, flat = value, own
     return found, flat
 
 
-def rows_together(found: Contraction, least: int) -> int:
+def _apart(dims: list[list[_Dim]]) -> list[_Dim]:
+    """Dimensions, of which those that are open until the call are no part of another one."""
+    found: list[_Dim] = []
+    for dim in (dim for own in dims for dim in own):
+        inner = dim.together if dim.role == "m" else open_sizes.factors(dim.size)[0]
+        is_part = open_sizes.is_open(dim.size) and not open_sizes.is_single(dim.size)
+        found += (dim.cut(inner) if is_part and inner else None) or [dim]
+    return found
+
+
+def _is_copied(dims: Sequence[_Dim]) -> bool:
+    """Whether a tensor of such dimensions can be copied by boxes, or stored."""
+    known = all(open_sizes.is_single(dim.size) for dim in dims if open_sizes.is_open(dim.size))
+    return known and len(dims) <= MOST_DIMENSIONS and dims[-1].role in ("m", "n", "k")
+
+
+def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) -> int:
     """How many rows of the left operand, at least so many, lie apart from the others where they lie; 0 where all do so
     alike. A kernel whose tiles do not cross these reads them there."""
-    if _lies(found.left, found.left_roles, 0)[0] != found.left:
+    if _lies(found.left, found.left_roles, 0, shape)[0] != found.left:
         return 0
-    value, rows_ = found.left, ir.RankedTensorType(found.left.type).shape[found.left_roles.index("m")]
+    value, rows_ = found.left, shape(found.left)[found.left_roles.index("m")]
     sizes, before = set[int](), rows.producer(value)
     while before is not None and before.name in (*rows.RESHAPES, "linalg.transpose"):
-        sizes |= set(rows.shape_of(before.operands[0]))
+        sizes |= set(shape(before.operands[0]))
         before = rows.producer(before.operands[0])
     for size in sorted(sizes, reverse=True):
-        if least <= size < rows_ and rows_ % size == 0 and _lies(value, found.left_roles, size)[0] != value:
+        if least <= size < rows_ and rows_ % size == 0 and _lies(value, found.left_roles, size, shape)[0] != value:
             return size
     return 0
 
@@ -167,20 +198,19 @@ def rows_together(found: Contraction, least: int) -> int:
 def _shaped(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     """A tensor as one of these sizes."""
     op = rows.producer(value)
-    if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(sizes):
+    if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):
         return op.operands[0]
     here = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with here:
-        return reshaped(value, sizes)
+        return reshaped(value, list(map(or_none, sizes)))
 
 
-def _through(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
+def _through(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[list[_Dim]] | None:
     """What the dimensions of an operation's result are in its operand; None where that is not known."""
-    if not rows.is_tensor(op.operands[0]) or rows.DYNAMIC in rows.shape_of(op.operands[0]):
+    if not rows.is_tensor(op.operands[0]) or rows.DYNAMIC in (source := shape(op.operands[0])):
         return None
-    source = ir.RankedTensorType(op.operands[0].type)
     if op.name == "tensor.collapse_shape":
-        return _parted(dims, _groups(op), source.shape)
+        return _parted(dims, _groups(op), source)
     if op.name == "tensor.expand_shape":
         return _joined(dims, _groups(op))
     if op.name == "linalg.transpose":
@@ -188,8 +218,8 @@ def _through(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | Non
         for own, axis in zip(dims, ir.DenseI64ArrayAttr(op.attributes["permutation"])):
             found[axis] = own
         return found
-    if op.name == "tensor.extract_slice" and len(op.operands) == 1:
-        return _sliced(op, dims)
+    if op.name == "tensor.extract_slice":
+        return _sliced(op, dims, source, shape(op.results[0]))
     return _repeated(op, dims) if op.name == "linalg.generic" else None
 
 
@@ -213,11 +243,13 @@ def _cut(dims: list[_Dim], sizes: Sequence[int]) -> list[list[_Dim]] | None:
     return found if prod(dim.size for dim in left) == 1 else None
 
 
-def _sliced(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
-    """The same for a slice, which has all or one of each dimension."""
-    offsets, sizes, strides = slice_of(op)
-    found, source = [], ir.RankedTensorType(op.operands[0].type).shape
-    if len(dims) != len(source) or any(stride != 1 for stride in strides):
+def _sliced(
+    op: ir.Operation, dims: list[list[_Dim]], source: Sequence[int], sizes: Sequence[int]
+) -> list[list[_Dim]] | None:
+    """The same for a slice of such sizes, which has all or one of each dimension."""
+    offsets, _, strides = slice_of(op)
+    found = []
+    if len(dims) != len(source) or any(stride != 1 for stride in strides) or rows.DYNAMIC in offsets:
         return None
     for own, offset, size, whole in zip(dims, offsets, sizes, source):
         if size not in (1, whole):
@@ -245,13 +277,13 @@ def _only_mover(value: ir.Value) -> ir.Operation | None:
     return users[0] if len(users) == 1 and users[0].name in (*rows.RESHAPES, "linalg.transpose") else None
 
 
-def _onwards(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | None:
+def _onwards(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[list[_Dim]] | None:
     """What the dimensions of a tensor are in what a reshape or a transpose makes of it; None where they are none."""
     if op.name == "linalg.transpose":
         return [dims[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
     if op.name == "tensor.collapse_shape":
         return _joined(dims, _groups(op))
-    return _parted(dims, _groups(op), ir.RankedTensorType(op.results[0].type).shape)
+    return _parted(dims, _groups(op), shape(op.results[0]))
 
 
 def _joined(dims: list[list[_Dim]], groups: list[list[int]]) -> list[list[_Dim]]:

@@ -34,7 +34,8 @@ PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
 AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
-_NET = re.compile(r"(net|attention)-(\d+)")
+_NET = re.compile(r"net-(\d+)")
+_ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,9 @@ def find(name: str, dtype: str | None) -> Case:
 
         return Case(name, partial(networks.make, name, dtype or "bf16"))
     if match := _NET.fullmatch(name):
-        of = _net if match[1] == "net" else _attention
-        return Case(name, partial(of, int(match[2]), dtype))
+        return Case(name, partial(_net, int(match[1]), dtype))
+    if match := _ATTENTION.fullmatch(name):
+        return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -102,7 +104,8 @@ def find(name: str, dtype: str | None) -> Case:
     if name.startswith("everyday/") and name in suite("everyday"):
         return Case(name, partial(_everyday, name, dtype))
     sized = (
-        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, attention-SEED,"
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
+        " attention-[batch-|rows-|columns-|tokens-]SEED, of which such a size is open until the call,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -160,10 +163,12 @@ def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
     return *build(dataclasses.replace(net, dtype=dtype or net.dtype), seed), None
 
 
-def _attention(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
+def _attention(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """The attention of a seed, of which a size of that name is open."""
     from . import random_attention
 
-    return *_cast(*random_attention.make(seed), dtype), None
+    shapes = random_attention.open_sizes(random_attention.draw(seed, open=open_))
+    return *_cast(*random_attention.make(seed, open=open_), dtype), shapes
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:

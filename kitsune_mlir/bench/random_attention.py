@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 MOST_SCORES = {False: 1 << 26, True: 1 << 15}  # of all heads; of a small one, for the simulator
 _LENGTHS = {False: (1, 16, 49, 64, 77, 100, 128, 197, 256, 300, 512, 577, 1024, 2048), True: (5, 49, 64, 77, 130, 200)}
+ROWS, COLUMNS = ("rows", "tokens"), ("columns", "tokens")  # what is open where rows, or columns, are
 _MASKS = ("none", "none", "causal", "causal", "bool", "bias", "padding", "alibi", "window", "cap")
 
 
@@ -32,9 +33,19 @@ class Drawn:
     way: str  # "sdpa", or "written" out, its softmax perhaps "wide", in f32
     layout: str  # "apart": heads have their dimension; "beside": they lie side by side; "joined": with keys and values
     dtype: torch.dtype
+    open: str = ""  # what is open until the call: "batch", "rows", "columns", "tokens"; masks are arguments then
+
+    @property
+    def mask_shape(self) -> tuple[int, ...] | None:
+        """The sizes of a mask in memory."""
+        return {
+            "bias": (self.heads, self.rows, self.columns),
+            "bool": (self.rows, self.columns),
+            "padding": (self.batch, 1, 1, self.columns),
+        }.get(self.mask)
 
 
-def draw(seed: int, small: bool = False) -> Drawn:
+def draw(seed: int, small: bool = False, open: str = "") -> Drawn:
     """The attention of a seed; a `small` one for the simulator."""
     rng = random.Random(seed)
     while True:
@@ -56,32 +67,37 @@ def draw(seed: int, small: bool = False) -> Drawn:
             dtype=rng.choice(
                 (torch.bfloat16, torch.bfloat16, torch.float16, torch.float32 if rng.random() < 0.3 else torch.bfloat16)
             ),
+            open=open,
         )
         if found.layout == "joined" and (found.key_heads != heads or rows != columns or found.out != width):
             continue
-        if found.batch * heads * rows * columns <= MOST_SCORES[small]:
+        if found.batch * heads * rows * columns <= MOST_SCORES[small] and _may_be_open(found):
             return found
 
 
+def _may_be_open(of: Drawn) -> bool:
+    """Whether what is open is not also a size that is known: torch.export takes 1 to be known, and tokens are one size;
+    of what is joined rows and columns are one."""
+    alone = of.open in ("rows", "columns")
+    sizes = {"batch": of.batch, "rows": of.rows, "columns": of.columns, "tokens": of.rows}
+    if of.open == "tokens" and of.rows != of.columns or alone and of.layout == "joined":
+        return False
+    return not of.open or sizes[of.open] > 1
+
+
 class Attention(nn.Module):
-    """The attention that was drawn: of queries, keys and values, or of these in one tensor."""
+    """The attention that was drawn: of queries, keys and values, or of these in one tensor; and of the mask, where that
+    is an argument."""
 
     def __init__(self, of: Drawn):
         super().__init__()
-        self.of, generator = of, torch.Generator().manual_seed(of.rows)
-        shape = {
-            "bias": (of.heads, of.rows, of.columns),
-            "bool": (of.rows, of.columns),
-            "padding": (of.batch, 1, 1, of.columns),
-        }.get(of.mask)
-        mask = None if shape is None else torch.randn(shape, generator=generator)
-        if mask is not None and of.mask != "bias":
-            mask = mask < 0.7
-            mask[..., 0] = True
-        self.register_buffer("mask", mask.to(of.dtype) if of.mask == "bias" and mask is not None else mask)
+        self.of = of
+        self.register_buffer("mask", None if of.open else _mask(of))
 
     def forward(self, *args: Tensor) -> Tensor:
-        of = self.of
+        of, mask = self.of, self.mask
+        if of.open and of.mask_shape is not None:
+            *args, mask = args
         if of.layout == "joined":
             query, key, value = args[0].unflatten(-1, (3, of.heads, -1)).permute(2, 0, 3, 1, 4)
         elif of.layout == "beside":
@@ -89,37 +105,37 @@ class Attention(nn.Module):
         else:
             query, key, value = args
         if of.way == "sdpa" and of.mask != "cap":
-            causal, mask = of.mask == "causal", self._mask(query)
+            causal, mask = of.mask == "causal", self._of_places(query, key, mask)
             grouped = of.key_heads != of.heads
             found = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, enable_gqa=grouped)
         else:
-            found = self._written(query, key, value)
+            found = self._written(query, key, value, mask)
         return found if of.layout == "apart" else found.transpose(1, 2).flatten(2)
 
     @property
     def _heads(self) -> tuple[int, int, int]:
         return self.of.heads, self.of.key_heads, self.of.key_heads
 
-    def _mask(self, query: Tensor) -> Tensor | None:
-        """A mask of bool, or numbers that are added to scores."""
-        of = self.of
-        step = torch.arange(of.columns, device=query.device) - torch.arange(of.rows, device=query.device)[:, None]
+    def _of_places(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor | None:
+        """A mask of bool, or numbers that are added to scores: one that is computed, or that in memory."""
+        of, (rows, columns) = self.of, (query.shape[-2], key.shape[-2])
+        step = torch.arange(columns, device=query.device) - torch.arange(rows, device=query.device)[:, None]
         if of.mask == "window":
             return (step <= 0) & (step > -100)
         if of.mask == "alibi":
             slopes = torch.exp2(-torch.arange(1, of.heads + 1, device=query.device))
             return (slopes[:, None, None] * step).to(query.dtype)
-        return self.mask
+        return mask
 
-    def _written(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def _written(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         of = self.of
         key, value = (x.repeat_interleave(of.heads // of.key_heads, 1) for x in (key, value))
         scores = query @ key.transpose(-1, -2) / math.sqrt(of.width)
         if of.way == "wide":
             scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-        mask = self._mask(query)
+        mask = self._of_places(query, key, mask)
         if of.mask == "causal":
-            rows = torch.ones(of.rows, of.columns, dtype=torch.bool, device=query.device).tril()
+            rows = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
             scores = scores.masked_fill(~rows, float("-inf"))
         elif of.mask == "cap":
             scores = 20 * torch.tanh(scores / 20)
@@ -128,9 +144,26 @@ class Attention(nn.Module):
         return scores.softmax(-1).to(value.dtype) @ value
 
 
-def make(seed: int, small: bool = False) -> tuple[nn.Module, tuple[Any, ...]]:
+def _mask(of: Drawn) -> Tensor | None:
+    """The mask in memory."""
+    if of.mask_shape is None:
+        return None
+    mask = torch.randn(of.mask_shape, generator=torch.Generator().manual_seed(of.rows))
+    if of.mask == "bias":
+        return mask.to(of.dtype)
+    mask = mask < 0.7
+    mask[..., 0] = True
+    return mask
+
+
+def make(seed: int, small: bool = False, open: str = "") -> tuple[nn.Module, tuple[Any, ...]]:
     """The module of a seed, and its arguments."""
-    of = draw(seed, small)
+    of = draw(seed, small, open)
+    return Attention(of), arguments(of, seed)
+
+
+def arguments(of: Drawn, seed: int) -> tuple[Tensor, ...]:
+    """Arguments for what was drawn."""
     generator = torch.Generator().manual_seed(seed)
     shapes = [(of.heads, of.rows, of.width), (of.key_heads, of.columns, of.width), (of.key_heads, of.columns, of.out)]
     if of.layout == "joined":
@@ -139,4 +172,23 @@ def make(seed: int, small: bool = False) -> tuple[nn.Module, tuple[Any, ...]]:
         sizes = [(of.batch, length, heads * width) for heads, length, width in shapes]
     else:
         sizes = [(of.batch, *shape) for shape in shapes]
-    return Attention(of), tuple(torch.randn(size, generator=generator).to(of.dtype) for size in sizes)
+    found = tuple(torch.randn(size, generator=generator).to(of.dtype) for size in sizes)
+    return (*found, mask) if of.open and (mask := _mask(of)) is not None else found
+
+
+def open_sizes(of: Drawn) -> tuple[dict[int, Any], ...] | None:
+    """torch.export's `dynamic_shapes` of what was drawn."""
+    if not of.open:
+        return None
+    size = torch.export.Dim(of.open)
+    tokens = 2 if of.layout == "apart" else 1  # their dimension
+    batch, rows, columns = (
+        {d: size} if of.open in names else {} for d, names in ((0, ("batch",)), (tokens, ROWS), (tokens, COLUMNS))
+    )
+    found = [batch | rows] if of.layout == "joined" else [batch | rows, batch | columns, batch | columns]
+    if of.mask_shape is not None:
+        rank = len(of.mask_shape)
+        own = {rank - 2: size} if of.open in ROWS and of.mask != "padding" else {}
+        own |= {rank - 1: size} if of.open in COLUMNS else {}
+        found.append(own | (batch if of.mask == "padding" else {}))
+    return (tuple(found),)  # of forward's *args

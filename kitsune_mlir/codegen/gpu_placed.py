@@ -23,7 +23,8 @@ from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import are_apart, is_dense, needed
 
-ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand whose first size is that of the call
+ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand that has the size of the call
+ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where it does not say
 RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
@@ -301,7 +302,8 @@ def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
         dims = [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]
         if dims:
             with ir.InsertionPoint(call):
-                rows = memref.dim(call.operands[rows_from(function.operation, number)], as_value(0))
+                axis = attr_int(function.operation, ROWS_AXIS, 0)
+                rows = memref.dim(call.operands[rows_from(function.operation, number)], as_value(axis))
         for dim in dims:  # a kernel's other sizes are known, and no operations
             dim.results[0].replace_all_uses_with(rows)
             dim.erase()

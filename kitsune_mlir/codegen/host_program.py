@@ -34,7 +34,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_parts import is_dense
-from .gpu_placed import ROWS_FROM, into_of, rows_from
+from .gpu_placed import ROWS_AXIS, ROWS_FROM, into_of, rows_from
 
 Step = dict[str, Any]
 Operand = int | float | str
@@ -165,10 +165,11 @@ class _Translation:
             kind = ir.MemRefType(result.type)
             dynamic = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
             source = rows_from(self._functions[name].operation, number)
-            if dynamic and (dynamic != [0] or source is None):
+            if dynamic and source is None:
                 raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
             if dynamic and source not in rows:
-                rows[source] = self._name_rows(op.operands[source])
+                axis = attr_int(self._functions[name].operation, ROWS_AXIS, 0)
+                rows[source] = self._name_rows(op.operands[source], axis)
             shape = [rows[source] if d in dynamic else size for d, size in enumerate(kind.shape)]
             results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
         for number, place in enumerate(places):
@@ -176,13 +177,13 @@ class _Translation:
                 results.insert(number, {"into": self._see(op.operands[place])})
         self._step("pipeline", name=name, args=arguments, results=results)
 
-    def _name_rows(self, value: ir.Value) -> Operand:
+    def _name_rows(self, value: ir.Value, axis: int) -> Operand:
         kind = ir.MemRefType(value.type)
-        if not kind.is_dynamic_dim(0):
-            return kind.shape[0]
+        if not kind.is_dynamic_dim(axis):
+            return kind.shape[axis]
         name = f"v{len(self._names)}"
         self._names[hash(name)] = name
-        self._step("dim", to=name, of=self._see(value), dim=0)
+        self._step("dim", to=name, of=self._see(value), dim=axis)
         return name
 
 

@@ -13,7 +13,9 @@ from .product_tiles import CHUNK, COPY_ROWS
 from .target import Target
 
 _COLUMNS = (64, 128)
+_CHUNK_BYTES = 128  # of a row of a slot
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
+_MOST_WIDE = 256  # columns of values
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next ones, whose products run meanwhile
 _WITH_AHEAD = 200  # the same with what is read for the scores, before they are there
@@ -33,7 +35,7 @@ class Weighed:
     """Of `batch` blocks of so many `rows`, which tiles do not cross, the products with `n` columns of `k`, and with so
     many of `v` columns. So many instructions as `work` says deal with a score, and `read` bytes of memory come to it. A
     tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such
-    end."""
+    end. Elements are of so many bytes: 2, or 4 that are multiplied as tf32."""
 
     batch: int
     rows: int
@@ -44,6 +46,12 @@ class Weighed:
     read: float
     first: int | None = None
     last: int | None = None
+    element_bytes: int = 2
+
+    @property
+    def chunk(self) -> int:
+        """Columns of a slot."""
+        return 2 * CHUNK // self.element_bytes
 
     def turns(self, rows: int, columns: int) -> list[int]:
         """The turns of the tiles of a block, so many rows and columns each."""
@@ -54,15 +62,26 @@ class Weighed:
             found.append(max(1, ceil((end - begin) / columns)))
         return found
 
+    def most_turns(self, rows: int, columns: int, ctas: int, parts: int) -> tuple[int, int]:
+        """The turns, and the tiles, of the CTA that has the most, of so many that take every so manieth tile, those of
+        many turns first: of the first CTA. There are so many `parts` of each tile."""
+        found, before = 0, 0  # the tiles dealt, and those of them that the first CTA has
+        for number, turns in enumerate(sorted(self.turns(rows, columns), reverse=True), 1):
+            tiles = ceil(number * self.batch * parts / ctas)
+            found, before = found + (tiles - before) * turns, tiles
+        return found, before
+
 
 @dataclass(frozen=True)
 class AttentionTiles:
-    """`copies` warpgroups of 64 rows each, so many `columns` at a time; slots of chunks of 64 columns of the left
-    operand, of the right one, and of 64 rows of the values. What comes to scores from memory is read before they are
-    there where it `reads_ahead`: as far as registers hold it."""
+    """`copies` warpgroups of 64 rows each, so many `columns` at a time, of values that are `wide` columns, or parts of
+    so many; slots of 128 bytes of each row of the left operand, of the right one, and of 64 rows of the values, or of
+    the 32 that are 128 bytes of f32. What comes to scores from memory is read before they are there
+    where it `reads_ahead`: as far as registers hold it."""
 
     copies: int
     columns: int
+    wide: int
     left_slots: int
     right_slots: int
     value_slots: int
@@ -77,32 +96,36 @@ class AttentionTiles:
 @cache
 def choose(of: Weighed, target: Target) -> AttentionTiles | None:
     """The fastest tiles, or None where none fits."""
-    found = (_tiles(of, target, copies, columns) for copies, columns in product(_TURN, _COLUMNS))
+    least = ceil(of.v / _MOST_WIDE)
+    parts = (1,) if least == 1 else (least, 2 * least)
+    found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts))
     return min((tiles for tiles in found if tiles is not None), key=lambda tiles: tiles.price.us, default=None)
 
 
-def _tiles(of: Weighed, target: Target, copies: int, columns: int) -> AttentionTiles | None:
-    chunks, wide, own = ceil(of.k / CHUNK), ceil(of.v / CHUNK) * CHUNK, copies * COPY_ROWS
+def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int) -> AttentionTiles | None:
+    """Tiles of all rows and columns of the values, or of so many parts of these, for each of which scores are computed
+    again."""
+    chunks, wide, own = ceil(of.k / of.chunk), ceil(of.v / parts / CHUNK) * CHUNK, copies * COPY_ROWS
     registers = wide // 2 + columns
+    if of.element_bytes > 2:
+        registers += columns // 2  # weights are no smaller than scores
     if registers > _MOST_REGISTERS:
         return None
     ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
-    left, right, value = (own * CHUNK * 2, columns * CHUNK * 2, wide * CHUNK * 2)
-    of_turn = chunks * right + columns // CHUNK * value
+    left, right, value = (own * _CHUNK_BYTES, columns * _CHUNK_BYTES, wide * _CHUNK_BYTES)
+    of_turn = chunks * right + columns // of.chunk * value
     held = 2 if target.shared_bytes - _BARRIERS - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
     slots = min(_MOST_TURNS, (target.shared_bytes - _BARRIERS - held * chunks * left) // of_turn)
-    if not slots:
+    if slots < 1:
         return None
-    multiplied = own * columns * (chunks * CHUNK + wide) / _MULTIPLIED
+    multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2
     issued = own * columns * (of.work + _OWN_WORK + (wide / 2 + 48) / columns) / _ISSUED
     loaded = (of_turn + own * columns * of.read) / _LOADED
     a, b, besides = _TURN[copies]
     turn = max(loaded, a * multiplied + b * issued) + besides
-    turns = of.turns(own, columns)
-    tiles = [each for each in sorted(turns, reverse=True) for _ in range(of.batch)]
-    of_tile = (_TILE + own * wide / 32) / turn
-    most = max(sum(tiles[cta :: target.sms]) + of_tile * len(tiles[cta :: target.sms]) for cta in range(target.sms))
-    cycles = most * turn + _START
+    turns, tiles = of.most_turns(own, columns, target.sms, ceil(of.v / wide))
+    cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
-    return AttentionTiles(copies, columns, held * chunks, slots * chunks, slots * (columns // CHUNK), price, ahead)
+    counts = held * chunks, slots * chunks, slots * (columns // of.chunk)
+    return AttentionTiles(copies, columns, wide, *counts, price, ahead)

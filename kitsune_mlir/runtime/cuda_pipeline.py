@@ -22,6 +22,11 @@ ALIGNMENT = 16  # of tensors, in bytes: kernels access words of that size
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 
 
+def streamed(launch: dict[str, Any]) -> list[tuple[int, int]]:
+    """The numbers of the tensors that have the rows of a call, each with the dimension of that size."""
+    return list(zip(launch["streams"], launch.get("axes", [0] * len(launch["streams"])), strict=True))
+
+
 class PipelineLauncher:
     """One pipeline on one device. Each stream has a workspace of its own, zeroed once: the kernel leaves its
     counters zero.
@@ -113,11 +118,13 @@ class PipelineLauncher:
 
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> BoundPipeline:
         """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows."""
-        counts = {arguments[i][0][0] for i in self._launch["streams"]}
+        counts = {arguments[i][0][axis] for i, axis in streamed(self._launch)}
         if len(counts) > 1:
             found = " and ".join(str(count) for count in sorted(counts))
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
+        if rows < (least := self._launch.get("least_rows", 0)):
+            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are {rows} of")
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
         maps = self._maps.bind(rows) if self._maps else None
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}

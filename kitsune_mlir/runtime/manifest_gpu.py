@@ -49,6 +49,8 @@ _LAUNCH = {
     "sizes?": [SIZE],
     "watched": [{"awaited": TEXT, "location": TEXT}],
     "streams": [SIZE],
+    "axes?": [whole(0, 7)],
+    "least_rows?": SIZE,
     "tile_rows": _COUNT,
     "maps?": [
         {
@@ -59,6 +61,7 @@ _LAUNCH = {
             "strides": [SIZE],
             "box": [SIZE],
             "swizzle": SIZE,
+            "powers?": [whole(0, 4)],
             **dict.fromkeys(("lower?", "upper?"), [whole(-(1 << 15), 1 << 15)]),
             "steps?": [SIZE],
         }
@@ -135,6 +138,8 @@ def _check_launch(launch: Mapping[str, Any], kernels: list[str], where: str) -> 
     counted = launch.get("counter_bytes", 0)
     expect(counted <= launch["workspace_bytes"], f"{where}.counter_bytes must be at most the workspace's")
     expect(bool(launch["streams"]), f"{where}.streams must name a tensor")
+    axes = launch.get("axes", launch["streams"])
+    expect(len(axes) == len(launch["streams"]), f"{where}.axes must give one of each stream, found {len(axes)}")
 
 
 @dataclass(frozen=True)
@@ -274,8 +279,9 @@ class _Program:
         expect(step["name"] in self.section["pipelines"], f"{at}.name must be one of the pipelines")
         pipeline = self.section["pipelines"][step["name"]]
         launch, arguments = pipeline["launch"], [self._tensor(name, at) for name in step["args"]]
-        for number in launch["streams"]:
-            streamed = number < len(arguments) and bool(arguments[number].shape)
+        axes = launch.get("axes", [0] * len(launch["streams"]))
+        for number, axis in zip(launch["streams"], axes):
+            streamed = number < len(arguments) and axis < len(arguments[number].shape)
             expect(streamed, f"{at} must stream tensors that it gets, found number {number}")
         for number in launch.get("sizes", ()):
             sized = number < len(arguments) and bool(arguments[number].shape)

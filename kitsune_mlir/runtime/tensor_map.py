@@ -51,7 +51,8 @@ class TensorMaps:
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
     elements, the fastest first, null for the rows of a call;
-    "strides" of all dims but the first, in bytes; "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
+    "strides" of all dims but the first, in bytes, times the rows of a call as often as "powers" says of each (not at
+    all when absent); "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
 
     A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and
     "upper", for each dim between, where windows begin, relative to the image's first and last element; "steps", how far
@@ -70,6 +71,12 @@ class TensorMaps:
         """The maps for calls of so many rows; of none there are none of tensors of rows, out of which nothing is copied
         then."""
         return BoundMaps(self._functions, self._maps, rows)
+
+
+def strides_at(entry: dict[str, Any], rows: int) -> list[int]:
+    """The strides of a map, in bytes, for calls of so many rows."""
+    powers = entry.get("powers", [0] * len(entry["strides"]))
+    return [stride * rows**power for stride, power in zip(entry["strides"], powers, strict=True)]
 
 
 class _Functions:
@@ -113,7 +120,7 @@ class BoundMaps:
             corners = ((ctypes.c_int * (rank - 2))(*entry[name]) for name in ("lower", "upper"))
             box = (*corners, *entry["box"], (_U32 * rank)(1, *entry["steps"], 1))
         return (
-            *((_U64 * rank)(*dims), (_U64 * rank)(*entry["strides"])),
+            *((_U64 * rank)(*dims), (_U64 * rank)(*strides_at(entry, max(rows, 1)))),
             *box,
             self._enum("Interleave", "INTERLEAVE", "NONE"),
             self._enum("Swizzle", "SWIZZLE", _SWIZZLES[entry["swizzle"]]),
@@ -168,6 +175,8 @@ def _check(entry: dict[str, Any]) -> None:
         raise InternalError(f"a tensor map's dims must be 1 to {_MAX_DIM}, found {dims}")
     if not all(0 < stride < _MAX_STRIDE and stride % _GRANULE == 0 for stride in strides):
         raise InternalError(f"a tensor map's strides must be multiples of {_GRANULE} bytes, found {strides}")
+    if len(entry.get("powers", strides)) != len(strides):
+        raise InternalError(f"a tensor map has a power for each stride, found {entry['powers']} for {strides}")
     row = box[0] * _BYTES[entry["element"]]
     most = [_MAX_BOX, _MAX_WINDOWS] if "steps" in entry else [_MAX_BOX] * rank
     if not all(1 <= size <= limit for size, limit in zip(box, most)) or row % _GRANULE or (swizzle and row > swizzle):

@@ -120,7 +120,7 @@ func.func @dots(%a: tensor<9x27x64xbf16>, %m: index) -> tensor<9x27x27xf32> {
       %s = "kitsune.stash"(%c) : (tensor<27x27xf32>) -> tensor<27x27xf32>
       "kitsune.write"(%s, %m, %m, %m) {dims = array<i64: 1, 2>, index = 0 : i64} : (tensor<27x27xf32>, index, index, index) -> ()
     }) {copies = 1 : i64, registers = 168 : i64, sym_name = "dots", warps = 1 : i64} : () -> ()
-  }) {ctas = 12 : i64, sym_name = "k"} : () -> !kitsune.outputs
+  }) {ctas = 12 : i64, least = 1 : i64, sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<9x27x27xf32>
   return %y : tensor<9x27x27xf32>
 }

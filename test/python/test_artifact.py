@@ -233,6 +233,8 @@ def _launch(section):
         ("gpu", lambda s: _launch(s)["maps"].pop(), "parameters that it takes"),
         ("gpu", lambda s: _launch(s)["maps"][0].update(tensor=99), "must have tensor maps of its tensors, found 99"),
         ("gpu", lambda s: _launch(s).update(streams=[9]), "must stream tensors that it gets, found number 9"),
+        ("gpu", lambda s: _launch(s).update(streams=[0], axes=[7]), "must stream tensors that it gets, found number 0"),
+        ("gpu", lambda s: _launch(s).update(axes=[]), "axes must give one of each stream, found 0"),
         ("gpu", lambda s: _pipeline_step(s)["args"].append("a0"), "parameters that it takes"),
         ("gpu", lambda s: _pipeline_step(s).update(args=["v99"]), "must name a buffer, found 'v99'"),
         ("gpu", lambda s: s["program"].pop(), "must end with its one return"),

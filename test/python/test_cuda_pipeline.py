@@ -289,6 +289,21 @@ def test_rows_must_agree(monkeypatch):
         run(made)
 
 
+def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
+    """Strides of the dimensions in front of them grow with them."""
+    heads = {"tensor": 0, "element": "bf16", "dims": [64, None, 4], "strides": [128, 128], "powers": [0, 1]}
+    made, driver = launcher(
+        monkeypatch, maps=[heads | {"box": [64, 64, 1], "swizzle": 128}], streams=[0, 1], axes=[1, 0], least_rows=2
+    )
+    made.bind([((4, 100, 64), "bf16"), ((100, 256), "bf16")], [((100,), "f32")]).launch(0, [X, W, Y])
+    (launch,), (encoded,) = driver.launches, driver.encoded
+    assert (launch.rows, encoded.dims, encoded.strides) == (100, [64, 100, 4], [128, 12800])
+    with pytest.raises(UserError, match="found 50 and 100"):
+        made.bind([((4, 50, 64), "bf16"), ((100, 256), "bf16")], [((50,), "f32")])
+    with pytest.raises(UserError, match="wants 2 or more of what there are 1 of"):
+        made.bind([((4, 1, 64), "bf16"), ((1, 256), "bf16")], [((1,), "f32")])
+
+
 @pytest.mark.parametrize("function", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress"])
 def test_what_the_driver_says(monkeypatch, function):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said, streamed
 
 from .arithmetic import DTYPES
 from .clocks import most_ctas
@@ -50,7 +51,10 @@ class Launcher:
 
     def is_idle(self, arguments: Sequence[Described]) -> bool:
         """Whether a call with such tensors launches nothing."""
-        return not self._launch.get("sums") and not arguments[self._launch["streams"][0]][0][0]
+        number, axis = streamed(self._launch)[0]
+        if arguments[number][0][axis] < (least := self._launch.get("least_rows", 0)):
+            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are none of")
+        return not self._launch.get("sums") and not arguments[number][0][axis]
 
     def launch(
         self,
@@ -63,7 +67,7 @@ class Launcher:
         """Runs; then every counter that was used must be zero, for the next launch. Unless it begins `alone`, what the
         run's kernels before it have written may be used behind the kernel's wait for them only, and its results
         likewise. Raises KernelFault for what is found, Deadlock for a report too."""
-        (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
+        (rows,) = {arguments[i][1][axis] for i, axis in streamed(self._launch)}
         zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
         if self.is_idle([described for _, *described in arguments]):
             return

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.runtime.tensor_map import strides_at
+
 from .arithmetic import DTYPES
 from .faults import MemoryFault
 from .memory import Region
@@ -67,7 +69,7 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     rounds = described["element"] == "tf32"
     itemsize = np.dtype(DTYPES["f32" if rounds else described["element"]]).itemsize
     dims = tuple(rows if size is None else size for size in described["dims"])
-    strides, box, swizzle = (itemsize, *described["strides"]), tuple(described["box"]), described["swizzle"]
+    strides, box, swizzle = (itemsize, *strides_at(described, rows)), tuple(described["box"]), described["swizzle"]
     corners = tuple(tuple(described.get(name, ())) for name in ("lower", "upper", "steps"))
     inner = box[0] * itemsize
     assert 1 <= len(dims) == len(strides) <= 5

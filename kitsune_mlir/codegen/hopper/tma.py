@@ -39,7 +39,8 @@ class Corners:
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
     after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for the
-    call's rows; `strides` are bytes of the dimensions after the first, multiples of 16."""
+    call's rows; `strides` are bytes of the dimensions after the first, multiples of 16, times the call's rows as often
+    as `powers` says, where it says anything."""
 
     tensor: int
     element: str
@@ -49,6 +50,7 @@ class TensorMap:
     swizzle: int = SWIZZLE
     offset: int = 0  # bytes from where the tensor begins
     corners: Corners | None = None  # of a map of windows, whose box is of channels and windows
+    powers: tuple[int, ...] = ()
 
     def description(self) -> dict:
         """For the launch description (runtime/tensor_map.py encodes it)."""
@@ -60,6 +62,7 @@ class TensorMap:
             "strides": list(self.strides),
             "box": list(self.box),
             "swizzle": self.swizzle,
+            **({"powers": list(self.powers)} if self.powers else {}),
         }
         return found if self.corners is None else found | self.corners.description()
 

@@ -12,12 +12,12 @@ from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
-from kitsune_mlir.dialects.columns import is_among_columns, place_of, strides_of
+from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
 from kitsune_mlir.mlir import arith, ir, vector
 
 
 class GlobalBox:
-    """The box at `at` of a tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
+    """The box at `at` of a tensor, `axes` the dimensions of the box; `rows` is the size that is open until the call.
     The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
     its last element. An even column is `pair` and an even number: who reads it gets the next one with it."""
 
@@ -38,7 +38,7 @@ class GlobalBox:
         kind = ir.RankedTensorType(type_)
         self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
         self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        self._strides = strides_of(kind)
+        self._strides, self._powers, self._rows = strides_of(kind), open_behind(kind), rows
         self._step = 0  # divides the place of each row's first element among longer rows; 0: the tensor is dense
         self._pointer = pointer
         if is_among_columns(kind):
@@ -237,11 +237,11 @@ class GlobalBox:
         base = self._base(outer)
         if last is None:
             return base
-        stride = self._strides[self._axes[-1]]
-        if isinstance(last, Offset):
+        stride, power = self._strides[self._axes[-1]], self._powers[self._axes[-1]]
+        if isinstance(last, Offset) and not power:
             base = self._moved(base, last.base, stride)
             return device.offset(base, last.constant * stride, storage_type(self.element))
-        return self._moved(base, last, stride)
+        return self._moved(base, last, stride, power)
 
     def _base(self, outer: Sequence[Int]) -> ir.Value:
         """The address of the row in which an element lies."""
@@ -250,16 +250,19 @@ class GlobalBox:
             pointer = self._pointer
             for axis, offset in enumerate(self._at):
                 if axis not in self._axes:
-                    pointer = self._moved(pointer, offset, self._strides[axis])
+                    pointer = self._moved(pointer, offset, self._strides[axis], self._powers[axis])
             for axis, index in zip(self._axes, outer):
-                pointer = self._moved(pointer, index, self._strides[axis])
+                pointer = self._moved(pointer, index, self._strides[axis], self._powers[axis])
             self._bases[key] = pointer
         return self._bases[key]
 
-    def _moved(self, pointer: ir.Value, count: Int, stride: int) -> ir.Value:
-        """The address `count` times `stride` elements on, computed in 64 bits."""
+    def _moved(self, pointer: ir.Value, count: Int, stride: int, power: int = 0) -> ir.Value:
+        """The address `count` times `stride` elements on, these times the size that is open until the call so often,
+        computed in 64 bits."""
         if isinstance(count, int) and count == 0:
             return pointer
         i64 = ir.IntegerType.get_signless(64)
         far = arith.muli(arith.extui(i64, device.value(count)), arith.constant(i64, stride))
+        for _ in range(power):
+            far = arith.muli(far, arith.extui(i64, self._rows))
         return device.offset(pointer, far, storage_type(self.element))

@@ -24,7 +24,7 @@ from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant, parent_of
-from kitsune_mlir.dialects.columns import is_among_columns, place_of, strides_of
+from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
@@ -53,8 +53,7 @@ class ScheduledKernel:
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
-        for value in (*self.tensors, *(result.results[0] for result in self.results)):
-            _check_open(ir.RankedTensorType(value.type))
+        self._check_open()
         self._check_readers()
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self._check_engines()
@@ -82,6 +81,21 @@ class ScheduledKernel:
                 reads = any(operand == value for operand in op.operands)
                 if reads and op.name not in (schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME):
                     raise UnsupportedError(f"{location(op.location)}: {op.name} reads {value.type}")
+
+    def _check_open(self) -> None:
+        """Of tensors with a size that is open until the call, and not their first, copies by the copy engine and
+        threads that read and write element by element alone know where elements lie."""
+        for value in filter(_is_open_inside, self.tensors):
+            for op in walk(self.kernel):
+                copied = op.name == schedule.CopyOp.OPERATION_NAME and op.opview.engine_name == "tma"
+                read = op.name == schedule.ReadOp.OPERATION_NAME and "together" not in op.attributes
+                sized = op.name == "tensor.dim"
+                if any(operand == value for operand in op.operands) and not (copied or read or sized):
+                    raise UnsupportedError(f"{location(op.location)}: {op.name} takes no {value.type}")
+        for write in self.kernel.writes:
+            results = [result.results[0] for result in self.results if result.position == write.position]
+            if write.engine_name is not None and any(map(_is_open_inside, results)):
+                raise UnsupportedError(f"{location(write.location)}: an engine stores no {results[0].type}")
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
@@ -200,7 +214,9 @@ class ScheduledKernel:
         box[copy.axes[0]] = last or box[copy.axes[0]]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
-        return TensorMap(number, _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
+        powers = tuple(open_behind(kind)[-2::-1]) if _is_open_inside(source) else ()
+        described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
+        return TensorMap(number, *described, offset=first, powers=powers)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
@@ -222,14 +238,14 @@ class ScheduledKernel:
         return threads_of(self.kernel.parts[0].agents)
 
     def streams(self) -> list[int]:
-        """The numbers of the tensors whose first size is that of the call; of any one where all sizes are known."""
+        """The numbers of the tensors that have the size of the call; of any one where all sizes are known."""
         tables = self._tables.get("sizes", ())
-        open_ = [
-            n
-            for n, value in enumerate(self.tensors)
-            if _rank(value) and value.type.is_dynamic_dim(0) and n not in tables
-        ]
+        open_ = [n for n, value in enumerate(self.tensors) if _open_dims(value.type) and n not in tables]
         return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
+
+    def axes(self) -> list[int]:
+        """For each of these the dimension of that size."""
+        return [next(iter(_open_dims(self.tensors[number].type)), 0) for number in self.streams()]
 
     @property
     def _tables(self) -> dict[str, list[int]]:
@@ -282,6 +298,8 @@ class ScheduledKernel:
                 "strided": not (self.kernel.has_roles or self.kernel.has_single_tiles),
                 "watched": self.waits.described,
                 "streams": self.streams(),
+                **({"axes": axes} if any(axes := self.axes()) else {}),
+                **({"least_rows": least} if (least := self.kernel.least_open) else {}),
                 "tile_rows": 1,
                 "sums": bool(self._rings and self._tiles),  # a product of no columns is zero, of any rows
                 "maps": [map_.description() for map_ in self.maps],
@@ -359,9 +377,15 @@ def _drain(party: bool) -> None:
     cp_async.wait_all()
 
 
-def _check_open(kind: ir.RankedTensorType) -> None:
-    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
-        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
+def _open_dims(kind: ir.Type) -> list[int]:
+    """The dimensions of the size that is open until the call."""
+    kind = ir.RankedTensorType(kind)
+    return [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+
+
+def _is_open_inside(value: ir.Value) -> bool:
+    """Whether a dimension other than the first has the size that is open until the call."""
+    return any(d > 0 for d in _open_dims(value.type))
 
 
 def _rank(value: ir.Value) -> int:

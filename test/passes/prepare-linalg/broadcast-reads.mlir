@@ -56,3 +56,29 @@ func.func @turned(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   } -> tensor<4x4xf32>
   return %y : tensor<4x4xf32>
 }
+
+// What is repeated along a dimension of one element is read by a map, whatever the size beside it; a size that is a
+// product over the same number is the size itself.
+
+// CHECK-LABEL: func.func @repeated
+// CHECK:         %[[X:.*]] = tensor.collapse_shape %arg0 {{.*}} into tensor<?x4xf32>
+// CHECK:         linalg.generic {{.*}} ins(%[[X]] : tensor<?x4xf32>)
+func.func @repeated(%x: tensor<?x1x4xf32>) -> tensor<?x3x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %n = tensor.dim %x, %c0 : tensor<?x1x4xf32>
+  %heads = affine.apply affine_map<()[s0] -> (s0 * 8)>()[%n]
+  %m = arith.divsi %heads, %c8 : index
+  %e = tensor.empty(%m) : tensor<?x3x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b, c) -> (a, b, c)>], iterator_types = ["parallel", "parallel", "parallel"]} outs(%e : tensor<?x3x4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 2 : index
+    %alone = arith.cmpi eq, %n, %c1 : index
+    %k = arith.select %alone, %c0, %i : index
+    %v = tensor.extract %x[%k, %c0, %j] : tensor<?x1x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x3x4xf32>
+  return %y : tensor<?x3x4xf32>
+}

@@ -1,5 +1,6 @@
 """Tiles of attention: how many turns they have, and what they are predicted to take."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,5 +53,19 @@ def test_more_takes_longer(batch, rows, n, k, v, work):
     assert choose(causal, SM90).price.us <= tiles.price.us
 
 
-def test_wide_values_have_no_tiles():
-    assert choose(Weighed(1, 128, 128, 64, 512, 1.0, 0.0), SM90) is None
+@pytest.mark.parametrize("v, wide", [(256, 256), (264, 192), (320, 192), (512, 256)])
+def test_wide_values_are_parted(v, wide):
+    tiles = choose(Weighed(64, 1024, 1024, 64, v, 1.0, 0.0), SM90)
+    assert tiles.wide == wide
+
+
+def test_long_sums_have_no_tiles():
+    assert choose(Weighed(1, 128, 128, 8192, 64, 1.0, 0.0), SM90) is None
+
+
+@pytest.mark.parametrize("batch, parts", [(1, 1), (7, 1), (132, 1), (5, 3)])
+def test_the_first_cta_has_the_most(batch, parts):
+    of = Weighed(batch, 700, 700, 64, 64, 1.0, 0.0, None, 0)
+    tiles = [turns for turns in sorted(of.turns(64, 64), reverse=True) for _ in range(batch * parts)]
+    dealt = [tiles[cta::132] for cta in range(132)]
+    assert of.most_turns(64, 64, 132, parts) == (max(map(sum, dealt)), max(map(len, dealt)))

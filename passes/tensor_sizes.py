@@ -1,0 +1,154 @@
+"""The sizes of a block's tensors as numbers, those too that are open until the call (planning/open_sizes.py).
+
+    %n = tensor.dim %x, %c0 : tensor<?x130x256xbf16>                                          // a number P, say
+    %m = affine.apply (s0 * 4) [%n]                                                           // P * 4
+    %y = linalg.batch_matmul ins(%q, %k : tensor<?x130x64xbf16>, tensor<?x64x130xbf16>) ...   // P * 4 x 130 x 130
+
+Operators take tensors whose sizes agree: that is how sizes of different tensors are known to be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, linalg
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning import open_sizes
+from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
+
+Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
+
+
+def taken(size: int) -> int:
+    """The size that one is taken to be where it is decided what is fast."""
+    return open_sizes.taken(size, DYNAMIC_SIZE)
+
+
+def or_none(size: int) -> int | None:
+    """A size, None where it is open."""
+    return None if is_open(size) else size
+
+
+def or_dynamic(size: int) -> int:
+    """A size as types of tensors have it."""
+    return rows.DYNAMIC if is_open(size) else size
+
+
+class TensorSizes:
+    """The sizes of a block's tensors."""
+
+    def __init__(self, block: ir.Block):
+        self._sizes = OpenSizes()
+        self._fresh: dict[tuple[ir.Value, int], int] = {}  # by value and dimension
+        for op in block.operations:
+            self._learn(op.operation)
+
+    def forget(self) -> None:
+        """Operations will be erased: of what no known operation makes nothing is known any more."""
+        self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
+
+    def is_given(self, size: int) -> bool:
+        """Whether it is the size of an argument of the block."""
+        own = [one for (value, _), one in self._fresh.items() if isinstance(value.owner, ir.Block)]
+        return size in map(self._sizes.plain, own)
+
+    def shape(self, value: ir.Value) -> list[int]:
+        """A tensor's sizes."""
+        kind = ir.RankedTensorType(value.type)
+        if kind.has_static_shape:
+            return list(kind.shape)
+        found = self._made(value) or [self._unknown(value, d) for d in range(kind.rank)]
+        return [
+            self._sizes.plain(own) if kind.is_dynamic_dim(d) else kind.shape[d]
+            for d, own in zip(range(kind.rank), found, strict=True)
+        ]
+
+    def _unknown(self, value: ir.Value, d: int) -> int:
+        return self._fresh.setdefault((value, d), self._sizes.fresh())
+
+    def _made(self, value: ir.Value) -> list[int] | None:
+        """A tensor's sizes, as the operation that makes it says them; None where it does not."""
+        op = rows.producer(value)
+        if op is None:
+            return None
+        if op.name == "tensor.empty":
+            return self._listed(ir.RankedTensorType(value.type).shape, list(op.operands))
+        if op.name == "tensor.expand_shape":
+            return self._listed(ir.RankedTensorType(value.type).shape, list(op.operands)[1:])
+        if op.name == "tensor.collapse_shape":
+            source = self.shape(op.operands[0])
+            return [prod(source[d] for d in group) for group in rows.groups_of(op)]
+        if op.name == "tensor.extract_slice":
+            counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+            first = sum(counts[:2])
+            sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
+            found = self._listed(sizes, list(op.operands)[first : first + counts[2]])
+            return found if len(found) == ir.RankedTensorType(value.type).rank else None
+        if op.name.startswith("linalg."):
+            return self.shape(list(op.operands)[len(op.operands) - len(op.results) + list(op.results).index(value)])
+        return None
+
+    def _listed(self, sizes: list[int], numbers: list[ir.Value]) -> list[int]:
+        """Sizes, of which the open ones are given."""
+        given = iter(numbers)
+        return [self._number(next(given)) if size == rows.DYNAMIC else size for size in sizes]
+
+    def _number(self, value: ir.Value) -> int:
+        """An index that is a size."""
+        op = rows.producer(value)
+        found = None if op is None else self._computed(op)
+        return self._sizes.plain(self._unknown(value, 0) if found is None else found)
+
+    def _computed(self, op: ir.Operation) -> int | None:
+        """The size that an operation computes, where it is known how."""
+        if op.name == "arith.constant":
+            return ir.IntegerAttr(op.attributes["value"]).value
+        if op.name == "tensor.dim":
+            axis = rows.producer(op.operands[1])
+            known = axis is not None and axis.name == "arith.constant"
+            return self.shape(op.operands[0])[ir.IntegerAttr(axis.attributes["value"]).value] if known else None
+        if op.name == "affine.apply":
+            map_ = ir.AffineMapAttr(op.attributes["map"]).value
+            return _evaluated(map_.results[0], map_.n_dims, [self._number(value) for value in op.operands])
+        if op.name in ("arith.muli", "arith.divsi", "arith.divui", "arith.floordivsi"):
+            return _joined(op.name == "arith.muli", *map(self._number, op.operands))
+        return None
+
+    def _learn(self, op: ir.Operation) -> None:
+        """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""
+        if all(ir.RankedTensorType(v.type).has_static_shape for v in (*op.operands, *op.results) if rows.is_tensor(v)):
+            return
+        if op.name in rows.RESHAPES:
+            source, result = self.shape(op.operands[0]), self.shape(op.results[0])
+            longer, shorter = (source, result) if op.name == "tensor.collapse_shape" else (result, source)
+            for group, size in zip(rows.groups_of(op), shorter, strict=True):
+                self._sizes.equate(prod(longer[d] for d in group), size)
+        elif op.name.startswith("linalg.") and (maps := linalg.get_indexing_maps(op)) is not None:
+            loops: dict[int, int] = {}
+            for value, map_ in zip(op.operands, maps, strict=True):
+                for expr, size in zip(map_.value.results, self.shape(value) if rows.is_tensor(value) else []):
+                    if (loop := rows.dim_of(expr)) is not None:
+                        self._sizes.equate(loops.setdefault(loop, size), size)
+
+
+def _joined(times: bool, a: int, b: int) -> int | None:
+    """Two sizes multiplied, or one over another that divides it."""
+    if times:
+        return a * b
+    return a // b if b and a % b == 0 else None
+
+
+def _evaluated(expr: ir.AffineExpr, dims: int, numbers: list[int]) -> int | None:
+    """A product, or a part, of sizes."""
+    if isinstance(expr, ir.AffineConstantExpr):
+        return int(expr.value)
+    if isinstance(expr, ir.AffineDimExpr):
+        return numbers[expr.position]
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return numbers[dims + expr.position]
+    if not isinstance(expr, ir.AffineMulExpr | ir.AffineFloorDivExpr):
+        return None
+    a, b = (_evaluated(side, dims, numbers) for side in (expr.lhs, expr.rhs))
+    return None if a is None or b is None else _joined(isinstance(expr, ir.AffineMulExpr), a, b)
