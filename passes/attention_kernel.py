@@ -71,8 +71,9 @@ class AttentionKernel:
         cuts, m = body.plan.cuts, of.sizes["m"]
         self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
         self.wide = -(-of.sizes["v"] // CHUNK) * CHUNK
-        k = of.sizes["k"]
-        self.chunks = [(first, min(CHUNK, -(-(k - first) // _STEP) * _STEP)) for first in range(0, k, CHUNK)]
+        k, along = of.sizes["k"], all(self.operands[name][1][-1] == "k" for name in ("left", "right"))
+        step = _STEP if along else CHUNK  # boxes along columns have whole chunks of k, and those beside them as many
+        self.chunks = [(first, min(CHUNK, -(-(k - first) // step) * step)) for first in range(0, k, CHUNK)]
         self.has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
         self.is_uneven = (of.range.first, of.range.last).count(None) == 1  # some tiles have more columns than others
         self.order = list(range(len(self.segments)))
