@@ -126,17 +126,21 @@ class _Rewriter:
     open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
     def run(self) -> None:
-        self.convolutions = [found for op in self.found if (found := _matched(op)) is not None]
-        for convolution in self.convolutions:
+        self.left = [found for op in self.found if (found := _matched(op)) is not None]
+        while self.left:
+            convolution = self.left.pop(0)
             with convolution.op.location:
-                self._rewrite(convolution)
+                replaced = self._rewrite(convolution)
+            for op in reversed(replaced):  # else other convolutions would be read by what nobody reads
+                op.erase()
 
-    def _rewrite(self, of: Convolution) -> None:
+    def _rewrite(self, of: Convolution) -> list[ir.Operation]:
+        """Puts a product in the place of a convolution and of what follows it; these."""
         follows = self._follows(of)
         end = follows[-1] if follows else of.op
         result = end.results[0]
         turned = _turned(result, of)
-        read_again = any(other.image == result for other in self.convolutions)
+        read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
         if same and space.in_batches and not of.is_pointwise:  # a vector for each image: all of them are one matrix
@@ -157,13 +161,14 @@ class _Rewriter:
                 value = transposed(value, [1, 0, 2])
             elif space.roles == ["b", "o", "p"] or same:
                 result.replace_all_uses_with(reshaped(value, whole))
-                return
+                return [of.op, *follows]
             rowed = reshaped(value, [of.batch, of.count, of.outputs])
             images = reshaped(transposed(rowed, [0, 2, 1]), whole)
             self.last[hash(images)] = reshaped(value, [of.batch, *of.places, of.outputs])
             if turned is not None:
                 turned.results[0].replace_all_uses_with(rowed)
             result.replace_all_uses_with(images)
+        return [of.op, *follows]
 
     def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> _Space:
         """The dimensions of the product. Images whose channels are last are one matrix where everything that is read

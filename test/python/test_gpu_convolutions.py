@@ -134,6 +134,28 @@ def test_what_reads_a_result_twice_is_computed_with_it(size, small_gpu):
     assert launches[0] == launches[1]
 
 
+class Joined(nn.Module):
+    """The sum of residual blocks is what one of their last convolutions is followed by, which the other's result comes
+    to."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        layers = [[nn.Conv1d(64, 64, size, padding=size // 2) for _ in range(2)] for size in sizes]
+        self.blocks = nn.ModuleList(nn.ModuleList(pair) for pair in layers)
+
+    def forward(self, x):
+        found = []
+        for first, second in self.blocks:
+            y = torch.relu(first(torch.relu(x))) + x
+            found.append(second(torch.relu(y)) + y)
+        return torch.relu((found[0] + found[1]) / 2)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_sums_of_convolutions(small_gpu):
+    assert ran(Joined(3, 7), (2, 64, 70), small_gpu) == 8
+
+
 @pytest.mark.usefixtures("unassembled")
 def test_groups_of_an_open_number_of_images(small_gpu):
     module = block(128, 128, 3, padding=1, groups=32)
@@ -245,7 +267,7 @@ WORDS = {
         4,
     ),
     "residual": (lambda: Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)), (2, 64, 8, 7), 4),
-    "the whole image": (lambda: nn.Conv2d(64, 48, 5), (3, 64, 5, 5), 2),
+    "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6), 2),
     "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6), 2),
 }
 
