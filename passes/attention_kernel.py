@@ -83,7 +83,9 @@ class AttentionKernel:
         cuts, m = body.plan.cuts, of.sizes["m"]
         self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
         self.wide, self.parts = tiles.wide, -(-of.sizes["v"] // tiles.wide)  # of the values' columns
-        k, step = of.sizes["k"], _STEP // 2 if self.words else _STEP
+        k, along = of.sizes["k"], all(self.operands[name][1][-1] == "k" for name in ("left", "right"))
+        step = _STEP // 2 if self.words else _STEP
+        step = step if along else self.chunk  # boxes along columns have whole chunks of k, and those beside as many
         self.chunks = [(first, min(self.chunk, -(-(k - first) // step) * step)) for first in range(0, k, self.chunk)]
         self.has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
         self.is_uneven = (of.range.first, of.range.last).count(None) == 1  # some tiles have more columns than others

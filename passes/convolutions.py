@@ -10,11 +10,13 @@ from math import ceil, gcd, prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
+
+from .schedule_build import constant_index
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
 NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw", GROUPED)
@@ -138,8 +140,8 @@ class Folded:
 
 
 def match(op: ir.Operation, least: int) -> Convolution | None:
-    """The convolution that an operation is, or None for one of fewer multiply-adds than `least`. Raises
-    UnsupportedError for one that is no product."""
+    """The convolution that an operation is, of groups that are joined, or None for one of fewer multiply-adds than
+    `least`. Raises UnsupportedError for one that is no product."""
     image, kernel, result = (ir.RankedTensorType(value.type) for value in op.operands)
     known = [kind.is_dynamic_dim(d) for kind in (image, result) for d in range(1, kind.rank)]
     if any(known) or not kernel.has_static_shape:
@@ -180,22 +182,45 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
     return found
 
 
+def join_groups(op: ir.Operation) -> None:
+    """Has a convolution of groups take images and give results all of whose channels are one dimension somewhere. A
+    model's reshapes may have made others of these dimensions at once: one image for each group, say, where each has
+    filters that are computed for it."""
+    kinds = [ir.RankedTensorType(value.type) for value in (op.operands[0], op.results[0])]
+    if op.name != GROUPED or any(kind.is_dynamic_dim(d) for kind in kinds for d in range(1, kind.rank)):
+        return
+    before = rows.producer(op.operands[0])
+    with op.location:
+        if before is None or before.name != "tensor.expand_shape" or not _joins(before):
+            with ir.InsertionPoint(op):
+                op.operands[0] = _joined_and_back(op.operands[0])[1]
+        users = [use.owner.operation for use in op.results[0].uses]
+        if len(users) != 1 or users[0].name != "tensor.collapse_shape" or not _joins(users[0]):
+            with ir.InsertionPoint.after(op):
+                joined, back = _joined_and_back(op.results[0])
+            op.results[0].replace_all_uses_except(back, joined.owner.operation)
+
+
+def _joined_and_back(value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """A tensor with its second and its third dimension as one, and the same as it was, made of that."""
+    kind = ir.RankedTensorType(value.type)
+    batch, groups, channels, *space = kind.shape
+    together = [[0], [1, 2], *([3 + d] for d in range(len(space)))]
+    type_ = ir.RankedTensorType.get([batch, groups * channels, *space], kind.element_type)
+    joined = tensor.CollapseShapeOp(type_, value, together).result
+    open_ = [tensor.dim(joined, constant_index(0))] if kind.is_dynamic_dim(0) else []
+    return joined, tensor.ExpandShapeOp(kind, joined, together, open_, list(kind.shape)).result
+
+
 def _images(by: ir.Operation) -> ir.Value:
     """A convolution's images, with zeros around them and all channels as one dimension."""
-    op = rows.producer(by.operands[0])
-    if by.name != GROUPED:
-        return by.operands[0]
-    if op is None or op.name != "tensor.expand_shape" or not _joins(op):
-        raise UnsupportedError("its groups are no parts of one dimension")
-    return op.operands[0]
+    return by.operands[0] if by.name != GROUPED else rows.producer(by.operands[0]).operands[0]
 
 
 def _joining(op: ir.Operation) -> ir.Operation:
     """What makes one dimension of an operation's groups and their channels."""
-    users = [use.owner.operation for use in op.results[0].uses]
-    if len(users) != 1 or users[0].name != "tensor.collapse_shape" or not _joins(users[0]):
-        raise UnsupportedError("its groups are no parts of one dimension")
-    return users[0]
+    (use,) = op.results[0].uses
+    return use.owner.operation
 
 
 def _joins(reshape: ir.Operation) -> bool:

@@ -25,8 +25,9 @@ An infinite number reaches the results of all groups of a block, as NaN. A chann
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -37,8 +38,8 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .convolution_operands import filters_last, padded, transposed
-from .convolutions import GROUP, NAMES, Convolution, match, spread
-from .product_follows import chain_of
+from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
+from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
 
@@ -65,6 +66,7 @@ class ConvolutionsToProducts(ModulePass):
 
 
 def _matched(op: ir.Operation) -> Convolution | None:
+    join_groups(op)
     try:
         found = match(op, LEAST)
         if found is not None and not found.is_pointwise:
@@ -124,17 +126,21 @@ class _Rewriter:
     open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
     def run(self) -> None:
-        self.convolutions = [found for op in self.found if (found := _matched(op)) is not None]
-        for convolution in self.convolutions:
+        self.left = [found for op in self.found if (found := _matched(op)) is not None]
+        while self.left:
+            convolution = self.left.pop(0)
             with convolution.op.location:
-                self._rewrite(convolution)
+                replaced = self._rewrite(convolution)
+            for op in reversed(replaced):  # else other convolutions would be read by what nobody reads
+                op.erase()
 
-    def _rewrite(self, of: Convolution) -> None:
+    def _rewrite(self, of: Convolution) -> list[ir.Operation]:
+        """Puts a product in the place of a convolution and of what follows it; these."""
         follows = self._follows(of)
         end = follows[-1] if follows else of.op
         result = end.results[0]
         turned = _turned(result, of)
-        read_again = any(other.image == result for other in self.convolutions)
+        read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
         if same and space.in_batches and not of.is_pointwise:  # a vector for each image: all of them are one matrix
@@ -147,22 +153,22 @@ class _Rewriter:
                 bias = self._in_blocks(_Read(["o"], lambda: of.bias), of, space)
                 operands = [(value, space.roles), (bias.value(), bias.roles)]
                 value = self._generic(space, operands, value.type.element_type, _add)
-            before = of.op.results[0]
+            made = {of.op.results[0]: value}
             for op in follows:
-                value = self._followed(op, before, value, of, space)
-                before = op.results[0]
+                value = made[op.results[0]] = self._followed(op, made, of, space)
             whole = [of.batch, of.outputs, *of.places]
             if of.blocks > 1:
                 value = transposed(value, [1, 0, 2])
             elif space.roles == ["b", "o", "p"] or same:
                 result.replace_all_uses_with(reshaped(value, whole))
-                return
+                return [of.op, *follows]
             rowed = reshaped(value, [of.batch, of.count, of.outputs])
             images = reshaped(transposed(rowed, [0, 2, 1]), whole)
             self.last[hash(images)] = reshaped(value, [of.batch, *of.places, of.outputs])
             if turned is not None:
                 turned.results[0].replace_all_uses_with(rowed)
             result.replace_all_uses_with(images)
+        return [of.op, *follows]
 
     def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> _Space:
         """The dimensions of the product. Images whose channels are last are one matrix where everything that is read
@@ -174,8 +180,8 @@ class _Rewriter:
             return _Space(batch | {"o": of.outputs, "p": of.count})
         if may_join and of.batch is not None and not (of.is_pointwise and hash(of.image) not in self.last):
             joined = _Space({"p": of.batch * of.count, "o": of.outputs})
-            befores = [of.op, *follows]
-            if all(self._reads(op, before.results[0], of, joined) is not None for op, before in zip(follows, befores)):
+            made = dict.fromkeys(op.results[0] for op in (of.op, *follows))
+            if all(self._reads(op, made, of, joined) is not None for op in follows):
                 return joined
         return _Space(batch | {"p": of.count, "o": of.outputs})
 
@@ -191,18 +197,21 @@ class _Rewriter:
         """The elementwise operators behind a convolution that its product's kernel can read the inputs of."""
         one = _Space({"b": of.batch, "o": of.outputs, "p": of.count})
         space = self._blocks(of) if of.blocks > 1 else one
-        return chain_of(of.op, lambda op, value: self._reads(op, value, of, space) is not None)
+        return follows_of_one_result(
+            of.op, lambda op, read: self._reads(op, dict.fromkeys(read), of, space) is not None
+        )
 
     def _reads(
-        self, op: ir.Operation, before: ir.Value, of: Convolution, space: _Space, value: ir.Value | None = None
+        self, op: ir.Operation, made: Mapping[ir.Value, ir.Value | None], of: Convolution, space: _Space
     ) -> list[_Read] | None:
-        """How an elementwise operator's inputs are read, `value` in the place of the operand `before`; None where one
-        cannot be."""
+        """How an elementwise operator's inputs are read, those that are `made` on the product's dimensions as they are
+        there; None where one cannot be."""
         s = rows.Structured(op)
-        own = _Read(list(space.roles), lambda: value)
         found = [
-            own if op.operands[i] == before else self._read(op.operands[i], s.maps[i], of, space)
-            for i in range(s.inputs)
+            _Read(list(space.roles), partial(made.get, value))
+            if value in made
+            else self._read(value, s.maps[i], of, space)
+            for i, value in enumerate(list(op.operands)[: s.inputs])
         ]
         if None in found:
             return None
@@ -243,11 +252,11 @@ class _Rewriter:
         return _Read([*named, "p"], lambda: reshaped(value, [*outer, of.count]))
 
     def _followed(
-        self, op: ir.Operation, before: ir.Value, value: ir.Value, of: Convolution, space: _Space
+        self, op: ir.Operation, made: Mapping[ir.Value, ir.Value], of: Convolution, space: _Space
     ) -> ir.Value:
-        """An elementwise operator on a product's dimensions, `value` in the place of the operand `before`."""
+        """An elementwise operator on a product's dimensions, of what is `made` there."""
         s = rows.Structured(op)
-        reads = self._reads(op, before, of, space, value)
+        reads = self._reads(op, made, of, space)
         assert reads is not None
         operands = [(read.value(), read.roles) for read in reads]
 

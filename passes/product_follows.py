@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
+from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
@@ -38,26 +39,35 @@ def follows_of(product: ir.Operation) -> Follows:
     computed of them, as long as few results are needed elsewhere, and none before the last of the operators. Where rows
     are summed behind it, no more than a chain of operators, each the only reader of the one before: what they are
     summed of is then computed where that is done."""
-    chain = chain_of(product, lambda op, _: op.block == product.block)
+    chain = _chain_of(product)
     found = _all([product])
     if len(found.ops) <= len(chain) or any(is_reduced(op.results[0]) for op in found.stored):
         return Follows(chain, chain[-1:])
     return found
 
 
-def chain_of(first: ir.Operation, accepts: Callable[[ir.Operation, ir.Value], bool]) -> list[ir.Operation]:
-    """Elementwise operators, each the only reader of the one before it, the first of `first`, as long as `accepts`
-    takes an operator with what it reads; the last one's result can be stored."""
+def _chain_of(first: ir.Operation) -> list[ir.Operation]:
+    """Elementwise operators of a block, each the only reader of the one before it, the first of `first`; the last one's
+    result can be stored."""
     found: list[ir.Operation] = []
     value = first.results[0]
     while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
-        if not accepts(op, value):
+        if op.block != first.block:
             break
         found.append(op)
         value = op.results[0]
     while found and not is_stored(found[-1]):
         found.pop()
     return found
+
+
+def follows_of_one_result(
+    first: ir.Operation, accepts: Callable[[ir.Operation, list[ir.Value]], bool]
+) -> list[ir.Operation]:
+    """Elementwise operators that take the elements of `first`, and what is computed of them, as long as `accepts` takes
+    an operator with those of these values that it reads. The last one's result alone is used elsewhere, and can be
+    stored."""
+    return _all([first], accepts, most_stored=1).ops
 
 
 def joined_follows(products: Sequence[ir.Operation]) -> Follows | None:
@@ -87,7 +97,11 @@ class _InOrder:
         return self.op.is_before_in_block(other.op)
 
 
-def _all(products: Sequence[ir.Operation]) -> Follows:
+def _all(
+    products: Sequence[ir.Operation],
+    accepts: Callable[[ir.Operation, list[ir.Value]], bool] = lambda _, read: True,
+    most_stored: int = MOST_STORED,
+) -> Follows:
     block = products[0].block
     values, taken, seen = [product.results[0] for product in products], [], set[ir.Operation]()
     left: list[_InOrder] = []  # a heap: an operator comes behind all that it takes
@@ -103,15 +117,18 @@ def _all(products: Sequence[ir.Operation]) -> Follows:
         see(product.results[0])
     while left:
         op = heappop(left).op
-        if not is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
+        read = [value for value in values if any(value == operand for operand in op.operands)]
+        if not is_elementwise(op, read) or not accepts(op, read):
             break  # none behind it would be there before it
         taken.append(op)
         values.append(op.results[0])
         see(op.results[0])
-    return _stored_ones(products, taken)
+    return _stored_ones(products, taken, most_stored)
 
 
-def _stored_ones(products: Sequence[ir.Operation], taken: list[ir.Operation]) -> Follows:
+def _stored_ones(
+    products: Sequence[ir.Operation], taken: list[ir.Operation], most_stored: int = MOST_STORED
+) -> Follows:
     """As many of the operators, the first ones, as can be computed with products."""
     taken, made = list(taken), [product.results[0] for product in products]
     while taken:
@@ -122,7 +139,7 @@ def _stored_ones(products: Sequence[ir.Operation], taken: list[ir.Operation]) ->
         }
         stored = [op for op in taken if outside[op.results[0]]]
         before = any(_is_before(user, last) for users in outside.values() for user in users)
-        few = len(stored) <= MOST_STORED and not any(outside[value] for value in made)
+        few = len(stored) <= most_stored and not any(outside[value] for value in made)
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
         taken.pop()
@@ -139,12 +156,12 @@ def _is_before(op: ir.Operation, last: ir.Operation) -> bool:
 
 
 def is_reduced(value: ir.Value) -> bool:
-    """Whether sums along rows are made of it, or of what is computed of it by element."""
+    """Whether sums along rows are made of it, or of what is computed of it by element; products are none."""
     left, seen = [value], set[ir.Operation]()
     while left:
         for use in left.pop().uses:
             op = use.owner.operation
-            if op in seen or op.name not in (*rows.RESHAPES, "linalg.generic"):
+            if op in seen or op.name not in (*rows.RESHAPES, "linalg.generic") or match_product(op) is not None:
                 continue
             if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
                 return True

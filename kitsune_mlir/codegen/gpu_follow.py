@@ -22,7 +22,9 @@ def follower(operations: Sequence[ir.Operation], number: int, idle: Collection[s
     if operations[number].name != "linalg.generic":
         return None
     generic = Generic(operations[number])
-    if not generic.reduction or len(generic.outputs) != 1 or not _are_loops(generic.out_maps[0], generic.parallel):
+    if not generic.reduction or len(generic.outputs) != 1:
+        return None
+    if not _are_loops(generic.out_maps[0], generic.parallel, kept=True):
         return None
     place = next((n for n in range(number + 1, len(operations)) if operations[n].name not in idle), len(operations))
     if place == len(operations) or operations[place].name != "linalg.generic":
@@ -43,11 +45,11 @@ def follower(operations: Sequence[ir.Operation], number: int, idle: Collection[s
     return place if readers == [after.op] else None
 
 
-def _are_loops(map_: ir.AffineMap, loops: Collection[int]) -> bool:
-    """Whether these loops, each once, are a map's results."""
-    return all(isinstance(result, ir.AffineDimExpr) for result in map_.results) and sorted(dims_of(map_)) == sorted(
-        loops
-    )
+def _are_loops(map_: ir.AffineMap, loops: Collection[int], kept: bool = False) -> bool:
+    """Whether these loops, each once, are a map's results, besides the places of dimensions of one element, which are
+    `kept` where something was summed."""
+    dims = [result for result in map_.results if not (kept and isinstance(result, ir.AffineConstantExpr))]
+    return all(isinstance(result, ir.AffineDimExpr) for result in dims) and sorted(dims_of(map_)) == sorted(loops)
 
 
 def _used(op: ir.Operation) -> list[ir.Value]:

@@ -1,6 +1,10 @@
-"""Convolutions of one channel a group. Transposed ones torch-mlir has not: they are convolutions of the elements with
-zeros between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes
-images of one column of them, whose neighbours are not beside each other in the last dimension."""
+"""Convolutions that are something else. Where a filter covers a whole image once, as where a squeeze-excite block
+weighs channels, it is a linear layer of the image's elements; a transposed one of an image of one place is a linear
+layer whose results are the new image's elements.
+
+Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
+between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes images of
+one column of them, whose neighbours are not beside each other in the last dimension."""
 
 from __future__ import annotations
 
@@ -25,7 +29,9 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if groups == 1 or weight.shape[:2] != (groups, 1):
+    if groups == 1:
+        return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
+    if weight.shape[:2] != (groups, 1):
         return NotImplemented
     if not transposed:
         if len(stride) > 1:
@@ -40,6 +46,21 @@ def convolution(
     kernel = weight.flip([2 + i for i in dims])
     ones, none = [1] * len(dims), [0] * len(dims)
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+
+
+def _linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, padding: Sequence[int], dilation: Sequence[int], transposed: bool
+) -> Any:
+    """The convolution as a linear layer, where it is one."""
+    image, filter_, ones = list(x.shape[2:]), list(weight.shape[2:]), [1] * len(dilation)
+    if any(padding) or list(dilation) != ones or not all(isinstance(size, int) for size in (*image, *filter_)):
+        return NotImplemented
+    if not transposed and image == filter_:
+        return F.linear(x.flatten(1), weight.flatten(1), bias).unflatten(-1, (weight.shape[0], *ones))
+    if transposed and image == ones:
+        y = (x.flatten(1) @ weight.flatten(1)).unflatten(-1, (weight.shape[1], *filter_))
+        return y if bias is None else y + bias.view(-1, *ones)
+    return NotImplemented
 
 
 def _spread(x: Tensor, dim: int, stride: int, before: int, after: int) -> Tensor:

@@ -33,7 +33,7 @@ from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
 from .medians import MEDIANS
 from .norms import NORMS
-from .pooling import adaptive_max_pool
+from .pooling import adaptive_average_pool, adaptive_max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
 from .sorts import SORTS
@@ -343,6 +343,7 @@ _OWN: Table = {
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
+    aten._adaptive_avg_pool2d.default: adaptive_average_pool,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }

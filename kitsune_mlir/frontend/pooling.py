@@ -1,8 +1,10 @@
-"""Adaptive max pooling as a maximum over windows that lie side by side.
+"""Adaptive pooling as maxima or sums over windows that lie side by side.
 
-torch-mlir's own decomposition takes windows of one size, which is wrong wherever the output's size does not divide
-the input's. Here each dimension is pooled alone: output i of m is the maximum of the elements floor(i n / m) to
-ceil((i + 1) n / m) of n. Windows of different sizes are gathered, the shorter ones repeating their last element.
+torch-mlir's own decomposition of a maximum takes windows of one size, which is wrong wherever the output's size does
+not divide the input's; torch's of an average adds up the elements of both dimensions of a window in one go, one output
+after the other. Here each dimension is pooled alone: output i of m is of the elements floor(i n / m) to
+ceil((i + 1) n / m) of n. Windows of different sizes are gathered, the shorter ones repeating their last element, which
+adds nothing to a sum.
 """
 
 from __future__ import annotations
@@ -12,6 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from .working import working
+
+_torch_average = torch._decomp.decomposition_table[torch.ops.aten._adaptive_avg_pool2d.default]
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -27,6 +33,26 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
         places = inner + (position + first.view(-1, *[1] * (x.dim() - 1 - axis))) * stride
         x, stride = values, stride * length
     return x, places
+
+
+def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
+    """Averages over windows of the last two dimensions; those of equal windows that lie side by side are torch's."""
+    pooled = list(zip(range(x.dim() - 1, x.dim() - 3, -1), reversed(output_size), strict=True))
+    if not all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) or not x.is_floating_point():
+        return _torch_average(x, output_size)
+    if all(x.shape[axis] % size == 0 for axis, size in pooled):
+        return _torch_average(x, output_size)
+    y = working(x)
+    for axis, size in pooled:
+        length, beside = x.shape[axis], [1] * (x.dim() - 1 - axis)
+        output = torch.arange(size, device=x.device)
+        counts = _quotient((output + 1) * length + (size - 1), size) - _quotient(output * length, size)
+        windows = _windows(y, axis, size)
+        if length % size:
+            inside = torch.arange(windows.shape[axis + 1], device=x.device) < counts[:, None]
+            windows = torch.where(inside.view(*inside.shape, *beside), windows, 0.0)
+        y = windows.sum(axis + 1) / counts.view(-1, *beside)
+    return y.to(x.dtype)
 
 
 def _windows(x: Tensor, axis: int, size: int) -> Tensor:

@@ -319,6 +319,25 @@ def test_rows_of_heads_that_share_keys_are_read_and_written_where_they_lie(rows,
     assert (device.pipeline_launches, device.launches) == (1, 0)
 
 
+def turned_keys(query, key, value):
+    return (query @ key).softmax(-1) @ value
+
+
+def turned_queries(query, key, value):
+    return (query.mT @ key.mT).softmax(-1) @ value
+
+
+@pytest.mark.parametrize("width", [24, 32, 80])
+@pytest.mark.parametrize("function", [turned_keys, turned_queries])
+def test_operands_whose_rows_lie_along_columns(function, width, small_gpu):
+    """One operand of the scores is the other way round in memory, and its boxes have more of k than there is."""
+    shapes = {
+        turned_keys: [(2, 72, width), (2, width, 136), (2, 136, 40)],
+        turned_queries: [(2, width, 72), (2, 136, width), (2, 136, 40)],
+    }[function]
+    run(Function(function), tuple(x / 2 for x in tensors(*shapes)), small_gpu)
+
+
 def test_the_interpreter_agrees(small_gpu):
     args = tensors((2, 3, 150, 48), (2, 3, 70, 48), (2, 3, 70, 40))
     program = scheduled(Function(F.scaled_dot_product_attention), args, small_gpu)

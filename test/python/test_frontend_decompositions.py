@@ -94,6 +94,39 @@ CASES = {
 }
 
 
+WHOLE = {
+    "a place": (lambda x, w, b: F.conv2d(x, w, b), (3, 24, 1, 1), (10, 24, 1, 1)),
+    "an image": (lambda x, w, b: F.conv2d(x, w, b, stride=2), (3, 6, 5, 4), (10, 6, 5, 4)),
+    "a line": (lambda x, w, b: F.conv1d(x, w, b), (3, 6, 5), (10, 6, 5)),
+    "transposed": (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=3), (3, 24, 1, 1), (24, 10, 4, 3)),
+}
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("name", WHOLE)
+def test_convolutions_of_whole_images_are_linear_layers(name, biased):
+    function, shape, filters = WHOLE[name]
+    bias = torch.linspace(-1, 1, 10) if biased else None
+    normal = torch.Generator().manual_seed(len(name))
+    x, weight = torch.randn(shape, generator=normal), torch.randn(filters, generator=normal)
+    assert "aten.convolution.default" not in check(lambda x, w: function(x, w, bias), x, weight, tolerance=1e-5)
+
+
+OTHERS = {
+    "zeros around": (lambda x, w: F.conv2d(x, w, padding=1), (10, 6, 5, 5)),
+    "a smaller filter": (F.conv2d, (10, 6, 5, 4)),
+    "groups": (lambda x, w: F.conv2d(x, w, groups=2), (10, 3, 5, 5)),
+    "transposed": (F.conv_transpose2d, (6, 10, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_convolutions_stay(name):
+    function, filters = OTHERS[name]
+    x, weight = torch.randn(2, 6, 5, 5), torch.randn(filters)
+    assert "aten.convolution.default" in check(function, x, weight, tolerance=1e-5)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_value(name):
     check(*CASES[name])

@@ -49,7 +49,7 @@ FORMS = {
     "all different": (lambda: nn.Conv2d(64, 32, (3, 5), (1, 2), (0, 3), (2, 1)), (2, 64, 11, 13)),
     "single elements, strides of 2": (lambda: nn.Conv2d(64, 32, 1, stride=2), (2, 64, 12, 11)),
     "single elements": (lambda: nn.Conv2d(64, 33, 1), (2, 64, 7, 7)),
-    "the whole image": (lambda: nn.Conv2d(64, 48, 5), (3, 64, 5, 5)),
+    "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6)),
     "one channel out": (lambda: nn.Conv2d(64, 1, 3), (3, 64, 12, 12)),
     "16 channels": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, 9, 7)),
     "3 channels, strides of 2": (lambda: block(3, 64, 7, stride=2, padding=3), (2, 3, 32, 30)),
@@ -95,6 +95,65 @@ def test_groups(name, small_gpu):
 def test_groups_of_f32(precision, small_gpu):
     module = nn.Conv2d(128, 128, 3, padding=1, groups=8).eval()
     assert run(module, (torch.randn(2, 128, 5, 6),), small_gpu, precision=precision).pipeline_launches == 1
+
+
+class Modulated(nn.Module):
+    """Filters that are computed for each image: the images are groups of channels of one."""
+
+    def __init__(self, inputs, outputs, size):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(outputs, inputs, size, size) / (inputs**0.5 * size))
+
+    def forward(self, x, style):
+        images, channels, *space = x.shape
+        filters = (self.weight * style[:, None, :, None, None]).flatten(0, 1)
+        x = x.reshape(1, images * channels, *space)
+        y = nn.functional.conv2d(x, filters, padding=self.weight.shape[-1] // 2, groups=images)
+        return y.view(images, -1, *space)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("size", [1, 3])
+def test_filters_for_each_image(size, small_gpu):
+    torch.manual_seed(size)
+    args = torch.randn(3, 64, 12, 11), torch.rand(3, 64) + 0.5
+    assert run(Modulated(64, 64, size).eval(), args, small_gpu).pipeline_launches == 1
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("size", [1, 3])
+def test_what_reads_a_result_twice_is_computed_with_it(size, small_gpu):
+    """x * sigmoid(x) takes no more kernels than a ReLU, behind each of two convolutions."""
+    launches = []
+    for activation in (nn.ReLU, nn.SiLU):
+        torch.manual_seed(size)
+        layers = [layer for i in range(2) for layer in (*block(64, 64, size, padding=size // 2)[:2], activation())]
+        model = nn.Sequential(*layers).bfloat16().eval()
+        device = run(model, (torch.randn(2, 64, 8, 8).bfloat16(),), small_gpu)
+        launches.append((device.pipeline_launches, device.launches))
+    assert launches[0] == launches[1]
+
+
+class Joined(nn.Module):
+    """The sum of residual blocks is what one of their last convolutions is followed by, which the other's result comes
+    to."""
+
+    def __init__(self, *sizes):
+        super().__init__()
+        layers = [[nn.Conv1d(64, 64, size, padding=size // 2) for _ in range(2)] for size in sizes]
+        self.blocks = nn.ModuleList(nn.ModuleList(pair) for pair in layers)
+
+    def forward(self, x):
+        found = []
+        for first, second in self.blocks:
+            y = torch.relu(first(torch.relu(x))) + x
+            found.append(second(torch.relu(y)) + y)
+        return torch.relu((found[0] + found[1]) / 2)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_sums_of_convolutions(small_gpu):
+    assert ran(Joined(3, 7), (2, 64, 70), small_gpu) == 4
 
 
 @pytest.mark.usefixtures("unassembled")
@@ -208,7 +267,7 @@ WORDS = {
         2,
     ),
     "residual": (lambda: Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)), (2, 64, 8, 7), 2),
-    "the whole image": (lambda: nn.Conv2d(64, 48, 5), (3, 64, 5, 5), 1),
+    "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6), 1),
     "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6), 1),
 }
 

@@ -36,3 +36,18 @@ def test_an_open_number_of_images():
     simulation = Simulation(compiled, seed=1)
     for images in (x, x[:2]):
         torch.testing.assert_close(simulation(images), nn.MaxPool2d(3, 2, 1)(images), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("size", [2, 3, (7, 4), (30, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_averages_of_windows_of_several_sizes(size, dtype):
+    """Threads share a window's elements: no long loop is a thread's own."""
+    torch.manual_seed(0)
+    x = torch.randn(1, 64, 23, 31).to(dtype)
+    x[0, 0, -1, -1], x[0, 1, 0, 0] = torch.inf, torch.nan  # in the windows that have them alone
+    model = nn.AdaptiveAvgPool2d(size)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    assert compiled.plan["predicted_us"] < 9
+    wanted = model(x.double()).to(dtype)
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x))
+    torch.testing.assert_close(found, wanted, rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-6, equal_nan=True)

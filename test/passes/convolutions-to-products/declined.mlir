@@ -85,21 +85,3 @@ func.func @far_apart(%x: tensor<1x64x99xbf16>, %f: tensor<64x64x3xbf16>) -> tens
       ins(%x, %f : tensor<1x64x99xbf16>, tensor<64x64x3xbf16>) outs(%z : tensor<1x64x11xf32>) -> tensor<1x64x11xf32>
   return %c : tensor<1x64x11xf32>
 }
-
-// -----
-
-// Images that have groups and their channels as two dimensions from the start.
-
-// CHECK-LABEL: func.func @apart
-// CHECK:         linalg.conv_2d_ngchw_gfchw
-func.func @apart(%x: tensor<2x64x1x20x20xbf16>, %f: tensor<64x2x1x3x3xbf16>) -> tensor<2x128x18x18xf32> {
-  %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<2x64x2x18x18xf32>
-  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x64x2x18x18xf32>) -> tensor<2x64x2x18x18xf32>
-  // expected-remark@+1 {{is no product on tensor cores: its groups are no parts of one dimension}}
-  %c = linalg.conv_2d_ngchw_gfchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
-      ins(%x, %f : tensor<2x64x1x20x20xbf16>, tensor<64x2x1x3x3xbf16>) outs(%z : tensor<2x64x2x18x18xf32>)
-      -> tensor<2x64x2x18x18xf32>
-  %j = tensor.collapse_shape %c [[0], [1, 2], [3], [4]] : tensor<2x64x2x18x18xf32> into tensor<2x128x18x18xf32>
-  return %j : tensor<2x128x18x18xf32>
-}

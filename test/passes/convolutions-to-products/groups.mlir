@@ -69,3 +69,22 @@ func.func @one_block(%x: tensor<2x18x20x20xbf16>, %f: tensor<3x8x6x3x3xbf16>) ->
   %j = tensor.collapse_shape %c [[0], [1, 2], [3], [4]] : tensor<2x3x8x18x18xf32> into tensor<2x24x18x18xf32>
   return %j : tensor<2x24x18x18xf32>
 }
+
+// Images that have groups and their channels as two dimensions, and a result whose groups are images: filters are
+// computed for each of three images.
+
+// CHECK-LABEL: func.func @apart
+// CHECK-NOT:     linalg.conv
+// CHECK:         %[[W:.*]] = "kitsune.windows"(%{{.*}}) {blocks = 3 : i64
+// CHECK:         linalg.generic {{.*}} ins(%[[W]], %{{.*}} : tensor<324x3x576xbf16>, tensor<3x32x576xbf16>)
+// CHECK:         return
+func.func @apart(%x: tensor<1x3x64x20x20xbf16>, %f: tensor<3x32x64x3x3xbf16>) -> tensor<3x32x18x18xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x3x32x18x18xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x3x32x18x18xf32>) -> tensor<1x3x32x18x18xf32>
+  %c = linalg.conv_2d_ngchw_gfchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
+      ins(%x, %f : tensor<1x3x64x20x20xbf16>, tensor<3x32x64x3x3xbf16>) outs(%z : tensor<1x3x32x18x18xf32>)
+      -> tensor<1x3x32x18x18xf32>
+  %j = tensor.collapse_shape %c [[0, 1], [2], [3], [4]] : tensor<1x3x32x18x18xf32> into tensor<3x32x18x18xf32>
+  return %j : tensor<3x32x18x18xf32>
+}
