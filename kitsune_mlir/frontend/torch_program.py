@@ -26,6 +26,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import composite_operators, empty_tensors, result_memory
 from .broadcasts import share_sizes
+from .complex_numbers import part_complex_numbers
 from .decompositions import table
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
@@ -194,6 +195,8 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
+    part_complex_numbers(graph, name, _line)
+    for node in graph.nodes:
         if _is_tensor(node) and node.meta["val"].is_complex():
             raise UnsupportedError(
                 f"{name}: the result of {node.target}{_line(node)} is complex; "
