@@ -6,16 +6,18 @@ Every node of a complex type becomes two nodes, its real and its imaginary parts
     %y = aten.mul.Tensor(%c, %d)          %y_re = %re * %d_re - %im * %d_im; %y_im = %re * %d_im + %im * %d_re
     %z = aten.view_as_real(%y)            %z = aten.cat([%y_re[..., None], %y_im[..., None]], -1)
 
-A discrete Fourier transform along a dimension is in `fourier`. Inputs, weights and results of a complex type have no
-such form here and are refused where they are met.
+A weight of a complex type is an argument with both parts as a last dimension, which is its memory. Discrete Fourier
+transforms are in `fourier`. Inputs and results of a complex type are refused where they are met.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
@@ -46,6 +48,22 @@ def part_complex_numbers(graph: Graph, name: str, line: Callable[[Node], str]) -
     """
     if any(_is_complex(node) for node in graph.nodes):
         _Parting(graph, name, line).run()
+
+
+def view_weights_as_real(graph: Graph, inputs: set[str]) -> None:
+    """Makes placeholders of complex weights, which `inputs` does not name, real, with a last dimension of size 2."""
+    placeholders = graph.find_nodes(op="placeholder")
+    for node in placeholders:
+        if node.name in inputs or not _is_complex(node):
+            continue
+        value = node.meta["val"]
+        with graph.inserting_after(placeholders[-1]):
+            whole = graph.call_function(aten.view_as_complex.default, (node,))
+        node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)
+        whole.meta["val"] = value
+        node.meta.pop("tensor_meta", None)  # it says what the value was, and torch-mlir asks it first
+        with detect_fake_mode((value,)) or contextlib.nullcontext():
+            node.meta["val"] = aten.view_as_real.default(value.resolve_conj())
 
 
 def _is_complex(node: Any) -> bool:

@@ -22,7 +22,7 @@ from .real_pairs import Calls, Pair, Part
 
 aten = torch.ops.aten
 
-_DENSE = 256  # the most numbers that are transformed by one product where there is another way
+_DENSE = 512  # the most numbers that are transformed by one product where there is another way
 
 _OVER = {"": None, "2": (-2, -1), "n": None}  # the dimensions that an operator transforms when it is given none
 TRANSFORMS = {
