@@ -233,10 +233,19 @@ class _Parting:
         return to.expanded(to.add(a, c)), to.expanded(to.add(b, d))
 
     def _mul(self, node: Node, to: Calls) -> Pair:
-        return self._product(node, to, to.multiply)
+        (a, b), (c, d) = self._operands(node, to)
+        re = to.add(to.multiply(a, c), to.negate(to.multiply(b, d)))
+        return to.expanded(re), to.expanded(to.add(to.multiply(a, d), to.multiply(b, c)))
 
     def _mm(self, node: Node, to: Calls) -> Pair:
-        return self._product(node, to, lambda a, b: None if None in (a, b) else to.call(node.target, a, b))
+        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]."""
+        (a, b), (c, d) = self._operands(node, to)
+        columns, last = node.meta["val"].shape[-1], node.meta["val"].dim() - 1
+        left = to.call(aten.cat.default, [a, b], last)
+        rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
+        both = to.call(node.target, left, to.call(aten.cat.default, rows, last - 1))
+        re, im = (to.call(aten.slice.Tensor, both, last, i * columns, (i + 1) * columns) for i in range(2))
+        return re, im
 
     _bmm = _mm
 
@@ -252,7 +261,3 @@ class _Parting:
     def _operands(self, node: Node, to: Calls) -> tuple[Pair, Pair]:
         left, right = node.args[:2]
         return self._of(left, to), self._of(right, to)
-
-    def _product(self, node: Node, to: Calls, times: Callable[[Any, Any], Any]) -> Pair:
-        (a, b), (c, d) = self._operands(node, to)
-        return to.add(times(a, c), to.negate(times(b, d))), to.add(times(a, d), times(b, c))

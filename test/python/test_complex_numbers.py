@@ -73,6 +73,15 @@ def test_arithmetic():
     check(arithmetic, torch.randn(3, 4, 2), torch.randn(3, 4))
 
 
+def test_products_of_matrices():
+    def products(x, y):
+        a, b = torch.view_as_complex(x), torch.view_as_complex(y)
+        many = torch.einsum("bixy,ioxy->boxy", a, b)
+        return [torch.view_as_real(z) for z in (many, a @ b.mT, a[0, 0] @ b[0, 0].mT)]
+
+    check(products, torch.randn(3, 3, 4, 5, 2), torch.randn(3, 3, 4, 5, 2))
+
+
 def test_parts_of_a_result_are_written():
     check(written, torch.randn(3, 4))
 
