@@ -304,6 +304,13 @@ def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: fl
     return torch.addmm(x, left.transpose(0, 1).flatten(1), right.flatten(0, 1), beta=beta, alpha=alpha)
 
 
+def stft(
+    x: Tensor, n_fft: int, hop: int | None = None, length: int | None = None, window: Tensor | None = None, *rest: Any
+) -> Tensor:
+    """Windows that overlap, and the Fourier transform of each."""
+    return torch._refs.stft(x, n_fft, hop, length, window, False, "reflect", *rest)
+
+
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
     if dtype not in NARROW:
@@ -340,6 +347,8 @@ _OWN: Table = {
     aten.arange.start_step: arange,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
+    aten.stft.default: stft,
+    aten.stft.center: torch._refs.stft,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,

@@ -26,6 +26,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import composite_operators, empty_tensors, result_memory
 from .broadcasts import share_sizes
+from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .decompositions import table
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
@@ -68,8 +69,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     `output_specs` (mutations first). Raises UnsupportedError for an operator, element type or kind of
     argument that cannot be imported, UserError for weights without data.
     """
+    given = set(exported.graph_signature.user_inputs)
     for node in exported.graph.find_nodes(op="placeholder"):
-        if _is_tensor(node):
+        if _is_tensor(node) and (node.name in given or not node.meta["val"].is_complex()):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
@@ -82,6 +84,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph, signature = exported.graph_module.graph, exported.graph_signature
+    view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}
 
@@ -194,6 +197,8 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
+    part_complex_numbers(graph, name, _line)
+    for node in graph.nodes:
         if _is_tensor(node) and node.meta["val"].is_complex():
             raise UnsupportedError(
                 f"{name}: the result of {node.target}{_line(node)} is complex; "
@@ -236,10 +241,13 @@ def _is_unbacked(node: torch.fx.Node) -> bool:
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
-    """The tensor's memory as an array (bf16: its bits); copied only from another device or layout."""
+    """The tensor's memory as an array (bf16: its bits; complex numbers: both parts, as a last dimension of size 2);
+    copied only from another device or layout."""
     if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
         raise UserError(f"{what} is on the meta device and has no data: load the weights first")
     tensor = tensor.detach().cpu().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 

@@ -1,0 +1,263 @@
+"""Complex tensors as two real ones, for neither linalg's kernels nor torch-mlir's rules know complex elements.
+
+Every node of a complex type becomes two nodes, its real and its imaginary parts:
+
+    %c = aten.view_as_complex(%x)         %re, %im = aten.select(%x, -1, 0), aten.select(%x, -1, 1)
+    %y = aten.mul.Tensor(%c, %d)          %y_re = %re * %d_re - %im * %d_im; %y_im = %re * %d_im + %im * %d_re
+    %z = aten.view_as_real(%y)            %z = aten.cat([%y_re[..., None], %y_im[..., None]], -1)
+
+A weight of a complex type is an argument with both parts as a last dimension, which is its memory. Discrete Fourier
+transforms are in `fourier`. Inputs and results of a complex type are refused where they are met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from kitsune_mlir.errors import UnsupportedError
+
+from .fourier import TRANSFORMS, transform
+from .graph_values import convert
+from .real_pairs import Calls, Pair
+
+aten = torch.ops.aten
+
+# Operators whose parts are the same operator of the parts, as they move elements or add them up.
+_LINEAR = frozenset(
+    getattr(aten, name)
+    for name in (
+        "_unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index index_add index_select "
+        "lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze stack sum t "
+        "transpose tril triu unsqueeze view"
+    ).split()
+)
+
+
+def part_complex_numbers(graph: Graph, name: str, line: Callable[[Node], str]) -> None:
+    """Changes a functional graph of aten operators, whose nodes carry fake values, in place.
+
+    `name` is the model's and `line` says where in it a node stands, for errors. Raises UnsupportedError for an operator
+    of complex numbers that has no rule.
+    """
+    if any(_is_complex(node) for node in graph.nodes):
+        _Parting(graph, name, line).run()
+
+
+def view_weights_as_real(graph: Graph, inputs: set[str]) -> None:
+    """Makes placeholders of complex weights, which `inputs` does not name, real, with a last dimension of size 2."""
+    placeholders = graph.find_nodes(op="placeholder")
+    for node in placeholders:
+        if node.name in inputs or not _is_complex(node):
+            continue
+        value = node.meta["val"]
+        with graph.inserting_after(placeholders[-1]):
+            whole = graph.call_function(aten.view_as_complex.default, (node,))
+        node.replace_all_uses_with(whole, lambda user, whole=whole: user is not whole)
+        whole.meta["val"] = value
+        node.meta.pop("tensor_meta", None)  # it says what the value was, and torch-mlir asks it first
+        with detect_fake_mode((value,)) or contextlib.nullcontext():
+            node.meta["val"] = aten.view_as_real.default(value.resolve_conj())
+
+
+def _is_complex(node: Any) -> bool:
+    value = node.meta.get("val") if isinstance(node, Node) else None
+    return isinstance(value, torch.Tensor) and value.is_complex()
+
+
+class _Parting:
+    """One walk over the nodes in order. `parts` holds the two that a complex one has become."""
+
+    def __init__(self, graph: Graph, name: str, line: Callable[[Node], str]):
+        self.graph, self.name, self.line = graph, name, line
+        self.parts: dict[Node, Pair] = {}
+
+    def run(self) -> None:
+        whole = []
+        for node in list(self.graph.nodes):
+            operands = node.all_input_nodes
+            complex_numbers = _is_complex(node) or any(map(_is_complex, operands))
+            if node.op != "call_function" or not complex_numbers:
+                continue
+            if any(_is_complex(operand) and operand not in self.parts for operand in operands):
+                continue  # of an input, which is refused behind this
+            if node.target is aten._assert_tensor_metadata.default:
+                whole.append(node)  # it says the type that the model had
+                continue
+            with self.graph.inserting_before(node):
+                made = self._rule(node)(node, Calls(self.graph, node))
+            if isinstance(made, Node):
+                node.replace_all_uses_with(made)
+            else:
+                self.parts[node] = made
+            whole.append(node)
+        returned = self.graph.output_node().all_input_nodes
+        for node in reversed(whole):
+            if node not in returned:
+                self.graph.erase_node(node)
+
+    def _rule(self, node: Node) -> Callable[[Node, Calls], Pair | Node]:
+        packet = getattr(node.target, "overloadpacket", None)
+        if packet in _LINEAR:
+            return self._part_by_part
+        if packet in TRANSFORMS:
+            return self._transform
+        rule = getattr(self, "_" + str(getattr(node.target, "_opname", "")).strip("_"), None)
+        return self._refused if rule is None else rule
+
+    def _refused(self, node: Node, to: Calls) -> Pair:
+        raise UnsupportedError(
+            f"{self.name}: {node.target}{self.line(node)} computes with complex numbers; "
+            "write it with real numbers: the real and the imaginary parts as tensors of their own"
+        )
+
+    def _of(self, operand: Any, to: Calls) -> Pair:
+        """An operand's parts: nodes or numbers, in the element type of the node's parts; None for no imaginary part."""
+        if isinstance(operand, complex):
+            return operand.real, operand.imag
+        if not isinstance(operand, Node):
+            return operand, None
+        pair = self.parts.get(operand, (operand, None))
+        re, im = (to.typed(part) for part in pair)
+        return re, im
+
+    def _part_by_part(self, node: Node, to: Calls) -> Pair:
+        def of_part(index: int) -> Node:
+            def choose(operand: Node) -> Any:
+                value = operand.meta["val"]
+                if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+                    return operand
+                part = self._of(operand, to)[index]
+                return to.call(aten.zeros_like.default, self._of(operand, to)[0]) if part is None else part
+
+            args, kwargs = map_arg((node.args, node.kwargs), choose)
+            if node.target is aten.constant_pad_nd.default and len(args) > 2:
+                value = complex(args[2])
+                args = (*args[:2], (value.real, value.imag)[index])
+            kwargs = {key: to.dtype if key == "dtype" and leaf is not None else leaf for key, leaf in kwargs.items()}
+            return to.call(node.target, *args, **kwargs)
+
+        return of_part(0), of_part(1)
+
+    def _transform(self, node: Node, to: Calls) -> Pair | Node:
+        made = transform(node, self._of(node.args[0], to), to)
+        return self._refused(node, to) if made is None else made
+
+    def _view_as_complex(self, node: Node, to: Calls) -> Pair:
+        x = node.args[0]
+        return to.call(aten.select.int, x, -1, 0), to.call(aten.select.int, x, -1, 1)
+
+    def _view_as_real(self, node: Node, to: Calls) -> Node:
+        re, im = self._of(node.args[0], to)
+        last = len(node.meta["val"].shape) - 1
+        columns = [to.call(aten.unsqueeze.default, part, last) for part in (re, im)]
+        return to.call(aten.cat.default, columns, last)
+
+    def _complex(self, node: Node, to: Calls) -> Pair:
+        re, im = (to.expanded(operand) for operand in node.args)
+        return re, im
+
+    def _polar(self, node: Node, to: Calls) -> Pair:
+        size, angle = node.args
+        cos, sin = to.call(aten.cos.default, angle), to.call(aten.sin.default, angle)
+        return to.multiply(size, cos), to.multiply(size, sin)
+
+    def _real(self, node: Node, to: Calls) -> Node:
+        return self._of(node.args[0], to)[0]
+
+    def _imag(self, node: Node, to: Calls) -> Node:
+        return self._of(node.args[0], to)[1]
+
+    def _conj(self, node: Node, to: Calls) -> Pair:
+        re, im = self._of(node.args[0], to)
+        return re, to.negate(im)
+
+    _conj_physical = _conj
+
+    def _resolve_conj(self, node: Node, to: Calls) -> Pair:
+        return self.parts[node.args[0]]
+
+    def _abs(self, node: Node, to: Calls) -> Node:
+        re, im = self._of(node.args[0], to)
+        return to.call(aten.sqrt.default, to.add(to.multiply(re, re), to.multiply(im, im)))
+
+    def _angle(self, node: Node, to: Calls) -> Node:
+        re, im = self._of(node.args[0], to)
+        return to.call(aten.atan2.default, im, re)
+
+    def _exp(self, node: Node, to: Calls) -> Pair:
+        re, im = self._of(node.args[0], to)
+        size = to.call(aten.exp.default, re)
+        cos, sin = to.call(aten.cos.default, im), to.call(aten.sin.default, im)
+        return to.multiply(size, cos), to.multiply(size, sin)
+
+    def _to_copy(self, node: Node, to: Calls) -> Pair | Node:
+        re, im = self._of(node.args[0], to)
+        if not _is_complex(node):
+            return convert(self.graph, re, node.meta["val"].dtype, node)
+        return re, im if im is not None else to.zeros()
+
+    _convert_element_type = _to_copy
+
+    def _full(self, node: Node, to: Calls) -> Pair:
+        value = complex(node.args[1])
+        return to.full(value.real), to.full(value.imag)
+
+    _full_like = _full
+
+    def _zeros(self, node: Node, to: Calls) -> Pair:
+        return to.zeros(), to.zeros()
+
+    _zeros_like = _new_zeros = _empty = _empty_like = _empty_strided = _new_empty = _zeros
+
+    def _copy(self, node: Node, to: Calls) -> Pair | Node:
+        re, im = self._of(node.args[1], to)
+        return (to.expanded(re), to.expanded(im)) if _is_complex(node) else to.expanded(re)
+
+    def _add(self, node: Node, to: Calls) -> Pair:
+        (a, b), (c, d) = self._operands(node, to)
+        scale = node.kwargs.get("alpha", 1)
+        c, d = to.multiply(c, scale), to.multiply(d, scale)
+        return to.expanded(to.add(a, c)), to.expanded(to.add(b, d))
+
+    def _sub(self, node: Node, to: Calls) -> Pair:
+        (a, b), (c, d) = self._operands(node, to)
+        scale = -node.kwargs.get("alpha", 1)
+        c, d = to.multiply(c, scale), to.multiply(d, scale)
+        return to.expanded(to.add(a, c)), to.expanded(to.add(b, d))
+
+    def _mul(self, node: Node, to: Calls) -> Pair:
+        (a, b), (c, d) = self._operands(node, to)
+        re = to.add(to.multiply(a, c), to.negate(to.multiply(b, d)))
+        return to.expanded(re), to.expanded(to.add(to.multiply(a, d), to.multiply(b, c)))
+
+    def _mm(self, node: Node, to: Calls) -> Pair:
+        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]."""
+        (a, b), (c, d) = self._operands(node, to)
+        columns, last = node.meta["val"].shape[-1], node.meta["val"].dim() - 1
+        left = to.call(aten.cat.default, [a, b], last)
+        rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
+        both = to.call(node.target, left, to.call(aten.cat.default, rows, last - 1))
+        re, im = (to.call(aten.slice.Tensor, both, last, i * columns, (i + 1) * columns) for i in range(2))
+        return re, im
+
+    _bmm = _mm
+
+    def _div(self, node: Node, to: Calls) -> Pair:
+        (a, b), (c, d) = self._operands(node, to)
+        if d is None:
+            return to.divide(a, c), to.divide(b, c) if b is not None else to.zeros()
+        size = to.add(to.multiply(c, c), to.multiply(d, d))
+        re = to.add(to.multiply(a, c), to.multiply(b, d))
+        im = to.add(to.multiply(b, c), to.negate(to.multiply(a, d)))
+        return to.divide(re, size), to.divide(im, size)
+
+    def _operands(self, node: Node, to: Calls) -> tuple[Pair, Pair]:
+        left, right = node.args[:2]
+        return self._of(left, to), self._of(right, to)
