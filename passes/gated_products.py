@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import ClassVar
 
@@ -42,7 +43,9 @@ from .parted_products import Parts, part, parts_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
 from .product_kernel import Asked, ProductKernel
+from .recurrent_steps import Step, runs_of
 from .single_products import LEAST, NAME
+from .step_kernel import StepKernel
 from .thin_products import by_rows, predicted_us
 
 
@@ -71,11 +74,29 @@ class GatedProducts(ModulePass):
         groups = [(True, products) for products in parted]
         groups += [(False, pair) for pair in _beside(module, {op for products in parted for op in products})]
         number = 0
-        for is_chosen, products in groups:
+        for is_chosen, products in _without_steps(groups, target):
             group = _Group.of(products, target)
             if group is not None and (is_chosen or group.is_faster()):
                 group.build(f"gated{number}")
                 number += 1
+
+
+def _without_steps(
+    candidates: Sequence[tuple[bool, tuple[ir.Operation, ...]]], target: Target
+) -> list[tuple[bool, tuple[ir.Operation, ...]]]:
+    """Builds kernels of equal steps where one launch of all is predicted to be faster than one of each: the products
+    that are left."""
+    groups = {group.step: n for n, (_, own) in enumerate(candidates) if (group := _Group.of(own, target)) is not None}
+    left = set(range(len(candidates)))
+    for number, run in enumerate(runs_of(list(groups))):
+        group = _Group.of(run.first.products, target)
+        if group is None or group.products[0].words:
+            continue
+        kernel = StepKernel.of_steps(run, target, group.products[0].pieces, f"steps{number}")
+        if kernel is not None and kernel.tiles.price.us < len(run.steps) * group.us():
+            kernel.build()
+            left -= {groups[step] for step in run.steps}
+    return [candidates[n] for n in sorted(left)]
 
 
 def _products(module: ir.Module) -> list[ir.Operation]:
@@ -199,17 +220,24 @@ class _Group:
         tiles = _tiles(found[0], follows, len(found)) if len(kinds) == 1 else None
         return None if tiles is None else _Group(found, follows, tiles)
 
+    @cached_property
+    def step(self) -> Step:
+        return Step(tuple(of.op for of in self.products), tuple(of.found for of in self.products), self.follows)
+
+    def us(self) -> float:
+        """What its kernel takes."""
+        moved = [of.found.right.type for of in self.products] + [op.results[0].type for op in self.follows.stored]
+        return _us(self.tiles, [self.products[0].found.left.type, *moved], self.products[0].target)
+
     def is_faster(self) -> bool:
         """Whether it is predicted to be faster than a kernel each, the first of which has all that can follow it."""
-        left, alone, moved = list(self.follows.ops), [], [self.products[0].found.left.type]
+        left, alone = list(self.follows.ops), []
         for number, product in enumerate(self.products):
             own = follows_of(product.op)
             ops = [op for op in own.ops if op in left]
             alone.append(_alone_us(product, own if not number else Follows(ops, ops[-1:])))
             left = [op for op in left if op not in ops]
-            moved.append(product.found.right.type)
-        moved += [op.results[0].type for op in self.follows.stored]
-        return None not in alone and _us(self.tiles, moved, self.products[0].target) < sum(us for us in alone if us)
+        return None not in alone and self.us() < sum(us for us in alone if us)
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
