@@ -233,7 +233,7 @@ def _streamed(one: ir.Value, other: ir.Value) -> Streamed | None:
 def _place(value: ir.Value) -> tuple[ir.Value, int, int] | None:
     """Of which rows and columns a value of rows and columns is a part: the whole, its first row and column."""
     row = column = 0
-    while (op := rows.producer(value)) is not None:
+    while (op := rows.producer(value)) is not None and op.name in ("tensor.extract_slice", "tensor.collapse_shape"):
         kind, source = ir.RankedTensorType(value.type), op.operands[0]
         if not kind.has_static_shape or kind.rank != 2 or not ir.RankedTensorType(source.type).has_static_shape:
             break
@@ -242,7 +242,7 @@ def _place(value: ir.Value) -> tuple[ir.Value, int, int] | None:
             if ir.ShapedType.get_dynamic_size() in offsets or set(strides) != {1}:
                 return None
             row, column, value = row + offsets[0], column + offsets[1], source
-        elif op.name == "tensor.collapse_shape" and (found := _outer_slice(source, list(kind.shape))) is not None:
+        elif (found := _outer_slice(source, list(kind.shape))) is not None:
             value, before = found
             row += before
         else:
