@@ -222,7 +222,7 @@ class _Group:
 
     @cached_property
     def step(self) -> Step:
-        return Step(tuple(of.op for of in self.products), tuple(of.found for of in self.products), self.follows)
+        return Step.of([of.op for of in self.products], [of.found for of in self.products], self.follows)
 
     def us(self) -> float:
         """What its kernel takes."""

@@ -26,11 +26,27 @@ _MOST_DEPTH = 16  # of values that are compared by what computes them
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Products of one left operand, and what follows them."""
+    """Products of one left operand, and what follows them, each operator behind those that it takes, in the order in
+    which the results ask for them: so steps that compute alike have the same order."""
 
     products: tuple[ir.Operation, ...]
     found: tuple[Contraction, ...]
     follows: Follows
+
+    @staticmethod
+    def of(products: Sequence[ir.Operation], found: Sequence[Contraction], follows: Follows) -> Step:
+        own, ordered = {op.results[0]: op for op in follows.ops}, list[ir.Operation]()
+
+        def visit(op: ir.Operation) -> None:
+            for value in op.operands:
+                if value in own:
+                    visit(own.pop(value))
+            ordered.append(op)
+
+        for op in [*follows.stored, *follows.ops]:
+            if op.results[0] in own:
+                visit(own.pop(op.results[0]))
+        return Step(tuple(products), tuple(found), Follows(ordered, follows.stored))
 
     @property
     def ops(self) -> list[ir.Operation]:

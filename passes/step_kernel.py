@@ -86,7 +86,7 @@ class StepKernel:
 
     def build(self) -> None:
         """Puts the kernel in the place of the steps, which are erased."""
-        behind, last = dependents(self.of), self.of.steps[-1].ops[-1]
+        behind, last = dependents(self.of), max(self.of.steps[-1].ops, key=_Place)
         written = self._written()
         with last.location, ir.InsertionPoint(last):
             outputs = self._kernel(written)
