@@ -116,7 +116,9 @@ class CollectOp(Kitsune.Operation, name="collect", traits=[RingEffect]):
         rows, columns, copies = *ring.tile.shape, agent.opview.count
         fewer = copies == 1 and kind.rank == 2 and kind.shape[0] < rows and kind.shape[0] % WARP_ROWS == 0
         if kind.rank != 2 or kind.shape[1] % BLOCK or not fewer and kind.shape[0] * copies != rows:
-            return fail(self, f"collects blocks of {BLOCK} columns of a slot of {ring.tile}, of {copies} copies, found {kind}")
+            return fail(
+                self, f"collects blocks of {BLOCK} columns of a slot of {ring.tile}, of {copies} copies, found {kind}"
+            )
         if columns % kind.shape[1] or kind.shape[1] * count != columns * ring.slots:
             return fail(self, f"fills {ring.slots} slots of {ring.tile} with {kind} of each of {count} CTAs")
         return True

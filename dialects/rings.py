@@ -24,8 +24,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). An agent of one copy fills
     it, by copies, or with a tile from its registers (`kitsune.fill`). Where each copy has its
     part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
-    space is "dsmem", other CTAs of the cluster do (`kitsune.send`, `kitsune.collect`). A dense ring whose tiles have no elements passes
-    turns: agents wait for one another there, and nothing is copied.
+    space is "dsmem", other CTAs of the cluster do (`kitsune.send`, `kitsune.collect`). A dense ring whose tiles have no
+    elements passes turns: agents wait for one another there, and nothing is copied.
 
     A ring in "l2" lies between roles: the CTAs of one fill it, those of one or several others take all of it. Whoever
     opens it does so once in each turn of its loop over tiles, and gets the slot of that turn's tile: of tile t, slot t

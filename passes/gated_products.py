@@ -15,6 +15,11 @@ parts of the weight (parted_products.py). Both are done where one kernel is pred
 replaces. A tile has one set of sums of each product, up to 256 columns of all (128 of f32 in pieces), of all of k. Left
 to schedule-products are products that something else reads as they are, those of which more than two results are needed
 elsewhere, and those of few rows that are faster as sums over rows.
+
+Where such kernels are the steps of a recurrent network, each of which multiplies what the one before made, all of them
+are one kernel where that is predicted to be faster (step_kernel.py):
+
+    for %t: %p, %q = products of %h with %w0, %w1;  %h = elementwise of %p, %q, %c and rows %t of %x;  %c = ...
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from typing import ClassVar
 
 from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
@@ -48,15 +53,21 @@ from .single_products import LEAST, NAME
 from .step_kernel import StepKernel
 from .thin_products import by_rows, predicted_us
 
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+
 
 @dataclass(frozen=True)
 class GatedProducts(ModulePass):
-    """target: what the kernels are for, a name or the path of a description."""
+    """target: what the kernels are for, a name or the path of a description. steps: whether equal steps are one
+    kernel: auto, where that is predicted to be faster; always, where it can be; never."""
 
     name: ClassVar[str] = "gated-products"
     target: str = "sm_90a"
+    steps: str = AUTO
 
     def run(self, module: ir.Module) -> None:
+        if self.steps not in (AUTO, ALWAYS, NEVER):
+            raise UserError(f"gated-products: steps is {AUTO}, {ALWAYS} or {NEVER}, not '{self.steps}'")
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return
@@ -74,7 +85,7 @@ class GatedProducts(ModulePass):
         groups = [(True, products) for products in parted]
         groups += [(False, pair) for pair in _beside(module, {op for products in parted for op in products})]
         number = 0
-        for is_chosen, products in _without_steps(groups, target):
+        for is_chosen, products in _without_steps(groups, target, self.steps) if self.steps != NEVER else groups:
             group = _Group.of(products, target)
             if group is not None and (is_chosen or group.is_faster()):
                 group.build(f"gated{number}")
@@ -82,7 +93,7 @@ class GatedProducts(ModulePass):
 
 
 def _without_steps(
-    candidates: Sequence[tuple[bool, tuple[ir.Operation, ...]]], target: Target
+    candidates: Sequence[tuple[bool, tuple[ir.Operation, ...]]], target: Target, when: str
 ) -> list[tuple[bool, tuple[ir.Operation, ...]]]:
     """Builds kernels of equal steps where one launch of all is predicted to be faster than one of each: the products
     that are left."""
@@ -93,7 +104,7 @@ def _without_steps(
         if group is None or group.products[0].words:
             continue
         kernel = StepKernel.of_steps(run, target, group.products[0].pieces, f"steps{number}")
-        if kernel is not None and kernel.tiles.price.us < len(run.steps) * group.us():
+        if kernel is not None and (when == ALWAYS or kernel.tiles.price.us < len(run.steps) * group.us()):
             kernel.build()
             left -= {groups[step] for step in run.steps}
     return [candidates[n] for n in sorted(left)]

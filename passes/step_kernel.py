@@ -1,11 +1,11 @@
 """The kernel of equal steps (recurrent_steps.py), at the schedule level.
 
-    kitsune.kernel, in clusters
-      feed: copies the CTA's part of the weights, once
-      math: for each tile of rows:
-              for each step, which carries the states' columns of the CTA:
-                kitsune.collect of the state that is multiplied; products of all of it; what follows, on the CTA's
-                columns: the states of the next step, and what is written of this one
+kitsune.kernel, in clusters
+  feed: copies the CTA's part of the weights, once
+  math: for each tile of rows:
+          for each step, which carries the states' columns of the CTA:
+            kitsune.collect of the state that is multiplied; products of all of it; what follows, on the CTA's
+            columns: the states of the next step, and what is written of this one
 """
 
 from __future__ import annotations
@@ -167,16 +167,12 @@ class StepKernel:
                     else:
                         self._multiply(dealt, written)
         kinds = [self._output_type(of) for of in written]
-        return [
-            kitsune.ResultOp(kernel.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)
-        ]
+        return [kitsune.ResultOp(kernel.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
 
     def _output_type(self, of: Written) -> ir.Type:
         kind = ir.RankedTensorType(self.of.first.results[of.number].type)
         tiles = [self.rows // self.tiles.rows, self.tiles.rows] if self._is_cut else [self.rows]
-        return ir.RankedTensorType.get(
-            [len(self.of.steps) if of.always else 1, *tiles, self.width], kind.element_type
-        )
+        return ir.RankedTensorType.get([len(self.of.steps) if of.always else 1, *tiles, self.width], kind.element_type)
 
     def _feed(self, weights: Sequence[ir.Value]) -> None:
         """The rows of the weights that the CTA multiplies with, chunk by chunk."""
@@ -201,7 +197,8 @@ class StepKernel:
         tiles = scf.ForOp(*dealt.results)
         with ir.InsertionPoint(tiles.body):
             self.place = tiles.induction_variable, column
-            begun = [self._kept_part(self._read(self.begun[number], constant_index(0), column)) for number in self.states]
+            first = constant_index(0)
+            begun = [self._kept_part(self._read(self.begun[number], first, column)) for number in self.states]
             loop = scf.ForOp(constant_index(0), constant_index(len(self.of.steps)), constant_index(1), begun)
             with ir.InsertionPoint(loop.body):
                 scf.yield_(self._step(loop, written))
@@ -254,9 +251,7 @@ class StepKernel:
         for chunk in range(self.chunks):
             lefts = [schedule.WaitOp(ring.results[0], schedule.Slot.get(shape)).results[0] for ring in self.collected]
             for left, right in PAIRS[self.pieces]:
-                made = schedule.ProductOp(
-                    sums, lefts[left], self.kept[chunk][right], engine, acc, schedule.Token.get()
-                )
+                made = schedule.ProductOp(sums, lefts[left], self.kept[chunk][right], engine, acc, schedule.Token.get())
                 sums = made.results[0]
             slots += lefts
             if self.pieces > 1:
@@ -289,7 +284,8 @@ class StepKernel:
 
     def _kept_part(self, tile: ir.Value) -> ir.Value:
         """A tile that is computed here, and stays in registers."""
-        return part(tile, 0, self.tiles.columns, wide=isinstance(ir.RankedTensorType(tile.type).element_type, ir.F32Type))
+        wide = isinstance(ir.RankedTensorType(tile.type).element_type, ir.F32Type)
+        return part(tile, 0, self.tiles.columns, wide=wide)
 
     def _offsets(self, outer: ir.Value, column: ir.Value) -> list[ir.Value]:
         if self._is_cut:

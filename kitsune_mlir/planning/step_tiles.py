@@ -18,7 +18,6 @@ from .target import Target
 ROWS = (16, 32, 64)  # of a cluster; a warpgroup multiplies 64, whatever they are
 COLUMNS = (8, 16, 32, 64)  # of the state, that a CTA has
 SHARES = PLACES | {16: 0.8}  # CTAs of a cluster, and on which part of the multiprocessors such clusters find places
-MOST_PORTABLE = 8  # CTAs of a cluster that every chip with clusters has
 _MULTIPLIED = 64  # rows
 _LEAST_CYCLES = 16.0  # of a warpgroup's product of 16 columns of k, whatever its columns
 _STEP = 16

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps
-from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.stores import BOX_BYTES, WARP_ROWS, Boxes, Outbox
 from kitsune_mlir.codegen.hopper.warps import WARP
 from kitsune_mlir.codegen.hopper.wgmma import BOX_ROW, ROWS, THREADS

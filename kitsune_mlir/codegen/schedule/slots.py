@@ -21,7 +21,6 @@ from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .windows import first_of
 
-
 _ALLOC = schedule.AllocRingOp.OPERATION_NAME
 
 
