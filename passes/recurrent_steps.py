@@ -68,8 +68,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Streamed:
-    """Rows and columns of a tensor of rows and columns, `rows` of it: from row `first` on in the first step, `stride`
-    rows further in each."""
+    """Rows and columns of a tensor whose rows may lie in two dimensions: from row `first` on in the first step, `stride`
+    rows further in each, and from a column on."""
 
     source: ir.Value
     first: int
@@ -280,13 +280,12 @@ def _outer_slice(value: ir.Value, shape: list[int]) -> tuple[ir.Value, int] | No
         return None
     if set(strides) != {1} or list(offsets[1:]) != [0, 0] or list(sizes[1:]) != list(whole.shape[1:]):
         return None
-    expansion = rows.producer(source)
-    if expansion is None or expansion.name != "tensor.expand_shape":
-        return None
-    flat = ir.RankedTensorType(expansion.operands[0].type)
-    if flat.rank != 2 or list(flat.shape) != [prod(whole.shape[:2]), whole.shape[2]]:
-        return None
-    return expansion.operands[0], offsets[0] * whole.shape[1]
+    expansion, before = rows.producer(source), offsets[0] * whole.shape[1]
+    if expansion is not None and expansion.name == "tensor.expand_shape":
+        flat = ir.RankedTensorType(expansion.operands[0].type)
+        if flat.rank == 2 and list(flat.shape) == [prod(whole.shape[:2]), whole.shape[2]]:
+            return expansion.operands[0], before
+    return source, before
 
 
 def _is_closed(run: Steps) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import clusters, kitsune, schedule
@@ -78,8 +79,7 @@ class StepKernel:
         if not all(is_weight(of.right) for of in self.of.first.found):
             return False
         for found in self.of.streamed.values():
-            count, _ = ir.RankedTensorType(found.source.type).shape
-            if count % self.rows or found.first % self.rows or found.stride % self.rows:
+            if _rows_of(found.source) % self.rows or found.first % self.rows or found.stride % self.rows:
                 return False
         square = [ir.RankedTensorType(op.results[0].type).shape for step in self.of.steps for op in step.ops]
         return all(list(shape) == [self.rows, self.width] for shape in square)
@@ -139,7 +139,7 @@ class StepKernel:
         )
         self.begun = {number: self._rows_apart(value, 1) for number, value in self.of.begins.items()}
         self.sources = {
-            place: self._rows_apart(found.source, ir.RankedTensorType(found.source.type).shape[0] // self.rows)
+            place: self._rows_apart(found.source, _rows_of(found.source) // self.rows)
             for place, found in self.of.streamed.items()
         }
         kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
@@ -315,6 +315,10 @@ class _Place:
 
     def __lt__(self, other: _Place) -> bool:
         return self.op.is_before_in_block(other.op)
+
+
+def _rows_of(value: ir.Value) -> int:
+    return prod(ir.RankedTensorType(value.type).shape[:-1])
 
 
 def _rank() -> ir.Value:
