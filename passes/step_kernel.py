@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS
 from kitsune_mlir.planning.step_tiles import Recurrence, StepTiles, choose
@@ -36,10 +37,12 @@ _ENGINES = ("tma", "wgmma")
 
 @dataclass(frozen=True)
 class Written:
-    """A result that is needed outside: of all steps, or of the last alone."""
+    """A result that is needed outside: of all steps, or of the last alone; of all from the last to the first, where
+    others have them in that order."""
 
     number: int
     always: bool
+    backwards: bool = False
 
 
 @dataclass
@@ -96,14 +99,26 @@ class StepKernel:
                 op.move_before(last)
         for op in (op for step in reversed(self.of.steps) for op in reversed(step.ops)):
             op.erase()
+        for op in [op for op in behind if op.name == "tensor.concat"]:
+            give_whole(op)
 
     def _written(self) -> list[Written]:
         found = []
         for number in range(len(self.of.first.results)):
             *early, late = self.of.users(number)
             if any(early) or late:
-                found.append(Written(number, any(early)))
+                found.append(Written(number, any(early), self._is_read_backwards(number)))
         return found
+
+    def _is_read_backwards(self, number: int) -> bool:
+        """Whether a concatenation has what the last step makes in front of what the one before it does."""
+        for one in self.of.users(number)[-1]:
+            for use in one.results[0].uses if one.name == "tensor.expand_shape" else ():
+                operands = list(use.owner.operation.operands)
+                others = [op.results[0] for op in self.of.users(number)[-2] if op.name == "tensor.expand_shape"]
+                if use.owner.operation.name == "tensor.concat" and operands[use.operand_number + 1 :][:1] == others:
+                    return True
+        return False
 
     # ---- around the kernel
 
@@ -114,10 +129,12 @@ class StepKernel:
             if not of.always:
                 _replace(self.of.steps[-1].results[of.number], reshaped(output, [self.rows, self.width]), users[-1])
                 continue
-            whole = reshaped(output, [len(self.of.steps), self.rows, self.width])
+            count = len(self.of.steps)
+            whole = reshaped(output, [count, self.rows, self.width])
             for at, step in enumerate(self.of.steps):
                 if users[at]:
-                    _replace(step.results[of.number], _step_of(whole, at), users[at])
+                    by = _step_of(whole, count - 1 - at if of.backwards else at)
+                    _replace(step.results[of.number], by, users[at])
 
     def _rows_apart(self, value: ir.Value, outer: int) -> ir.Value:
         """A tensor of rows as one of `outer` parts, tiles, rows of a tile and what else it has; of tiles that reach
@@ -237,7 +254,8 @@ class StepKernel:
         }
         for number, of in enumerate(written):
             if of.always:
-                self._write(results[of.number], number, step)
+                last = constant_index(len(self.of.steps) - 1)
+                self._write(results[of.number], number, arith.subi(last, step) if of.backwards else step)
         return [results[number] for number in self.states]
 
     def _products(self) -> ir.Value:
@@ -342,6 +360,35 @@ def _step_of(whole: ir.Value, at: int) -> ir.Value:
     type_ = ir.RankedTensorType.get([1, *shape], kind.element_type)
     taken = tensor.ExtractSliceOp(type_, whole, [], [], [], [at, 0, 0], list(type_.shape), [1, 1, 1]).result
     return tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, kind.element_type), taken, [[0, 1], [2]]).result
+
+
+def give_whole(concat: ir.Operation) -> None:
+    """Has a tensor in the place of the concatenation of all its elements along the first dimension, in their order."""
+    found = [_element_of(operand) for operand in concat.operands]
+    if ir.IntegerAttr(concat.attributes["dim"]).value or None in found:
+        return
+    whole = found[0][0]
+    if whole.type == concat.results[0].type and found == [(whole, number) for number in range(len(found))]:
+        concat.results[0].replace_all_uses_with(whole)
+        concat.erase()
+
+
+def _element_of(value: ir.Value) -> tuple[ir.Value, int] | None:
+    """Of which tensor a value is an element along the first dimension, and which; None of others."""
+    expanded = rows.producer(value)
+    collapsed = None if expanded is None else rows.producer(expanded.operands[0])
+    if expanded is None or expanded.name != "tensor.expand_shape":
+        return None
+    if collapsed is None or collapsed.name != "tensor.collapse_shape":
+        return None
+    sliced = rows.producer(collapsed.operands[0])
+    if sliced is None or sliced.name != "tensor.extract_slice" or sliced.results[0].type != value.type:
+        return None
+    offsets, sizes, _ = slice_of(sliced)
+    whole = sliced.operands[0]
+    if list(sizes) != [1, *rows.shape_of(whole)[1:]] or any(offsets[1:]) or len(sliced.operands) > 1:
+        return None
+    return whole, offsets[0]
 
 
 def _replace(value: ir.Value, by: ir.Value, users: Sequence[ir.Operation]) -> None:
