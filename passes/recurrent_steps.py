@@ -27,7 +27,7 @@ _MOST_DEPTH = 16  # of values that are compared by what computes them
 @dataclass(frozen=True, eq=False)
 class Step:
     """Products of one left operand, and what follows them, each operator behind those that it takes, in the order in
-    which the results ask for them: so steps that compute alike have the same order."""
+    which the results ask for them, the last one first: so steps that compute alike have the same order."""
 
     products: tuple[ir.Operation, ...]
     found: tuple[Contraction, ...]
@@ -43,7 +43,7 @@ class Step:
                     visit(own.pop(value))
             ordered.append(op)
 
-        for op in [*follows.stored, *follows.ops]:
+        for op in [*reversed(follows.stored), *follows.ops]:
             if op.results[0] in own:
                 visit(own.pop(op.results[0]))
         return Step(tuple(products), tuple(found), Follows(ordered, follows.stored))
@@ -79,8 +79,9 @@ class Streamed:
 
 @dataclass(frozen=True)
 class Steps:
-    """A run of equal steps. `hidden` numbers the result that the next step multiplies; by operator and operand,
-    `states` number those results of the step before that it takes, and `streamed` says what else differs."""
+    """A run of equal steps, but that the last may have fewer results. `hidden` numbers the result that the next step
+    multiplies; by operator and operand, `states` number those results of the step before that it takes, and `streamed`
+    says what else differs."""
 
     steps: tuple[Step, ...]
     hidden: int
@@ -100,9 +101,12 @@ class Steps:
     def users(self, number: int) -> list[list[ir.Operation]]:
         """For each step what else than the steps uses its result of that number."""
         own = {op for step in self.steps for op in step.ops}
-        return [
-            [op for use in step.results[number].uses if (op := use.owner.operation) not in own] for step in self.steps
-        ]
+        results = [self.result(step, number) for step in self.steps]
+        return [[op for use in result.uses if (op := use.owner.operation) not in own] for result in results]
+
+    def result(self, step: Step, number: int) -> ir.Value:
+        """What a step computes as the first one does its result of that number."""
+        return step.follows.ops[self.first.follows.ops.index(self.first.follows.stored[number])].results[0]
 
 
 def runs_of(groups: Sequence[Step]) -> list[Steps]:
@@ -135,7 +139,7 @@ def _longer(steps: Sequence[Step], run: Steps | None, others: Sequence[Step]) ->
 def _steps(steps: Sequence[Step], before: Steps | None) -> Steps | None:
     """These steps as a run, where all but the last are one, `before`."""
     last, new = steps[-2:]
-    if not _are_alike(last, new):
+    if len(last.results) < len(steps[0].results) or not _are_alike(last, new):
         return None
     hidden = _number(new.found[0].left, last.results)
     if hidden is None or before is not None and before.hidden != hidden:
@@ -172,10 +176,8 @@ def _number(value: ir.Value, values: Sequence[ir.Value]) -> int | None:
 
 
 def _are_alike(a: Step, b: Step) -> bool:
-    """Whether two steps do the same with what they are given."""
-    if [len(step) for step in (a.products, a.follows.ops, a.follows.stored)] != [
-        len(step) for step in (b.products, b.follows.ops, b.follows.stored)
-    ]:
+    """Whether two steps do the same with what they are given, the second perhaps with fewer results."""
+    if len(a.products) != len(b.products) or len(a.follows.ops) != len(b.follows.ops):
         return False
     if a.products[0].block != b.products[0].block:
         return False
@@ -185,8 +187,8 @@ def _are_alike(a: Step, b: Step) -> bool:
         if one.left.type != other.left.type or not _is_same(one.right, other.right):
             return False
     same = dict(zip((op.results[0] for op in a.ops), (op.results[0] for op in b.ops), strict=True))
-    stored = [same[value] for value in a.results]
-    return stored == b.results and all(
+    stored = {same[value] for value in a.results}
+    return stored.issuperset(b.results) and all(
         _computes_alike(*pair, same) for pair in zip(a.follows.ops, b.follows.ops, strict=True)
     )
 

@@ -127,14 +127,15 @@ class StepKernel:
         for of, output in zip(written, outputs, strict=True):
             users = self.of.users(of.number)
             if not of.always:
-                _replace(self.of.steps[-1].results[of.number], reshaped(output, [self.rows, self.width]), users[-1])
+                last = self.of.result(self.of.steps[-1], of.number)
+                _replace(last, reshaped(output, [self.rows, self.width]), users[-1])
                 continue
             count = len(self.of.steps)
             whole = reshaped(output, [count, self.rows, self.width])
             for at, step in enumerate(self.of.steps):
                 if users[at]:
                     by = _step_of(whole, count - 1 - at if of.backwards else at)
-                    _replace(step.results[of.number], by, users[at])
+                    _replace(self.of.result(step, of.number), by, users[at])
 
     def _rows_apart(self, value: ir.Value, outer: int) -> ir.Value:
         """A tensor of rows as one of `outer` parts, tiles, rows of a tile and what else it has; of tiles that reach
