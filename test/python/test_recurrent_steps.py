@@ -1,20 +1,33 @@
 """Steps of recurrent networks as one kernel: what becomes one, and its numbers in the simulator and the interpreter."""
 
 import re
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from kernel_mutants import mutants
+from test_gpu_models import check as check_call
+from test_gpu_models import interface_of
+from test_gpu_schedule_mutants import LOWER, is_found, kind_of
 from test_recurrent import ROUNDING, Last, gru, kernels, lstm
+from test_schedule_ptx import check as check_ptx
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import mlir, weights
+from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.schedule_events import Reading
-from kitsune_mlir.planning import schedule_proof
+from kitsune_mlir.planning import schedule_proof, step_tiles
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
+from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.schedule import Program
 from kitsune_mlir.tools.gpusim import Simulation
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 ALWAYS = {"gated-products": "steps=always"}
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -82,12 +95,6 @@ def compiled(model, args, options=None):
     return kitsune_mlir.compile(model, args, target="sm_90a", options=options or ALWAYS)
 
 
-def made(make, *args):
-    torch.manual_seed(0)
-    dtype = args[0].dtype
-    return make().to(dtype).eval()
-
-
 def check(got, want, dtype):
     for one, other in zip(got, want, strict=True):
         wanted = other.detach().float()
@@ -144,7 +151,7 @@ def test_steps_that_are_not_equal(make):
 
 
 def test_widths_that_have_no_such_kernel():
-    model, x = made(lambda: gru(20, 72), torch.zeros(1)), torch.randn(64, 5, 20)
+    model, x = gru(20, 72).eval(), torch.randn(64, 5, 20)
     assert "steps0" not in kernels(compiled(model, (x,)))
 
 
@@ -172,3 +179,58 @@ def test_it_is_proven_and_interpreted(dtype):
         found = Program(kernel).run(given, ctas=2 * kernel.cluster, seed=seed)
         got = torch.as_tensor(np.asarray(found[0], np.float32)).reshape(want.shape)
         torch.testing.assert_close(got, want, rtol=0, atol=ROUNDING[dtype])
+
+
+def scheduled(model, args, machine):
+    """A model's program with its kernels scheduled, those of steps wherever they can be."""
+    program = import_model(model, args)
+    give(program.module, "highest")
+    weights.give(program.module, program.arguments, program.outputs)
+    steps = {"prepare-linalg": "", "gated-products": "steps=always", "schedule-products": "", "schedule-rows": ""}
+    pipeline.run(program.module, [pipeline.make(name, option, machine) for name, option in steps.items()])
+    return program
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_each_broken_instruction_is_found(gpu_of, monkeypatch):
+    """But for some that are as good: who gives weights back, which nobody fills again, and the wait for their slots to
+    be empty at first; the fence between proxies behind the wait for what other CTAs have stored; and a fence before a
+    product whose sums are in flight."""
+    monkeypatch.setattr(step_tiles, "ROWS", (16,))
+    monkeypatch.setattr(step_tiles, "COLUMNS", (32,))
+    machine = gpu_of(10)  # so that clusters go round
+    torch.manual_seed(0)
+    model, args = Stepwise(128, 1).to(BF16), (torch.randn(3, 64, 384).to(BF16), torch.randn(64, 128).to(BF16))
+    program, want = scheduled(model, args, machine), model(*args).detach()
+    module = mlir.parse(str(program.module), mlir.context())
+    pipeline.run(module, [pipeline.make(name, "", machine) for name in LOWER])
+    section, text = gpu.build(module, targets.load(machine)), str(module)
+
+    def run(module, seed):
+        device = SimulatedDevice(module, seed)
+        runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+        check_call(program, runner, args, want, 2e-2)
+
+    run(mlir.parse(text, mlir.context()), 0)
+    broken = list(mutants(text))
+    missed = [said for said, mutant in broken if not any(is_found(run, mutant, seed) for seed in range(2))]
+    assert Counter(map(kind_of, missed)) == {
+        "arrivals in place of": 2,
+        "no arrival": 2,
+        "an arrival twice": 2,
+        "no wait on an mbarrier": 1,
+        "no fence between proxies": 2,
+        "no fence before products": 1,
+    }
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(BF16, 256), (F16, 128), (F32, 128), (F32, 256)])
+def test_ptxas_has_no_complaint(dtype, width):
+    """Neither spills nor products that run one after another."""
+    model, args = (
+        Stepwise(width, 1).to(dtype),
+        (torch.randn(5, 64, 3 * width).to(dtype), torch.randn(64, width).to(dtype)),
+    )
+    program = scheduled(model, args, "sm_90a")
+    assert [kernel.label for kernel in dialect.kernels(program.module)] == ["steps0"]
+    check_ptx(program.module, GPU)

@@ -1,0 +1,52 @@
+"""Tiles of steps that are one kernel: which fit, and what is chosen."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.step_tiles import COLUMNS, SHARES, Recurrence, choose, shared_bytes
+
+SM90 = targets.load("sm_90a")
+LSTM = Recurrence(steps=32, rows=64, width=256, gates=4, pieces=1, work=90.0)
+
+
+@given(
+    rows=st.integers(1, 512),
+    width=st.integers(1, 1024),
+    gates=st.integers(2, 4),
+    pieces=st.sampled_from([1, 2, 3]),
+    steps=st.integers(3, 100),
+)
+def test_all_columns_lie_in_a_cluster_that_fits(rows, width, gates, pieces, steps):
+    of = Recurrence(steps, rows, width, gates, pieces, 80.0)
+    tiles = choose(of, SM90)
+    if tiles is None:
+        return
+    assert tiles.columns in COLUMNS and tiles.columns * tiles.cluster == width and tiles.cluster in SHARES
+    assert rows % tiles.rows == 0 or tiles.rows == 64
+    assert shared_bytes(of, tiles.columns) <= SM90.shared_bytes
+    longer = choose(replace(of, steps=2 * steps), SM90)
+    assert longer is not None and longer.price.us > tiles.price.us
+
+
+def test_few_rows_share_a_cluster_where_others_find_places():
+    """A CTA gets a quarter of the bytes then."""
+    assert choose(LSTM, SM90).rows == 16
+    assert choose(replace(LSTM, rows=72), SM90).rows == 64  # no multiple of 16
+    assert choose(replace(LSTM, rows=4096), SM90).rows > 16  # sixteen turns of seven clusters would be slower
+
+
+@pytest.mark.parametrize(
+    "of",
+    [replace(LSTM, width=96), replace(LSTM, width=1024), replace(LSTM, width=512, pieces=3), replace(LSTM, width=32)],
+)
+def test_widths_without_tiles(of):
+    """They are no multiple of a chunk, or weights do not fit shared memory."""
+    assert choose(of, SM90) is None
+
+
+def test_chips_without_clusters():
+    assert choose(LSTM, targets.load("sm_80")) is None
