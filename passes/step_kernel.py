@@ -156,10 +156,8 @@ class StepKernel:
             side_by_side([found.right for found in self.of.first.found], self.tiles.columns), self.pieces
         )
         self.begun = {number: self._rows_apart(value, 1) for number, value in self.of.begins.items()}
-        self.sources = {
-            place: self._rows_apart(found.source, _rows_of(found.source) // self.rows)
-            for place, found in self.of.streamed.items()
-        }
+        streamed = dict.fromkeys(found.source for found in self.of.streamed.values())
+        self.sources = {value: self._rows_apart(value, _rows_of(value) // self.rows) for value in streamed}
         kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F32Type.get(), self.tiles.price.us)
@@ -242,7 +240,7 @@ class StepKernel:
             further = step if abs(found.stride) == self.rows else arith.muli(step, stride)
             outer = (arith.addi if found.stride > 0 else arith.subi)(outer, further)
             column = arith.addi(self.place[1], constant_index(found.column)) if found.column else self.place[1]
-            made[given[place]] = self._read(self.sources[place], outer, column, ahead=True)
+            made[given[place]] = self._read(self.sources[found.source], outer, column, ahead=True)
         total, columns = self._products(), self.tiles.columns
         for number, op in enumerate(first.products):
             made[op.results[0]] = columns_of_tile(total, number * columns, columns)
