@@ -68,8 +68,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Streamed:
-    """Rows and columns of a tensor whose rows may lie in two dimensions: from row `first` on in the first step, `stride`
-    rows further in each, and from a column on."""
+    """Rows and columns of a tensor whose rows may lie in two dimensions: from row `first` on in the first step, so many
+    rows further on in each, and from a column on."""
 
     source: ir.Value
     first: int

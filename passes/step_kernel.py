@@ -245,17 +245,15 @@ class StepKernel:
         for number, op in enumerate(first.products):
             made[op.results[0]] = columns_of_tile(total, number * columns, columns)
         row = arith.muli(self.place[0], constant_index(self.tiles.rows))
+        kept = {first.results[number] for number in self.states}
         for op in first.follows.ops:
-            made[op.results[0]] = tiled(op, made, {"m": row, "n": self.place[1]})
-        results = {
-            number: self._kept_part(made[value]) if number in self.states else made[value]
-            for number, value in enumerate(first.results)
-        }
+            tile = tiled(op, made, {"m": row, "n": self.place[1]})
+            made[op.results[0]] = self._kept_part(tile) if op.results[0] in kept else tile
         for number, of in enumerate(written):
             if of.always:
                 last = constant_index(len(self.of.steps) - 1)
-                self._write(results[of.number], number, arith.subi(last, step) if of.backwards else step)
-        return [results[number] for number in self.states]
+                self._write(made[first.results[of.number]], number, arith.subi(last, step) if of.backwards else step)
+        return [made[first.results[number]] for number in self.states]
 
     def _products(self) -> ir.Value:
         """The sums of all gates, side by side. Of pieces those of a chunk begin at zero, small terms first, and are
