@@ -24,6 +24,7 @@ are one kernel where that is predicted to be faster (step_kernel.py):
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -41,6 +42,7 @@ from kitsune_mlir.planning.product_tiles import COLUMNS, NARROW, ProductTiles, s
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
 from .flat_follows import flatten_follows
@@ -48,6 +50,7 @@ from .parted_products import Parts, part, parts_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
 from .product_kernel import Asked, ProductKernel
+from .recurrent_steps import LEAST as LEAST_STEPS
 from .recurrent_steps import Step, runs_of
 from .single_products import LEAST, NAME
 from .step_kernel import StepKernel
@@ -84,8 +87,12 @@ class GatedProducts(ModulePass):
         flatten_follows(module)
         groups = [(True, products) for products in parted]
         groups += [(False, pair) for pair in _beside(module, {op for products in parted for op in products})]
+        if self.steps != NEVER:
+            gated = {op for _, products in groups for op in products}
+            alone = [(False, (op,)) for op in _repeated(module) if op not in gated]
+            groups = [own for own in _without_steps([*groups, *alone], target, self.steps) if own not in alone]
         number = 0
-        for is_chosen, products in _without_steps(groups, target, self.steps) if self.steps != NEVER else groups:
+        for is_chosen, products in groups:
             group = _Group.of(products, target)
             if group is not None and (is_chosen or group.is_faster()):
                 group.build(f"gated{number}")
@@ -104,7 +111,7 @@ def _without_steps(
         if group is None or group.products[0].words:
             continue
         kernel = StepKernel.of_steps(run, target, group.products[0].pieces, f"steps{number}")
-        if kernel is not None and (when == ALWAYS or kernel.tiles.price.us < len(run.steps) * group.us()):
+        if kernel is not None and (when == ALWAYS or kernel.tiles.price.us < len(run.steps) * group.step_us()):
             kernel.build()
             left -= {groups[step] for step in run.steps}
     return [candidates[n] for n in sorted(left)]
@@ -112,6 +119,13 @@ def _without_steps(
 
 def _products(module: ir.Module) -> list[ir.Operation]:
     return [op for op in walk(module, "linalg.matmul") if op.parent.name == "func.func"]
+
+
+def _repeated(module: ir.Module) -> list[ir.Operation]:
+    """Products with a weight that so many have as equal steps have to be."""
+    found = [op for op in _products(module) if is_weight(op.operands[1])]
+    count = Counter(op.operands[1] for op in found)
+    return [op for op in found if count[op.operands[1]] >= LEAST_STEPS]
 
 
 def _beside(module: ir.Module, taken: set[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
@@ -239,6 +253,11 @@ class _Group:
         """What its kernel takes."""
         moved = [of.found.right.type for of in self.products] + [op.results[0].type for op in self.follows.stored]
         return _us(self.tiles, [self.products[0].found.left.type, *moved], self.products[0].target)
+
+    def step_us(self) -> float:
+        """What a step takes by itself, whose one product may be faster as sums over rows."""
+        thin = predicted_us(self.products[0].found, self.products[0].sizes, self.products[0].target)
+        return min(self.us(), thin) if thin is not None and len(self.products) == 1 else self.us()
 
     def is_faster(self) -> bool:
         """Whether it is predicted to be faster than a kernel each, the first of which has all that can follow it."""
