@@ -13,6 +13,7 @@ from math import ceil
 
 from .cost import CYCLES_A_US, LATENCY, Price
 from .product_tiles import CHUNK, PAIRS, PLACES, Warpgroups
+from .schedule_slots import MOST_STEPS
 from .target import Target
 
 ROWS = (16, 32, 64)  # of a cluster; a warpgroup multiplies 64, whatever they are
@@ -24,6 +25,7 @@ _STEP = 16
 _SENT = 8.5  # bytes a cycle that a CTA gets from others; so are the meetings of clusters that were measured (H100)
 _EXCHANGED = 900.0  # cycles from what a step has computed until others see it, besides
 _BARRIERS, _BOX = 2048, 64 * 128  # bytes of shared memory besides rings
+_OTHER = 64  # operations of a step that are proven, besides those of its chunks
 _MOST_SUMS = 256  # columns of all products of a CTA
 
 
@@ -51,9 +53,12 @@ class StepTiles:
 
 
 def choose(of: Recurrence, target: Target) -> StepTiles | None:
-    """The fastest tiles by predicted time; None where there are none. Rows that are no multiple of 16 have tiles of 64,
-    the last of which reaches behind them."""
+    """The fastest tiles by predicted time; None where there are none, or where steps are too many for a kernel of
+    all to be proven. Rows that are no multiple of 16 have tiles of 64, the last of which reaches behind them."""
     if not target.has_warpgroups or not target.clusters or of.width % CHUNK:
+        return None
+    chunk = 5 * of.pieces + len(PAIRS[of.pieces]) + 2  # what is proven of a step's: slots that are opened, filled, ...
+    if of.steps * (of.width // CHUNK * chunk + _OTHER) > MOST_STEPS:
         return None
     found = [
         tiles

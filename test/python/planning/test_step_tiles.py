@@ -51,5 +51,10 @@ def test_widths_without_tiles(of):
     assert choose(of, SM90) is None
 
 
+def test_no_more_steps_than_are_proven():
+    assert choose(replace(LSTM, steps=1000), SM90) is not None
+    assert choose(replace(LSTM, steps=3000), SM90) is None
+
+
 def test_chips_without_clusters():
     assert choose(LSTM, targets.load("sm_80")) is None
