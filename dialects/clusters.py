@@ -14,6 +14,7 @@ from .rings import DSMEM, AllocRingOp
 from .tiles import RingEffect
 from .types import Kitsune, Ring
 
+WARP_ROWS = 16  # of a tile that each of a copy's warps has
 JOINS = ("arith.addf", "arith.mulf", "arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
 
 
@@ -82,6 +83,44 @@ class SendOp(Kitsune.Operation, name="send", traits=[RingEffect]):
                 return fail(self, f"sends a tile of numbers as those of {ring.tile}, found {kind}")
             if kind.rank != 2 or kind.shape[0] * agent.opview.count != shape[0] or kind.shape[1] > shape[1]:
                 return fail(self, f"sends {kind} to a slot of {ring.tile}, of {agent.opview.count} copies")
+        return True
+
+
+class CollectOp(Kitsune.Operation, name="collect", traits=[RingEffect]):
+    """Lays the columns that each CTA of the cluster has of a tile side by side, those of CTA 0 first, in the shared
+    memory of all of them, the own included. They fill all slots of a ring in "dsmem", one after another, as soon as all
+    CTAs have released what was there. A copy of the agent gives its tile to the same copy of the others, which all come
+    here equally often; each takes the whole by as many `wait`s as the ring has slots. A slot holds the columns of
+    one or several CTAs, whole blocks of 8 of each. Of an agent of one copy a tile may be the first 16, 32 or 48 rows of
+    the ring's, at both ends."""
+
+    ring: ext.Operand[Ring]
+    tile: ext.Operand[Any]
+
+    def verify_region_invariants(self) -> bool:
+        ring, tile = self.operands
+        if not defined_by(ring, AllocRingOp.OPERATION_NAME):
+            return fail(self, "takes its ring straight from a kitsune.alloc_ring")
+        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
+        if kernel is None or agent is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        count, ring, kind = kernel.opview.cluster, ring.owner.operation.opview, tile.type
+        if count < 2:
+            return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
+        if ring.memory != DSMEM:
+            return fail(self, f"fills a ring in {DSMEM}, ring '{ring.label}' is not")
+        if not isinstance(kind, ir.RankedTensorType) or kind.element_type != ring.tile.element_type:
+            return fail(self, f"collects numbers as those of {ring.tile}, found {kind}")
+        if ring.tile.element_type.width != 16:
+            return fail(self, f"collects numbers of 16 bits, found {ring.tile}")
+        rows, columns, copies = *ring.tile.shape, agent.opview.count
+        fewer = copies == 1 and kind.rank == 2 and kind.shape[0] < rows and kind.shape[0] % WARP_ROWS == 0
+        if kind.rank != 2 or kind.shape[1] % BLOCK or not fewer and kind.shape[0] * copies != rows:
+            return fail(
+                self, f"collects blocks of {BLOCK} columns of a slot of {ring.tile}, of {copies} copies, found {kind}"
+            )
+        if columns % kind.shape[1] or kind.shape[1] * count != columns * ring.slots:
+            return fail(self, f"fills {ring.slots} slots of {ring.tile} with {kind} of each of {count} CTAs")
         return True
 
 

@@ -13,7 +13,7 @@ from .columns import is_among_columns, misplaced
 from .types import Kitsune, Outputs
 
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
-SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
+SEND, COLLECT, TOTAL = "kitsune.send", "kitsune.collect", "kitsune.total"  # clusters.py
 ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py
 ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
 PRODUCT, COPY = "kitsune.product", "kitsune.copy"  # products.py, boxes.py
@@ -227,8 +227,9 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
         fills = [op for op in walk(self, FILL) if op.opview.is_between_roles]
         if fills or walk(self, WRITE_ROWS, SEND):
             return MOST_OUTBOXES
+        collected = 1 if walk(self, COLLECT) else 0
         tiles = (ir.RankedTensorType(write.operands[0].type) for write in writes)
-        return max(map(outboxes_of, tiles), default=0)
+        return max([*map(outboxes_of, tiles), collected])
 
     @property
     def outbox_bytes(self) -> int:

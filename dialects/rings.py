@@ -7,7 +7,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import COPY, FILL, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
+from .kernels import COLLECT, COPY, FILL, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot, Token
 
@@ -24,8 +24,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). An agent of one copy fills
     it, by copies, or with a tile from its registers (`kitsune.fill`). Where each copy has its
     part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
-    space is "dsmem", another CTA of the cluster does (`kitsune.send`). A dense ring whose tiles have no elements passes
-    turns: agents wait for one another there, and nothing is copied.
+    space is "dsmem", other CTAs of the cluster do (`kitsune.send`, `kitsune.collect`). A dense ring whose tiles have no
+    elements passes turns: agents wait for one another there, and nothing is copied.
 
     A ring in "l2" lies between roles: the CTAs of one fill it, those of one or several others take all of it. Whoever
     opens it does so once in each turn of its loop over tiles, and gets the slot of that turn's tile: of tile t, slot t
@@ -76,6 +76,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         """Whether threads store what its slots in shared memory hold (`kitsune.fill`, `kitsune.split`)."""
         made = any(use.operand_number > 0 for use in self._uses_of_slots(SPLIT))
         return self.memory == SMEM and (made or bool(self._uses_of_slots(FILL)))
+
+    @property
+    def is_collected(self) -> bool:
+        """Whether several CTAs fill each of its slots together (`kitsune.collect`)."""
+        return any(use.owner.operation.name == COLLECT for use in self.results[0].uses)
 
     @property
     def is_read_by_threads(self) -> bool:
@@ -212,7 +217,7 @@ def _verify_opened(op: Any) -> bool:
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
     tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
     if ring.sharing == "own" and (ring.memory != DSMEM or op.OPERATION_NAME == AcquireOp.OPERATION_NAME):
-        does = SEND if ring.memory == DSMEM else STOW
+        does = f"{SEND} or {COLLECT}" if ring.memory == DSMEM else STOW
         return fail(op, f"opens a slot of ring '{ring.label}', which {does} alone does")
     if ring.memory == DSMEM and _is_narrower(tile, ring.tile):
         return inside(op, AgentOp.OPERATION_NAME)

@@ -19,6 +19,7 @@ Bodies are linalg on tiles.
 from .boxes import BY_ROWS, COPIED, COPY_ENGINES, GRANULE, CopyOp, ReadOp, SelectOp, WriteOp, candidates, overwrites
 from .kernels import (
     BOX_BYTES,
+    COLLECT,
     FILL,
     MOST_OUTBOXES,
     OUTBOX_BYTES,
@@ -45,6 +46,7 @@ __all__ = [
     "AllocRingOp",
     "BOX_BYTES",
     "BY_ROWS",
+    "COLLECT",
     "COPIED",
     "COPY_ENGINES",
     "CommitOp",

@@ -17,7 +17,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, match_product
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, slice_of, tensor, walk
 
 from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
@@ -64,7 +64,12 @@ def _flatten_behind(expansion: ir.Operation) -> list[ir.Value]:
         source = expansion.operands[0]
         while (found := _next(expansion)) is not None:
             op, maps = found
-            if maps is None:
+            if op.name == "tensor.extract_slice":
+                with op.location, ir.InsertionPoint(op):
+                    behind = _columns_of(source, op, expansion)
+                op.results[0].replace_all_uses_with(behind.results[0])
+                left.append(behind)
+            elif maps is None:
                 op.results[0].replace_all_uses_with(source)
             else:
                 with op.location, ir.InsertionPoint(op):
@@ -85,11 +90,37 @@ def _next(expansion: ir.Operation) -> tuple[ir.Operation, list[tuple[ir.AffineMa
     for op in _users(value, expansion.block):
         if op.name == "tensor.collapse_shape" and op.results[0].type == source.type:
             return op, None
+        if op.name == "tensor.extract_slice" and _takes_columns(op, expansion):
+            return op, None
         if op.name == "linalg.generic" and is_elementwise(op, [value]):
             maps = _flat_maps(op, _groups(expansion))
             if maps is not None:
                 return op, maps
     return None
+
+
+def _takes_columns(op: ir.Operation, expansion: ir.Operation) -> bool:
+    """Whether it takes neighbouring columns of rows that were given dimensions of one element besides."""
+    whole, source = (ir.RankedTensorType(value.type) for value in (op.operands[0], expansion.operands[0]))
+    kind = ir.RankedTensorType(op.results[0].type)
+    if source.rank != 2 or not whole.has_static_shape or kind.rank != whole.rank:
+        return False
+    outer = list(whole.shape[:-1])
+    (*before, _), sizes, steps = slice_of(op)
+    grown = sorted(outer) == sorted([1] * (len(outer) - 1) + [source.shape[0]]) and whole.shape[-1] == source.shape[1]
+    return grown and not any(before) and list(sizes[:-1]) == outer and set(steps) == {1}
+
+
+def _columns_of(source: ir.Value, op: ir.Operation, expansion: ir.Operation) -> ir.Operation:
+    """Columns of what was expanded, and what expands them as an operation took them."""
+    kind, whole = ir.RankedTensorType(source.type), ir.RankedTensorType(op.results[0].type)
+    first, columns = slice_of(op)[0][-1], whole.shape[-1]
+    type_ = ir.RankedTensorType.get([kind.shape[0], columns], kind.element_type)
+    flat = tensor.ExtractSliceOp(type_, source, [], [], [], [0, first], list(type_.shape), [1, 1]).result
+    attributes = {name: expansion.attributes[name] for name in expansion.attributes}
+    if "static_output_shape" in attributes:
+        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(list(whole.shape))
+    return ir.Operation.create(expansion.name, results=[whole], operands=[flat], attributes=attributes)
 
 
 def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:

@@ -15,18 +15,25 @@ parts of the weight (parted_products.py). Both are done where one kernel is pred
 replaces. A tile has one set of sums of each product, up to 256 columns of all (128 of f32 in pieces), of all of k. Left
 to schedule-products are products that something else reads as they are, those of which more than two results are needed
 elsewhere, and those of few rows that are faster as sums over rows.
+
+Where such kernels are the steps of a recurrent network, each of which multiplies what the one before made, all of them
+are one kernel where that is predicted to be faster (step_kernel.py):
+
+    for %t: %p, %q = products of %h with %w0, %w1;  %h = elementwise of %p, %q, %c and rows %t of %x;  %c = ...
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
@@ -35,6 +42,7 @@ from kitsune_mlir.planning.product_tiles import COLUMNS, NARROW, ProductTiles, s
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
 from .flat_follows import flatten_follows
@@ -42,18 +50,27 @@ from .parted_products import Parts, part, parts_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
 from .product_kernel import Asked, ProductKernel
+from .recurrent_steps import LEAST as LEAST_STEPS
+from .recurrent_steps import Step, runs_of
 from .single_products import LEAST, NAME
+from .step_kernel import StepKernel
 from .thin_products import by_rows, predicted_us
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
 
 
 @dataclass(frozen=True)
 class GatedProducts(ModulePass):
-    """target: what the kernels are for, a name or the path of a description."""
+    """target: what the kernels are for, a name or the path of a description. steps: whether equal steps are one
+    kernel: auto, where that is predicted to be faster; always, where it can be; never."""
 
     name: ClassVar[str] = "gated-products"
     target: str = "sm_90a"
+    steps: str = AUTO
 
     def run(self, module: ir.Module) -> None:
+        if self.steps not in (AUTO, ALWAYS, NEVER):
+            raise UserError(f"gated-products: steps is {AUTO}, {ALWAYS} or {NEVER}, not '{self.steps}'")
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return
@@ -70,6 +87,10 @@ class GatedProducts(ModulePass):
         flatten_follows(module)
         groups = [(True, products) for products in parted]
         groups += [(False, pair) for pair in _beside(module, {op for products in parted for op in products})]
+        if self.steps != NEVER:
+            gated = {op for _, products in groups for op in products}
+            alone = [(False, (op,)) for op in _repeated(module) if op not in gated]
+            groups = [own for own in _without_steps([*groups, *alone], target, self.steps) if own not in alone]
         number = 0
         for is_chosen, products in groups:
             group = _Group.of(products, target)
@@ -78,8 +99,33 @@ class GatedProducts(ModulePass):
                 number += 1
 
 
+def _without_steps(
+    candidates: Sequence[tuple[bool, tuple[ir.Operation, ...]]], target: Target, when: str
+) -> list[tuple[bool, tuple[ir.Operation, ...]]]:
+    """Builds kernels of equal steps where one launch of all is predicted to be faster than one of each: the products
+    that are left."""
+    groups = {group.step: n for n, (_, own) in enumerate(candidates) if (group := _Group.of(own, target)) is not None}
+    left = set(range(len(candidates)))
+    for number, run in enumerate(runs_of(list(groups))):
+        group = _Group.of(run.first.products, target)
+        if group is None or group.products[0].words:
+            continue
+        kernel = StepKernel.of_steps(run, target, group.products[0].pieces, f"steps{number}")
+        if kernel is not None and (when == ALWAYS or kernel.tiles.price.us < len(run.steps) * group.step_us()):
+            kernel.build()
+            left -= {groups[step] for step in run.steps}
+    return [candidates[n] for n in sorted(left)]
+
+
 def _products(module: ir.Module) -> list[ir.Operation]:
     return [op for op in walk(module, "linalg.matmul") if op.parent.name == "func.func"]
+
+
+def _repeated(module: ir.Module) -> list[ir.Operation]:
+    """Products with a weight that so many have as equal steps have to be."""
+    found = [op for op in _products(module) if is_weight(op.operands[1])]
+    count = Counter(op.operands[1] for op in found)
+    return [op for op in found if count[op.operands[1]] >= LEAST_STEPS]
 
 
 def _beside(module: ir.Module, taken: set[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
@@ -199,17 +245,29 @@ class _Group:
         tiles = _tiles(found[0], follows, len(found)) if len(kinds) == 1 else None
         return None if tiles is None else _Group(found, follows, tiles)
 
+    @cached_property
+    def step(self) -> Step:
+        return Step.of([of.op for of in self.products], [of.found for of in self.products], self.follows)
+
+    def us(self) -> float:
+        """What its kernel takes."""
+        moved = [of.found.right.type for of in self.products] + [op.results[0].type for op in self.follows.stored]
+        return _us(self.tiles, [self.products[0].found.left.type, *moved], self.products[0].target)
+
+    def step_us(self) -> float:
+        """What a step takes by itself, whose one product may be faster as sums over rows."""
+        thin = predicted_us(self.products[0].found, self.products[0].sizes, self.products[0].target)
+        return min(self.us(), thin) if thin is not None and len(self.products) == 1 else self.us()
+
     def is_faster(self) -> bool:
         """Whether it is predicted to be faster than a kernel each, the first of which has all that can follow it."""
-        left, alone, moved = list(self.follows.ops), [], [self.products[0].found.left.type]
+        left, alone = list(self.follows.ops), []
         for number, product in enumerate(self.products):
             own = follows_of(product.op)
             ops = [op for op in own.ops if op in left]
             alone.append(_alone_us(product, own if not number else Follows(ops, ops[-1:])))
             left = [op for op in left if op not in ops]
-            moved.append(product.found.right.type)
-        moved += [op.results[0].type for op in self.follows.stored]
-        return None not in alone and _us(self.tiles, moved, self.products[0].target) < sum(us for us in alone if us)
+        return None not in alone and self.us() < sum(us for us in alone if us)
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""

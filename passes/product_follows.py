@@ -243,10 +243,10 @@ def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)
 
 
-def work_of(follows: Follows) -> float:
-    """Instructions that deal with an element."""
+def work_of(follows: Follows, dear: Mapping[str, int] = DEAR) -> float:
+    """Instructions that deal with an element, where operations take as many as `dear` says, others one."""
     bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
-    return float(sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body))
+    return float(sum(dear.get(inner.operation.name, 1) for body in bodies for inner in body))
 
 
 def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:

@@ -55,6 +55,7 @@ _SCALAR = ("arith.", "affine.", "tensor.dim")
 MOST_PIECES = 10_000  # of a slot, that are looked at: more than slots have columns
 OVER_TILES = "tiles#0 tiles#1 tiles#2"  # the bounds of a loop over tiles
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
+_COLLECTED = -(1 << 75)  # and from here down, for those that several CTAs fill
 _BETWEEN = -(1 << 80)  # and from here down, of rings between roles
 Part: TypeAlias = dialect.KernelOp | RoleOp
 
@@ -198,6 +199,8 @@ class Reading:
                 return [Meet(self._place(op))]
             case "kitsune.send":
                 return self._send(op)
+            case "kitsune.collect":
+                return self._collect(op)
             case "kitsune.settle":
                 return [Settle(operands[0], self._place(op))]
             case "scf.for":
@@ -261,6 +264,21 @@ class Reading:
                 Open(label, "producer", filled, place, rows),
                 Copy(filled, written, place),
                 Close("producer", filled, (written,), place),
+            ]
+        return found
+
+    def _collect(self, op: ir.Operation) -> list[Step]:
+        """Fills all slots of a ring, of which each CTA of a cluster fills a part. As all do the same, and as often, a
+        slot is filled when one of them has filled all of it (docs/proof.md)."""
+        ring, agent = op.operands[0].owner.operation.opview, parent_of(op, dialect.AgentOp.OPERATION_NAME).opview
+        rows = ir.RankedTensorType(op.operands[1].type).shape[0] * agent.count
+        found: list[Step] = [Use(place := self._place(op))]
+        for number in range(ring.slots):
+            filled = _COLLECTED - 2 * (ring.slots * place.op + number)
+            found += [
+                Open(ring.label, "producer", filled, place, rows),
+                Copy(filled, filled - 1, place),
+                Close("producer", filled, (filled - 1,), place),
             ]
         return found
 

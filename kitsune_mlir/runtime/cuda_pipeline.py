@@ -18,6 +18,7 @@ from .tensor_map import BoundMaps, TensorMaps
 REPORT = ("wait", "cta", "tile", "first", "second")
 REPORT_AT = 128  # bytes into the workspace
 ALIGNMENT = 16  # of tensors, in bytes: kernels access words of that size
+MOST_PORTABLE = 8  # CTAs of a cluster that every GPU with clusters launches without being asked
 
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 
@@ -88,11 +89,12 @@ class PipelineLauncher:
         """Asks the driver how many CTAs of this kernel fit at once. Where CTAs wait for one another, every CTA
         must be among them; else one cluster."""
         driver, launch = self._driver, self._launch
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        nbytes, number = launch["shared_bytes"], driver.CUdevice(self._device.device_id)
-        (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(self._function)), number)
-        if int(error):
+        nbytes, attributes = launch["shared_bytes"], driver.CUfunction_attribute
+        if self._set(attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, nbytes):
             raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
+        wide = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        if self._cluster > MOST_PORTABLE and self._set(wide, 1):
+            raise UnsupportedError(f"this GPU has no clusters of {self._cluster} CTAs")
         needed = launch["ctas"] if launch["cooperative"] else self._cluster
         capacity = self._capacity()
         if capacity < needed:
@@ -105,6 +107,13 @@ class PipelineLauncher:
             # for another's end would double the time.
             self._ctas = capacity
             self._configs.clear()
+
+    def _set(self, attribute: Any, value: int) -> int:
+        """Sets an attribute of the kernel on this device: the driver's error, 0 where there is none."""
+        driver = self._driver
+        kernel, number = driver.CUkernel(int(self._function)), driver.CUdevice(self._device.device_id)
+        (error,) = driver.cuKernelSetAttribute(attribute, value, kernel, number)
+        return int(error)
 
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""

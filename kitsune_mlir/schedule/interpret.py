@@ -212,6 +212,8 @@ class Program:
                 return steps.meet(where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.send":
                 return steps.send(where, operands)
+            case "kitsune.collect":
+                return steps.collect(where, self.kernel.cluster, operands)
             case "kitsune.total":
                 return steps.total(op, where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":

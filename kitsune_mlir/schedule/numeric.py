@@ -377,6 +377,7 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "linalg.generic": _generic,
     "tensor.collapse_shape": _reshape,
     "tensor.concat": _concat,
+    "tensor.expand_shape": _reshape,
     "tensor.extract_slice": _slice,
     "tensor.dim": lambda _: lambda xs: [np.shape(xs[0])[xs[1]]],
     "tensor.empty": _empty,

@@ -291,6 +291,23 @@ def send(where: str, operands: list[int]) -> Step:
     return step
 
 
+def collect(where: str, cluster: int, operands: list[int]) -> Step:
+    def step(frame: Frame) -> Run:
+        ring, tile = [frame.values[o] for o in operands]
+        found = ring.of_copy(frame.number, frame.copies)
+        found.claim("producer", frame.agent, 1, frame.at(where))
+        brought = yield from _brought(f"collect in '{ring.name}'", frame, where, cluster, tile)
+        for chunk in np.split(np.concatenate(brought, axis=1), found.depth, axis=1):
+            while not found.may_open("producer", 0):
+                frame.waits = f"{where}: waits for an empty slot of ring '{found.name}'"
+                yield False
+            frame.waits = ""
+            found.fill_with(chunk, frame.at(where))
+        yield True
+
+    return step
+
+
 def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     tile = ir.RankedTensorType(op.results[0].type)
     dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes

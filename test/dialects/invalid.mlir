@@ -2554,7 +2554,7 @@ func.func @acquire_of_others_slots(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %
     %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.acquire' op opens a slot of ring 'x', which kitsune.send alone does}}
+      // expected-error@+1 {{'kitsune.acquire' op opens a slot of ring 'x', which kitsune.send or kitsune.collect alone does}}
       %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
@@ -3702,5 +3702,109 @@ func.func @blocks_of_no_whole_chunks(%x: tensor<2x9x96xbf16>) {
 func.func @matrix_without_blocks(%x: tensor<2x9x128xbf16>) {
   // expected-error@+1 {{'kitsune.windows' op makes a matrix of 2x9x2x192 or 18x2x192 elements of bf16, found tensor<2x9x384xbf16>}}
   %m = "kitsune.windows"(%x) {blocks = 2 : i64, dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x128xbf16>) -> tensor<2x9x384xbf16>
+  return
+}
+
+// -----
+
+func.func @collect_alone(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op stands in a kitsune.kernel whose CTAs work alone}}
+      "kitsune.collect"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 1, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_in_the_own_ring(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op fills a ring in dsmem, ring 'x' is not}}
+      "kitsune.collect"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_other_elements(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op collects numbers as those of tensor<64x64xbf16>, found tensor<64x32xf32>}}
+      "kitsune.collect"(%x, %F) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xf32>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_words(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xf32>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op collects numbers of 16 bits, found tensor<64x64xf32>}}
+      "kitsune.collect"(%x, %F) : (!kitsune.ring<tensor<64x64xf32>, 2 : i64>, tensor<64x32xf32>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_some_rows(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op collects blocks of 8 columns of a slot of tensor<64x64xbf16>, of 1 copies, found tensor<20x32xbf16>}}
+      "kitsune.collect"(%x, %S) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<20x32xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_too_little(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op fills 2 slots of tensor<64x64xbf16> with tensor<64x32xbf16> of each of 2 CTAs}}
+      "kitsune.collect"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @collect_in_an_argument(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>, %S: tensor<20x32xbf16>, %x: !kitsune.ring<tensor<64x64xbf16>, 2 : i64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.collect' op takes its ring straight from a kitsune.alloc_ring}}
+      "kitsune.collect"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
   return
 }

@@ -257,6 +257,26 @@ func.func @exchange(%a: tensor<64x64xbf16>, %b: tensor<64xf32>, %m: index) -> te
   return %y : tensor<64xf32>
 }
 
+// CHECK-LABEL: func.func @collect
+func.func @collect(%a: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 16>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %t = tensor.extract_slice %a[0, 0] [16, 32] [1, 1] : tensor<64x64xbf16> to tensor<16x32xbf16>
+      // CHECK: "kitsune.collect"(%{{.*}}, %{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<16x32xbf16>) -> ()
+      "kitsune.collect"(%x, %t) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<16x32xbf16>) -> ()
+      // CHECK: "kitsune.wait"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      "kitsune.release"(%s) : (!kitsune.slot<tensor<16x64xbf16>>) -> ()
+      %r = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      "kitsune.release"(%r) : (!kitsune.slot<tensor<16x64xbf16>>) -> ()
+    }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+  }) {cluster = 4 : i64, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
 // CHECK-LABEL: func.func @roles
 func.func @roles(%A: tensor<64x64xbf16>, %m: index) {
   %c0 = arith.constant 0 : index

@@ -33,7 +33,11 @@ class FakeDriver:
     or of the replacement of its address, which has a base alone."""
 
     CUresult = Result
-    CUfunction_attribute = _constants("Function", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    CUfunction_attribute = _constants(
+        "Function",
+        CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+        CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED=14,
+    )
     CUlaunchAttributeID = _constants(
         "Attribute",
         CU_LAUNCH_ATTRIBUTE_COOPERATIVE=2,
@@ -68,6 +72,7 @@ class FakeDriver:
         self.report: list[int] = []  # words that a copy to the host finds
         self.fails: dict[str, Result] = {}  # by function
         self.clusters = 66
+        self.attributes: dict[int, int] = {}  # of the kernel, that were set
         self.parameters = (0, 0)  # structs and slots of a kernel, for reading its parameters
         self._encode = tensor_map._Encode(self._encode_tiled)
         self._encode_im2col = tensor_map._EncodeWindows(self._encode_windows)
@@ -95,7 +100,9 @@ class FakeDriver:
         return Result.CUDA_SUCCESS, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int) -> tuple[Result]:
-        return (self.fails.get("cuKernelSetAttribute", Result.CUDA_SUCCESS),)
+        self.attributes[int(attribute)] = value
+        failed = self.fails.get(f"cuKernelSetAttribute {int(attribute)}", Result.CUDA_SUCCESS)
+        return (self.fails.get("cuKernelSetAttribute", failed),)
 
     def cuOccupancyMaxActiveClusters(self, function: int, config: _Record) -> tuple[Result, int]:
         assert config.attrs[0].value.clusterDim.x > 1

@@ -18,6 +18,8 @@ INIT, EXPECT, WAIT, ARRIVE = (
     "mbarrier.try_wait.",
     "mbarrier.arrive.shared",
 )
+FAR, SENT = "mbarrier.arrive.relaxed.cluster", "st.async.weak"
+EXPECTED = re.compile(r"arrive\.expect_tx[^\n]*\], (\d+);")
 SIGNAL, COUNTER, STORED = "red.release.gpu.", "ld.acquire.gpu.", "cp.async.bulk.wait_group 0"
 FENCE = "fence.proxy.async"
 PENDING = re.compile(r"(wgmma\.wait_group\.sync\.aligned) (\d+)")
@@ -55,6 +57,15 @@ def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
     if INIT in text:
         count = _number(op.operands[1])
         return [(f"{n} arrivals in place of {count}", _set_operand(1, n)) for n in (count - 1, count + 1)]
+    if EXPECT in text and (written := EXPECTED.search(text)):
+        nbytes = int(written[1])
+        return [
+            *(
+                (f"{n} bytes expected of {nbytes}", _set_text(text.replace(f", {nbytes};", f", {n};")))
+                for n in (nbytes // 2, nbytes - 16, nbytes + 16)
+            ),
+            ("no bytes expected and no arrival", _erase),
+        ]
     if EXPECT in text:
         nbytes = _number(op.operands[1])
         return [
@@ -65,6 +76,10 @@ def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
         flipped = text.replace(".reg .pred done;", ".reg .pred done;\n.reg .b32 q;\nxor.b32 q, $1, 1;")
         flipped = flipped.replace("[$0], $1;", "[$0], q;")
         return [("no wait on an mbarrier", _erase), ("a wait for the other parity", _set_text(flipped))]
+    if FAR in text:
+        return [("no arrival at another CTA", _erase)]
+    if SENT in text:
+        return [("nothing sent", _erase)]
     if ARRIVE in text:
         (line,) = (line for line in text.split("\n") if ARRIVE in line)
         return [

@@ -196,6 +196,20 @@ def test_clusters(monkeypatch):
     assert (size.x, size.y, size.z) == (2, 1, 1)
 
 
+@pytest.mark.parametrize(("ctas", "asked"), [(8, {}), (16, {14: 1})])
+def test_clusters_that_are_asked_for(monkeypatch, ctas, asked):
+    """Those of more than eight CTAs a kernel has to be allowed to have."""
+    _, driver = launcher(monkeypatch, cluster=ctas, ctas=64)
+    assert driver.attributes == {8: 1000} | asked
+
+
+def test_clusters_that_a_gpu_does_not_have(monkeypatch):
+    driver = FakeDriver()
+    driver.fails["cuKernelSetAttribute 14"] = Result.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(UnsupportedError, match="no clusters of 16 CTAs"):
+        launcher(monkeypatch, driver=driver, cluster=16, ctas=64)
+
+
 def test_ctas_are_whole_clusters(monkeypatch):
     with pytest.raises(InternalError, match="132 CTAs in clusters of 8"):
         launcher(monkeypatch, cluster=8)

@@ -147,24 +147,24 @@ def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     for seed in range(3):
         run(mlir.parse(text, mlir.context()), seed)
     broken = list(mutants(text))
-    missed = [(said, module) for said, module in broken if not _is_found(run, module, 0)]
+    missed = [(said, module) for said, module in broken if not is_found(run, module, 0)]
     for seed in (1, 2):  # of a kind of which no more are missed than are as good, another order finds none either
-        left = Counter(_kind(said) for said, _ in missed)
+        left = Counter(kind_of(said) for said, _ in missed)
         missed = [
             (said, module)
             for said, module in missed
-            if left[_kind(said)] == as_good.get(_kind(said)) or not _is_found(run, module, seed)
+            if left[kind_of(said)] == as_good.get(kind_of(said)) or not is_found(run, module, seed)
         ]
-    found = Counter(_kind(said) for said, _ in missed)
+    found = Counter(kind_of(said) for said, _ in missed)
     assert found == as_good and len(missed) < len(broken), [said for said, _ in missed]
 
 
-def _kind(said):
+def kind_of(said):
     """What a mutant lacks, without its number and others."""
     return re.sub(r"^\d+ | \d+$", "", said.partition(" (mutant")[0])
 
 
-def _is_found(run, module, seed):
+def is_found(run, module, seed):
     """Whether a run of the module says that it is broken, or gives wrong numbers."""
     try:
         run(module, seed)

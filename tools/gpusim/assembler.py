@@ -114,6 +114,14 @@ class Assembler:
             return operand
         return self.agent.number_of(self.read(operand), mask, f"an operand of '{self.op.assembly.text}'")
 
+    def alike(self, operand: Any, mask: np.ndarray) -> list[np.ndarray]:
+        """The masks of those threads for which a register or [register] has one number."""
+        value = np.asarray(self.read(operand[0] if isinstance(operand, list) else operand))
+        if value.ndim == 0:
+            return [mask]
+        numbers = np.unique(value[mask])
+        return [mask] if len(numbers) == 1 else [mask & (value == number) for number in numbers]
+
     def one(self, mask: np.ndarray) -> None:
         """Checks that it is one thread's."""
         if (count := self.agent.lanes(mask).count) != 1:
@@ -220,7 +228,7 @@ def _bar_warp(run: Assembler, mask: np.ndarray, _: Any) -> None:
 
 
 def _mapa(run: Assembler, mask: np.ndarray, to: str, address: Any, rank: Any) -> None:
-    run.write(to, run.cta.cluster.map_address(run.read(address), run.number(rank, mask)))
+    run.write(to, run.cta.cluster.map_address(run.read(address), np.asarray(run.read(rank))))
 
 
 def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> None:

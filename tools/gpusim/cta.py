@@ -12,6 +12,7 @@ from . import wgmma
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import Clocks, WarpClock
 from .faults import MemoryFault
+from .lanes import every
 from .memory import Region
 from .space import Space
 from .tma import Box
@@ -127,7 +128,8 @@ class Cluster:
             raise MemoryFault(f"address {address:#x} is in no CTA of the cluster")
         return self.ctas[rank], address & (1 << RANK_BITS) - 1
 
-    def map_address(self, addresses: Any, rank: int) -> Any:
-        if not 0 <= rank < len(self.ctas):
-            raise MemoryFault(f"there is no CTA {rank} in a cluster of {len(self.ctas)}")
-        return np.asarray(addresses) & (1 << RANK_BITS) - 1 | rank << RANK_BITS
+    def map_address(self, addresses: Any, ranks: np.ndarray) -> Any:
+        """Of each thread its own address, or one of all, in the CTA of its rank, or of one."""
+        if not every((0 <= ranks) & (ranks < len(self.ctas))):
+            raise MemoryFault(f"there is no CTA {ranks} in a cluster of {len(self.ctas)}")
+        return np.asarray(addresses) & (1 << RANK_BITS) - 1 | ranks << RANK_BITS

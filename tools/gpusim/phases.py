@@ -28,11 +28,12 @@ def _init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> None:
 
 
 def _arrive(run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1, relaxed: bool = False) -> None:
-    (barrier, far), each = run.reached(place, mask), run.number(count, mask)
-    released = run.agent._released(mask)
-    if relaxed:
-        released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
-    run.agent.scheduler.add(barrier.arrive(each * run.agent.lanes(mask).count, released, far))
+    for own in run.alike(place, mask):
+        (barrier, far), each = run.reached(place, own), run.number(count, own)
+        released = run.agent._released(own)
+        if relaxed:
+            released = run.agent.clocks.fenced[run.agent.warps(own)].max(0)
+        run.agent.scheduler.add(barrier.arrive(each * run.agent.lanes(own).count, released, far))
 
 
 def _expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbytes: Any) -> None:

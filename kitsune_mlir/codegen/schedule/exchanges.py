@@ -6,6 +6,10 @@ stores there, `empty` is arrived at from there, where the slot's tile was sent t
 out box by box: each warp lays its 16 rows of it out in shared memory, and stores them, 16 bytes a thread, into the same
 rows of the others' slots (PTX ISA, st.async). Who sends knows that as much will come, and has its own slots expect it.
 
+*Tiles of all CTAs side by side*: in each slot every CTA of the cluster stores the columns that it has, in its own
+memory too, so that `full` counts the bytes of a whole slot. Who has columns of a slot waits for it to be empty in all
+CTAs: `empty` is arrived at by each warp of each CTA, wherever its slot has been filled from.
+
 *Numbers of rows*: one f32 for each row goes from each CTA to each other, in two places in turn: a CTA can send the next
 only after it got the last ones, so it is never two ahead.
 """
@@ -16,14 +20,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
-from kitsune_mlir.codegen.hopper.stores import BOX_BYTES, Boxes, Outbox
+from kitsune_mlir.codegen.hopper.stores import BOX_BYTES, WARP_ROWS, Boxes, Outbox
 from kitsune_mlir.codegen.hopper.warps import WARP
-from kitsune_mlir.codegen.hopper.wgmma import ROWS, THREADS
+from kitsune_mlir.codegen.hopper.wgmma import BOX_ROW, ROWS, THREADS
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.traffic import element_bytes
 
 from . import parts
 from .loops import sent_to
@@ -56,6 +62,10 @@ class ExchangeCode(StowCode):
         for ring in (op.opview for op in walk(self.agent.operation.parent, schedule.AllocRingOp.OPERATION_NAME)):
             if ring.memory != schedule.DSMEM:
                 continue
+            if ring.is_collected:  # all slots at once
+                for label in {ring.label, sent_to(ring.label)} & self.turns.keys():
+                    self.turns[label] = Slot(0, self.turns[label].parity)
+                continue
             uses = [(use.owner.operation.name, use.owner.operation) for use in ring.results[0].uses]
             for name, label in (("kitsune.wait", ring.label), (schedule.SEND, sent_to(ring.label))):
                 around = [op.parent.operation for found, op in uses if found == name]
@@ -81,13 +91,7 @@ class ExchangeCode(StowCode):
         for ring in code:
             ring.wait_empty(turn, waits.on_cluster)
             mbarrier.expect_where(ring.full(turn), BOX_BYTES, own.leader)
-        if not self.may_send:
-            tma.wait_read(0)  # the leader alone has stored
-            warps.barrier(own.barrier, THREADS)
-        self.may_send, self.sent = True, 0
-        staging = self._outbox().box(0)
-        own.write(staging, tile, 0)
-        warps.sync()
+        staging = self._staged(own, tile)
         at = device.add(device.mul(own.warp, BOX_BYTES // 4), device.mul(own.lane, _PIECE))
         peers = [peer(ctas - number, ctas) for number in range(1, ctas)]
         places = [cluster.remote(device.add(ring.place(turn), at), cta) for ring, cta in zip(code, peers, strict=True)]
@@ -100,6 +104,49 @@ class ExchangeCode(StowCode):
         warps.sync()
         self.turns[key] = code[0].advance(turn)
 
+    def _staged(self, own: Boxes, tile: Fragment) -> Int:
+        """A tile of one box in shared memory, of which each warp sees its own rows: the box's first byte."""
+        if not self.may_send:
+            tma.wait_read(0)  # the leader alone has stored
+            warps.barrier(own.barrier, THREADS)
+        self.may_send, self.sent = True, 0
+        staging = self._outbox().box(0)
+        own.write(staging, tile, 0)
+        warps.sync()
+        return staging
+
+    def _collect(self, op: ir.Operation) -> None:
+        opview, value = op.operands[0].owner.operation.opview, op.operands[1]
+        self._stand(value)
+        key, ctas = sent_to(opview.label), self.around.cluster
+        turn, (rows, columns) = self.turns[key], ir.RankedTensorType(value.type).shape
+        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
+        own, ring = Boxes.of(warps.thread(), self._leader()), self._own_ring(opview)
+        sharers, pieces = _sharers(opview, ctas), columns * element_bytes(tile.element) // _PIECE
+        filled = Slot(device.div(cluster.rank(), sharers), turn.parity)
+        ring.wait_empty(filled, waits.on_cluster)
+        for number in range(ring.slots):
+            mbarrier.expect_where(ring.full(Slot(number, turn.parity)), rows * BOX_ROW, own.leader)
+        staging, first = self._staged(own, tile), device.mul(device.mod(cluster.rank(), sharers), pieces)
+        peers = [peer(distance, ctas) for distance in range(ctas)]
+        signals = [cluster.remote(ring.full(filled), cta) for cta in peers]
+        vector = ir.VectorType.get([_PIECE // _WORD], device.i32())
+        sending = device.less(own.warp, rows // WARP_ROWS)
+        if WARP_ROWS * pieces < WARP:
+            sending = arith.andi(sending, device.less(own.lane, WARP_ROWS * pieces))
+        with device.when(sending):
+            for begin in range(0, WARP_ROWS * pieces, WARP):
+                number = device.add(own.lane, begin)
+                row, piece = device.div(number, pieces), device.mod(number, pieces)
+                line = device.add(device.mul(own.warp, WARP_ROWS * BOX_ROW), device.mul(row, BOX_ROW))
+                source = device.shared(device.add(staging, _swizzled(line, row, piece)))
+                words = device.load(source, vector, align=_PIECE)
+                place = device.add(ring.place(filled), _swizzled(line, row, device.add(first, piece)))
+                for cta, signal in zip(peers, signals, strict=True):
+                    cluster.send(cluster.remote(place, cta), words, signal)
+        warps.sync()
+        self.turns[key] = Slot(0, arith.xori(turn.parity, device.value(1)))
+
     def _received(self, ring: schedule.AllocRingOp, slot: Slot) -> None:
         """Until what another CTA sent is there; products may then read it."""
         self._own_ring(ring).wait_full(slot, waits.on_cluster)
@@ -108,6 +155,11 @@ class ExchangeCode(StowCode):
     def _give_back(self, ring: schedule.AllocRingOp, slot: Slot) -> None:
         """Tells the CTA that sent a tile that this one has read it."""
         own, lane = self._own_ring(ring), device.mod(warps.thread(), WARP)
+        if ring.is_collected:
+            sharers = _sharers(ring, self.around.cluster)
+            cta = device.add(device.mul(slot.number, sharers), device.mod(lane, sharers))
+            cluster.remote_arrive(cluster.remote(own.empty(slot), cta), device.less(lane, sharers))
+            return
         from_there = cluster.remote(own.empty(slot), peer(schedule.distance(ring), self.around.cluster))
         cluster.remote_arrive(from_there, device.equal(lane, 0) if own.by_warps else self._leader())
 
@@ -119,6 +171,17 @@ class ExchangeCode(StowCode):
         self.may_send = False
         super()._scf_for(op)
         self.may_send = False
+
+
+def _sharers(ring: schedule.AllocRingOp, ctas: int) -> int:
+    """The CTAs that fill a slot together."""
+    return ctas // ring.slots
+
+
+def _swizzled(line: Int, row: Int, piece: Int) -> ir.Value:
+    """Where a piece of a box's row lies, which begins at `line`."""
+    place = arith.xori(device.value(piece), device.value(device.mod(row, BLOCK)))
+    return device.value(device.add(line, device.mul(place, _PIECE)))
 
 
 @dataclass(frozen=True)

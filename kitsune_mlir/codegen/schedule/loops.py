@@ -77,7 +77,7 @@ class LoopCode:
         """The rings whose slots are opened in it."""
         opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
         labels = [o.operands[0].owner.operation.opview.label for o in opened]
-        sent = [o.operands[0].owner.operation.opview.label for o in walk(op, schedule.SEND)]
+        sent = [o.operands[0].owner.operation.opview.label for o in walk(op, schedule.SEND, schedule.COLLECT)]
         labels += [*map(sent_to, sent), *(turn for turn in (TURN, TOTALS) if walk(op, turn))]
         return list(dict.fromkeys(labels))
 

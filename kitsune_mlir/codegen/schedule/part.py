@@ -133,7 +133,8 @@ class PartCode:
         for copy in range(taker.count):
             barriers = device.add(base, device.add(whole.barriers, copy * whole.barrier_bytes))
             own = Ring(barriers, whole.data, whole.slots, whole.slot_bytes)
-            own.init(1, taker.warp_count if whole.by_warps else 1)
+            arrivals = taker.warp_count if whole.by_warps else 1
+            own.init(1, self.kernel.cluster * arrivals if ring.is_collected else arrivals)
 
     def _takers(self, ring: schedule.AllocRingOp) -> schedule.AgentOp:
         """The agent that takes a ring's tiles."""
@@ -185,7 +186,8 @@ class PartCode:
         come: each warp says that its own products (PTX ISA, wgmma.wait_group) have read what was there."""
         by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM or ring.is_left_operand
         of_f32 = by_copies and isinstance(ring.tile.element_type, ir.F32Type) and not ring.is_rounded
-        return self.target.has_warpgroups and (of_f32 or ring.is_read_by_threads or ring.is_filled_by_threads)
+        stored = ring.is_filled_by_threads or ring.is_collected
+        return self.target.has_warpgroups and (of_f32 or ring.is_read_by_threads or stored)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and

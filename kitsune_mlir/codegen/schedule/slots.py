@@ -21,6 +21,8 @@ from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .windows import first_of
 
+_ALLOC = schedule.AllocRingOp.OPERATION_NAME
+
 
 @dataclass(kw_only=True)
 class SlotCode(BetweenCode):
@@ -91,7 +93,9 @@ class SlotCode(BetweenCode):
 
     def _clear(self, label: str, rows: int) -> None:
         """Zeros in the rows of a ring's slots that no copy reaches, before products read them."""
-        ring, (word, reached) = self.around.rings[label], (16, rows * wgmma.BOX_ROW)
+        (op,) = (op.opview for op in walk(self.agent.operation.parent, _ALLOC) if op.opview.label == label)
+        ring = self._own_ring(op) if op.memory == schedule.DSMEM else self.around.rings[label]
+        word, reached = 16, rows * wgmma.BOX_ROW
         zero = vector.from_elements(ir.VectorType.get([word // 4], device.i32()), [device.value(0)] * (word // 4))
 
         def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
