@@ -72,7 +72,7 @@ def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.sh
         value = op.results[0]
         flat = [dim for own in dims for dim in own]
         known = all(open_sizes.is_single(dim.size) for dim in flat if open_sizes.is_open(dim.size))
-        is_last = op.name == "linalg.transpose" and flat[-1].role == "n" and known
+        is_last = op.name == "linalg.transpose" and flat[-1].role == "n" and known and _has_own(("m", "n"), dims)
         if is_last and (rows_together or len(flat) == len(dims)):
             found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
     return found
@@ -155,12 +155,18 @@ def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tu
     flat = _apart(dims)
     while dims is not None and (op := rows.producer(value)) is not None and len(op.operands):
         dims = _through(op, dims, shape)
-        if dims is None:
+        if dims is None or not _has_own(roles, dims):
             break
         value, own = op.operands[0], _apart(dims)
         if op.name not in rows.RESHAPES and _is_copied(own):
             found, flat = value, own
     return found, flat
+
+
+def _has_own(roles: Roles, dims: list[list[_Dim]]) -> bool:
+    """Whether the dimensions of a product's own are still among these: one of a single element may be lost."""
+    left = {dim.role for own in dims for dim in own}
+    return all(role in left for role in roles if role in ("m", "n", "k"))
 
 
 def _apart(dims: list[list[_Dim]]) -> list[_Dim]:

@@ -323,3 +323,15 @@ def test_layers_in_tf32(rows, inputs, outputs, small_gpu):
     assert 'sym_name = "pipeline0"' in kernels and kernels.count("rounded,") + kernels.count("rounded}") >= 2
     error = (Simulation(compiled, seed=1)(x) - model(x)).norm() / model(x).norm()
     assert 1e-5 < error <= BOUNDS["high"]
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("place", [0, 5])
+def test_one_row_of_keys_out_of_others(place, small_gpu):
+    """A dimension of a single element is still the product's own: the slice that makes it is done before."""
+
+    def scores(query, keys):
+        query, keys = (x.unflatten(-1, (4, 64)).transpose(1, 2) for x in (query, keys))
+        return torch.einsum("bhcqd,bhd->bhcq", query.unflatten(2, (4, -1)), keys[:, :, place])
+
+    run(scores, drawn((2, 512, 256), (2, 512, 256), dtype=torch.float16), small_gpu)
