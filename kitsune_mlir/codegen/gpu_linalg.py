@@ -37,7 +37,8 @@ from .gpu_reduction import Combiner, combiners
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
-LEAST_PART = 64  # points of a loop that are worth a part of their own
+LEAST_PART = 64  # points that a thread goes through in a part of its own
+LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
 Blocking = dict[int, int]  # points computed together, by loop
@@ -123,8 +124,12 @@ def _parts(generic: Generic, threads: int) -> _Parts | None:
     if not isinstance(results, int) or results == 0:
         return None
     loop = max(sizes, key=lambda d: size if isinstance(size := sizes[d], int) else 1 << 30)
-    size = sizes[loop]
-    each = LEAST_PART * (WARP if threads == WARP and loop == generic.reduction[-1] else 1)
+    size, shares_loop = sizes[loop], threads == WARP and loop == generic.reduction[-1]
+    least = LEAST_PART // LESS if len(list(generic.block.operations)) > LONG else LEAST_PART
+    beside = product([other for d, other in sizes.items() if d != loop])
+    if isinstance(beside, int):  # points of a thread for each of the loop's
+        least = max(1, least // max(1, beside // (1 if shares_loop else threads)))
+    each = least * (WARP if shares_loop else 1)
     count = min(SPREAD // (results * threads), 1024, size // each if isinstance(size, int) else 1024)
     return _Parts(loop, count) if count > 1 else None
 
