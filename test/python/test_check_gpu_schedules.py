@@ -1,5 +1,6 @@
 """Random kernels at the schedule level in the simulator, as bench/check_gpu_schedules.py draws and checks them."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import check_gpu_schedules as checks
 from kitsune_mlir.bench.random_kernels import draw
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes import pipeline
 
 
@@ -82,7 +84,9 @@ OPEN = """func.func @main(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
 }"""
 
 
-def test_a_size_that_is_open_is_the_first():
+def test_a_size_that_is_open_and_not_the_first():
+    """Threads that read element by element are told which size that is."""
     module = checks.parsed(OPEN)
-    with pytest.raises(UnsupportedError, match="open until the call is not its first"):
-        pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_90a")])
+    pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_90a")])
+    (launch,) = [op.attributes["kitsune.launch"].value for op in walk(module, "gpu.module")]
+    assert json.loads(launch)["axes"] == [1]

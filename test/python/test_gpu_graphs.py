@@ -356,7 +356,7 @@ def test_rows_are_asked_for_a_tile_ahead(small_gpu, prefetched, monkeypatch):
     edges = 1300
     model, args = edges_between(90, edges)
     assert "scheduled chain" in {launch["form"] for launch in run(model, args, small_gpu)}
-    assert sum(prefetched) == 2 * 2 * edges  # in two runs
+    assert sum(prefetched) == 2 * edges
     monkeypatch.setattr(PrefetchCode, "_commit", lambda self, op: None)
     with pytest.raises(Deadlock):
         run(model, args, small_gpu)

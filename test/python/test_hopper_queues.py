@@ -28,7 +28,7 @@ CASES = list(queue_cases.cases())
 @pytest.mark.parametrize("budget", [0, 1000])
 def test_kernels_assemble_without_spills(transport, budget):
     every = [case for case in CASES if case.transport == transport]
-    chosen, target = every[:: 4 if budget else 1], targets.load("sm_90a")  # waits are as many in each
+    chosen, target = every[:: 3 if budget else 1], targets.load("sm_90a")  # waits are as many in each
     waits = Waits(budget)
     ctx = mlir.context()
     with ctx, ir.Location.unknown():
