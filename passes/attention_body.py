@@ -111,11 +111,11 @@ class Weighing(RowBody):
         join, before = joined(found.largest.op), largest
         assert join is not None
         make = arith.maximumf if join.name == "arith.maximumf" else arith.maxnumf
-        powers = self._powers(before) if found.is_plain else None
+        powers, weights = self._powers(before) if found.is_plain else None, found.weights
         largest = self._of_rows([before, self._emit(found.largest)], make)
         if powers is not None:
-            now = self._powers(largest)
-            self.values[found.weights[1].op.results[0]] = now.of(self, self.values.get(x, scores))
+            now, (_, power, *weights) = self._powers(largest), weights
+            self.values[power.op.results[0]] = now.of(self, self.values.get(x, scores))
             grown = now.grown(self, powers)
         else:
             shift_before, shift = self._shift(before), self._shift(largest)
@@ -123,7 +123,7 @@ class Weighing(RowBody):
             self.values[found.shift] = self._typed(safe, _element_of(shift))
             exponential = math.exp if found.exponential == "math.exp" else math.exp2
             grown = self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
-        for member in found.weights[2 if found.is_plain else 0 :]:
+        for member in weights:
             self._emit(member)
         if found.total is not None:
             added = self._emit(found.total)

@@ -22,6 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir, linalg, tensor
 
+from .generic_operands import set_maps
 from .schedule_build import constant_index
 
 _UNUSED = (*rows.RESHAPES, *rows.SUPPORT)
@@ -213,7 +214,7 @@ class _Stage:
         maps = [*inputs, loops.output()]
         clone = op.clone(ir.InsertionPoint.current)
         clone.results[0].set_type(type_)
-        clone.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+        set_maps(clone, maps)
         kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in loops.iterators]
         clone.attributes["iterator_types"] = ir.ArrayAttr.get(kinds)
         for index in rows.Structured(clone).index_ops():

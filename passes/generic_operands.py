@@ -17,6 +17,11 @@ def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
     return [ir.AffineMapAttr(attribute).value for attribute in ir.ArrayAttr(op.attributes["indexing_maps"])]
 
 
+def set_maps(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
+    """Gives an operation these maps."""
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+
+
 def splat_of(value: ir.Value) -> ir.Attribute | None:
     """The element that a constant tensor is filled with; None when it is anything else."""
     owner = value.owner

@@ -14,7 +14,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
-from .generic_operands import indexing_maps
+from .generic_operands import indexing_maps, set_maps
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
@@ -36,7 +36,7 @@ def keep_dimension(expand: ir.Operation) -> None:
         if "reduction" in structured.iterators:
             maps = indexing_maps(made)
             maps[-1] = _with(maps[-1], ir.AffineConstantExpr.get(0), maps[-1].n_dims)
-            _set_maps(made, maps)
+            set_maps(made, maps)
             longer = []
         else:
             longer = _add_loop(made, structured)
@@ -104,7 +104,7 @@ def _add_loop(op: ir.Operation, structured: rows.Structured) -> list[ir.Operatio
             longer.append(_expanded(op.operands[number]))
             op.operands[number] = longer[-1].results[0]
         maps.append(_with(map_, last if whole else None, rank + 1))
-    _set_maps(op, maps)
+    set_maps(op, maps)
     op.attributes["iterator_types"] = ir.ArrayAttr.get([ir.Attribute.parse(_PARALLEL)] * (rank + 1))
     return longer
 
@@ -121,7 +121,3 @@ def _expanded(value: ir.Value) -> ir.Operation:
 def _with(map_: ir.AffineMap, expr: ir.AffineExpr | None, dims: int) -> ir.AffineMap:
     """A map of so many dimensions, with one more result."""
     return ir.AffineMap.get(dims, 0, [*map_.results, *([] if expr is None else [expr])])
-
-
-def _set_maps(op: ir.Operation, maps: list[ir.AffineMap]) -> None:
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])

@@ -38,7 +38,7 @@ from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
-from .generic_operands import indexing_maps, inline_constants, prune, splat_of
+from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
 from .kept_dimensions import keep_dimension
 from .open_reshapes import reassociate
 from .plain_products import concatenate_collapsed, plain_products
@@ -130,7 +130,7 @@ def _absorb_transposes(product: ir.Operation) -> None:
             results[source] = maps[i].results[position]
         maps[i] = ir.AffineMap.get(maps[i].n_dims, 0, results)
         product.operands[i] = transpose.operands[0]
-        product.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+        set_maps(product, maps)
 
 
 def _fill_instead(constant: ir.Operation) -> None:

@@ -32,7 +32,7 @@ from .recurrent_steps import Steps, dependents
 from .schedule_build import constant_index, empty_generic, i64, reshaped
 
 _WARPS = 4
-_ENGINES = ("tma", "wgmma")
+_COPIES, _PRODUCTS = "tma", "wgmma"  # engines
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class StepKernel:
             for value in weights:
                 slot = schedule.AcquireOp(self.weights.results[0], _slot(self.weights)).results[0]
                 at = [first, loop.induction_variable]
-                copy = schedule.CopyOp(slot, value, at, ir.StringAttr.get(_ENGINES[0]), schedule.Token.get())
+                copy = schedule.CopyOp(slot, value, at, ir.StringAttr.get(_COPIES), schedule.Token.get())
                 copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
                 schedule.CommitOp(slot, [copy.results[0]])
             scf.yield_([])
@@ -259,7 +259,7 @@ class StepKernel:
         """The sums of all gates, side by side. Of pieces those of a chunk begin at zero, small terms first, and are
         added to the others outside of tensor cores, which cut off what they add."""
         tile = ir.RankedTensorType.get([COPY_ROWS, self.gates * self.tiles.columns], ir.F32Type.get())
-        acc, engine = schedule.Acc.get(tile), ir.StringAttr.get(_ENGINES[1])
+        acc, engine = schedule.Acc.get(tile), ir.StringAttr.get(_PRODUCTS)
         shape = ir.RankedTensorType.get([self.tiles.rows, CHUNK], self.element)
         slots: list[ir.Value] = []
         total, sums = None, schedule.SumsOp([], acc).results[0]

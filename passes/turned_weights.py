@@ -13,6 +13,8 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir, linalg, tensor
 
+from .generic_operands import set_maps
+
 
 def turn_weights(pipeline: kitsune.PipelineOp) -> None:
     """Rewrites the products of floats of an unplaced pipeline."""
@@ -31,7 +33,7 @@ def turn_weights(pipeline: kitsune.PipelineOp) -> None:
                     turned[hash(weight)] = _transposed(weight)
             op.operands[1] = turned[hash(weight)]
             maps[1] = ir.AffineMap.get(3, 0, list(reversed(maps[1].results)))
-            op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+            set_maps(op, maps)
 
 
 def _transposed(weight: ir.Value) -> ir.Value:

@@ -71,6 +71,12 @@ def _is_complex(node: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
+def _of_angle(size: Node, angle: Node, to: Calls) -> Pair:
+    """The number of this size and angle."""
+    cos, sin = to.call(aten.cos.default, angle), to.call(aten.sin.default, angle)
+    return to.multiply(size, cos), to.multiply(size, sin)
+
+
 class _Parting:
     """One walk over the nodes in order. `parts` holds the two that a complex one has become."""
 
@@ -164,9 +170,7 @@ class _Parting:
         return re, im
 
     def _polar(self, node: Node, to: Calls) -> Pair:
-        size, angle = node.args
-        cos, sin = to.call(aten.cos.default, angle), to.call(aten.sin.default, angle)
-        return to.multiply(size, cos), to.multiply(size, sin)
+        return _of_angle(*node.args, to)
 
     def _real(self, node: Node, to: Calls) -> Node:
         return self._of(node.args[0], to)[0]
@@ -193,9 +197,7 @@ class _Parting:
 
     def _exp(self, node: Node, to: Calls) -> Pair:
         re, im = self._of(node.args[0], to)
-        size = to.call(aten.exp.default, re)
-        cos, sin = to.call(aten.cos.default, im), to.call(aten.sin.default, im)
-        return to.multiply(size, cos), to.multiply(size, sin)
+        return _of_angle(to.call(aten.exp.default, re), im, to)
 
     def _to_copy(self, node: Node, to: Calls) -> Pair | Node:
         re, im = self._of(node.args[0], to)
@@ -220,17 +222,14 @@ class _Parting:
         re, im = self._of(node.args[1], to)
         return (to.expanded(re), to.expanded(im)) if _is_complex(node) else to.expanded(re)
 
-    def _add(self, node: Node, to: Calls) -> Pair:
+    def _add(self, node: Node, to: Calls, sign: int = 1) -> Pair:
         (a, b), (c, d) = self._operands(node, to)
-        scale = node.kwargs.get("alpha", 1)
+        scale = sign * node.kwargs.get("alpha", 1)
         c, d = to.multiply(c, scale), to.multiply(d, scale)
         return to.expanded(to.add(a, c)), to.expanded(to.add(b, d))
 
     def _sub(self, node: Node, to: Calls) -> Pair:
-        (a, b), (c, d) = self._operands(node, to)
-        scale = -node.kwargs.get("alpha", 1)
-        c, d = to.multiply(c, scale), to.multiply(d, scale)
-        return to.expanded(to.add(a, c)), to.expanded(to.add(b, d))
+        return self._add(node, to, -1)
 
     def _mul(self, node: Node, to: Calls) -> Pair:
         (a, b), (c, d) = self._operands(node, to)

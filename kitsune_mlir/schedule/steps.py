@@ -281,14 +281,19 @@ def send(where: str, operands: list[int]) -> Step:
             peer = ctas[(frame.cta.rank - number) % len(ctas)]
             found = peer.rings[mine.index(ring.name)].of_copy(frame.number, frame.copies)
             found.claim("producer", frame.agent, 1, frame.at(where))
-            while not found.may_open("producer", 0):
-                frame.waits = f"{where}: waits for an empty slot of ring '{found.name}' of another CTA"
-                yield False
-            frame.waits = ""
-            found.fill_with(tile, frame.at(where))
+            yield from _give(found, tile, frame, where, " of another CTA")
         yield True
 
     return step
+
+
+def _give(ring: Ring, tile: Any, frame: Frame, where: str, whose: str = "") -> Run:
+    """Fills the next slot of a ring, as soon as it is empty; `whose` says of the ring whose it is."""
+    while not ring.may_open("producer", 0):
+        frame.waits = f"{where}: waits for an empty slot of ring '{ring.name}'{whose}"
+        yield False
+    frame.waits = ""
+    ring.fill_with(tile, frame.at(where))
 
 
 def collect(where: str, cluster: int, operands: list[int]) -> Step:
@@ -298,11 +303,7 @@ def collect(where: str, cluster: int, operands: list[int]) -> Step:
         found.claim("producer", frame.agent, 1, frame.at(where))
         brought = yield from _brought(f"collect in '{ring.name}'", frame, where, cluster, tile)
         for chunk in np.split(np.concatenate(brought, axis=1), found.depth, axis=1):
-            while not found.may_open("producer", 0):
-                frame.waits = f"{where}: waits for an empty slot of ring '{found.name}'"
-                yield False
-            frame.waits = ""
-            found.fill_with(chunk, frame.at(where))
+            yield from _give(found, chunk, frame, where)
         yield True
 
     return step
