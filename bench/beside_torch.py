@@ -3,12 +3,14 @@
     python bench/beside_torch.py --suite zoo-small --suite zoo --suite zoo-large --seeds 0:100 --jobs 14
     python bench/beside_torch.py --suite everyday --json everyday.jsonl
     python bench/beside_torch.py zoo/geglu net-17 --json cases.jsonl
+    python bench/beside_torch.py --seeds 0:100 --called     # torch.compile(mode="reduce-overhead"), as it is called
 
 `kitsune bench` makes each side ready in the process that times it, one after another, which takes some ten seconds a
 case for torch.compile. Here processes compile ours and torch's first, the latter for its cache; a few others take both
 from there, and have the GPU by turns. All run as CUDA graphs: torch.compile's code is captured in one, as its mode
-reduce-overhead does it, without what that mode's host code takes at each call. Times are the shortest of several
-rounds, in which the sides take turns, for others compile on the GPU meanwhile. "Best" is the faster of torch's two.
+reduce-overhead does it, without what that mode's host code takes at each call; with --called that mode is called
+as its users call it. Times are the shortest of several rounds, in which the sides take turns, for others compile on
+the GPU meanwhile. "Best" is the faster of torch's two.
 Results are compared with float64 as `kitsune bench` does. Exits 1 when one is wrong or has not run.
 """
 
@@ -21,8 +23,9 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,6 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 from workers import Lost, each  # noqa: E402
 
 from kitsune_mlir.bench import cases  # noqa: E402
+from kitsune_mlir.bench.device import Call  # noqa: E402
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # there are as many processes as cores already
 SECONDS = 240.0  # for a case to be compiled, or to be timed
@@ -43,11 +47,13 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class Task:
-    """A case, what it is compiled for, and the folder for its artifact."""
+    """A case, what it is compiled for, the folder for its artifact, and whether torch.compile is to be called as its
+    users call it, not captured in a graph."""
 
     case: str
     target: str
     folder: str
+    called: bool = False
 
     @property
     def artifact(self) -> Path:
@@ -61,14 +67,14 @@ def main() -> int:
     parser.add_argument("--seeds", metavar="FIRST:END", help="of random nets")
     parser.add_argument("--jobs", type=int, default=2, help="processes that compile")
     parser.add_argument("--target", default="sm_90a", help="of our kernels")
+    parser.add_argument("--called", action="store_true", help="torch.compile's mode reduce-overhead, as it is called")
     parser.add_argument("--json", type=Path, help="writes a line a case")
     options = parser.parse_args()
     if not _has_gpu():
         parser.error("cases are timed on an NVIDIA GPU, and torch finds none here")
     with tempfile.TemporaryDirectory() as folder:
-        tasks = iter(
-            [Task(name, options.target, folder) for name in chosen(options.cases, options.suite, options.seeds)]
-        )
+        names = chosen(options.cases, options.suite, options.seeds)
+        tasks = iter([Task(name, options.target, folder, options.called) for name in names])
         return _report(_run(tasks, options.jobs), options.json)
 
 
@@ -121,7 +127,7 @@ def prepare(task: Task) -> dict[str, Any]:
                 module, args, target=task.target, dynamic_shapes=shapes, options={**case.form}
             )
             compiled.save(task.artifact)
-            _fused(*_moved(module, args))
+            _fused(*_moved(module, args), task.called)
             torch.cuda.empty_cache()
         except Exception as error:
             return {"said": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
@@ -135,19 +141,25 @@ def _moved(module: Any, args: Any) -> tuple[Any, Any]:
     return module.cuda(), tree_map(lambda leaf: leaf.cuda() if isinstance(leaf, torch.Tensor) else leaf, args)
 
 
-def _fused(module: Any, args: Any) -> Callable[..., Any] | None:
-    """torch.compile's code, which has run; None where it can't."""
+def _fused(module: Any, args: Any, called: bool) -> Call | None:
+    """torch.compile's code, which has run, or its mode reduce-overhead; None where it can't."""
     import torch
 
+    from kitsune_mlir.bench.sides import torch_compiled
+
     torch.compiler.reset()
-    function = torch.compile(module, dynamic=False)
     try:
         with torch.no_grad():
-            function(*args)
+            function = torch_compiled(module, args, "reduce-overhead" if called else "default")
         torch.cuda.synchronize()
     except torch._dynamo.exc.TorchDynamoException:
         return None
     return function
+
+
+def _warm_up(call: Call) -> None:
+    for _ in range(WARM_UP):
+        call()
 
 
 def time_case(prepared: tuple[Task, Any]) -> dict[str, Any]:
@@ -164,23 +176,28 @@ def time_case(prepared: tuple[Task, Any]) -> dict[str, Any]:
     task, gpu = prepared[0], Gpu()
     with matmul_precision(None), torch.no_grad(), Path(task.folder, "lock").open("w") as lock:
         module, args = _moved(*make(cases.find(task.case, None), Settings())[:2])
-        ways = {"eager": module, "compiled": _fused(module, args), "ours": kitsune_mlir.load(task.artifact)}
-        sides = {name: Side(name, lambda way=way: tensors(way(*args))) for name, way in ways.items() if way is not None}
+        ours = kitsune_mlir.load(task.artifact)
+        ways = {
+            "eager": lambda: tensors(module(*args)),
+            "compiled": _fused(module, args, task.called),
+            "ours": lambda: tensors(ours(*args)),
+        }
+        sides = {name: Side(name, call) for name, call in ways.items() if call is not None}
         fcntl.flock(lock, fcntl.LOCK_EX)
         check.refresh(args, 1)  # inputs that ours was not compiled with
         bound = check_sides([*sides.values()], module, args, gpu)["bound"]
         found: dict[str, Any] = {"error": sides["ours"].error, "bound": bound}
         if said := sides["ours"].said or sides["eager"].said:
             return found | {"said": said}
-        calls = {name: side.call for name, side in sides.items() if not side.said}
-        graphs = {
-            name: gpu.capture(lambda call=call: [call() for _ in range(WARM_UP)], call) for name, call in calls.items()
-        }
-        times: dict[str, list[float]] = {name: [] for name in graphs}
+        calls = {name: side.call for name, side in sides.items() if side.call and not side.said}
+        for name, call in calls.items():
+            if name != "compiled" or not task.called:
+                calls[name] = gpu.capture(partial(_warm_up, call), call)
+        times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
-            for name, graph in graphs.items():
-                times[name].append(gpu.time(graph, cold=False))
-        del graphs
+            for name, call in calls.items():
+                times[name].append(gpu.time(call, cold=False))
+        del calls, call
         gpu.clear()
     return found | {name: min(taken) for name, taken in times.items()}
 

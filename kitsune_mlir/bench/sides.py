@@ -62,10 +62,11 @@ def torch_builders(
         return machine.capture(lambda: [eager() for _ in range(WARM_UP)], eager)
 
     ways = {"eager": run_eager, "graph": graph}
-    return {mode: ways.get(mode) or (lambda mode=mode: _compiled(module, args, mode)) for mode in modes}
+    return {mode: ways.get(mode) or (lambda mode=mode: torch_compiled(module, args, mode)) for mode in modes}
 
 
-def _compiled(module: torch.nn.Module, args: Sequence[Any], mode: str) -> Call:
+def torch_compiled(module: torch.nn.Module, args: Sequence[Any], mode: str) -> Call:
+    """torch.compile in one of its modes, which has run often enough to launch its graphs from now on."""
     for tensor in tensors(args):
         torch._dynamo.mark_static_address(tensor)  # else its CUDA graph copies every input first
     function = torch.compile(module, mode=mode, dynamic=False)
