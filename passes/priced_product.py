@@ -21,7 +21,7 @@ from kitsune_mlir.planning.product_tiles import (
     PAIRS,
     ProductTiles,
     choose,
-    single_widths,
+    layer_widths,
 )
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
@@ -136,7 +136,7 @@ class PricedProduct:
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
-            chosen = partial(chosen, widths=single_widths(self.known[2]), most_split=1, clusters=shared)
+            chosen = partial(chosen, widths=layer_widths(self.known[2]), most_split=1, clusters=shared)
         read = len(matrices_of([self.op], follows)) if self.words else 0
         widths = chosen.keywords.get("widths", COLUMNS)
         if narrow := tuple(width for width in widths if read and width * read <= AHEAD):

@@ -28,7 +28,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, single_widths
+from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
@@ -94,7 +94,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         stored_bytes=stored_bytes(product, follows),
         vector_bytes=vector_bytes(follows, cost.columns),
         clusters=CLUSTERS,
-        widths=single_widths(cost.columns),
+        widths=layer_widths(cost.columns),
         most_split=1,
         aligned=is_weight(product.operands[1]),
         results=max(1, len(follows.stored)),

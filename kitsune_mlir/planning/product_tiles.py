@@ -22,6 +22,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 }
 PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
 COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+BETWEEN = (80, 96, 112, 144, 160, 176, 208, 224, 240)  # besides, of a layer alone
 NARROW = (8,)  # besides, of each of several products that stand side by side
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
@@ -36,6 +37,9 @@ _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a c
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
 # where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
+# Cycles of a tile of 16-bit results that threads store, where the copy engine would but for its columns, and of each
+# part of a line that a warp sends: four threads 16 bytes each, or 4 each of what is no 32 columns (110 tiles, H200).
+_SENT, _SENT_PART = 1000.0, 1.0
 _MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100); for one that it turns as many
 _BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
@@ -285,6 +289,12 @@ def _forms(
                 yield _Form(cluster=ctas)
 
 
+def _line_parts(columns: int, nbytes: int) -> float:
+    """How many parts of lines a row of a tile leaves in."""
+    whole = columns // 32 * 32 if nbytes == 2 else 0  # these by 16 bytes a thread
+    return (whole / 8 + (columns - whole) * nbytes / 4) / 4
+
+
 def _splits(k: int) -> list[int]:
     return [1 << i for i in range(MOST_SPLIT.bit_length()) if (1 << i) * 4 * CHUNK <= max(k, 4 * CHUNK)]
 
@@ -360,6 +370,8 @@ def _tiles(
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
+    if stored_bytes and form.cluster == split == 1 and not copied and isinstance(on, Warpgroups):
+        leaves += _SENT + _SENT_PART * rows * _line_parts(columns, stored_bytes)
     if form.alternates:  # each set beside the other's products; the last tile's second set beside nothing
         last = leaves / 2
         leaves = max(leaves * _SHOWN, leaves - count * max(multiplied, loaded) / 2) + _TURNS
@@ -390,6 +402,13 @@ def single_widths(n: int) -> tuple[int, ...]:
     half of k each (H200)."""
     wide = tuple(columns for columns in COLUMNS if columns % CHUNK == 0)
     return (*wide, *(columns for columns in COLUMNS if n <= columns < CHUNK or n <= columns == 96))
+
+
+def layer_widths(n: int) -> tuple[int, ...]:
+    """The same of a layer whose kernel multiplies nothing else: besides, columns between whole boxes, of which threads
+    store what becomes. 256 x 6144 x 6144 took 41.5 us in tiles of 192 columns, 30.4 in tiles of 96, one of which each
+    multiprocessor has (H200)."""
+    return tuple(sorted({*single_widths(n), *(columns for columns in BETWEEN if columns < n)}))
 
 
 def short_rows(m: int) -> int:

@@ -157,7 +157,8 @@ def test_what_is_no_gate():
 
     right(Uneven(), (x,))
     _, (kernel,) = scheduled(Uneven(), (x,))
-    assert len({str(ring) for part in kernel.parts for ring in part.rings}) == 2
+    assert {ring.attributes["sym_name"].value for part in kernel.parts for ring in part.rings} >= {"left", "right"}
+    assert sum(ring.attributes["sym_name"].value.startswith("right") for ring in kernel.parts[0].rings) == 1
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["two layers", "halves"])

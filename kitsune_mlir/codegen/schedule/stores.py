@@ -57,33 +57,36 @@ def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value,
 
 
 def tile(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, value: ir.Value, first_column: int) -> None:
-    """Rows and columns of a tile whose first column a multiple of `first_column` is."""
+    """Rows and columns of a tile whose first column a multiple of `first_column` is. Where it can be, a thread stores
+    eight columns of a row at once, the last blocks that are no four in pairs."""
     blocks = range(blocks_of(ir.RankedTensorType(value.type).shape[1]))
-    words = box.takes_words and len(blocks) % QUAD == 0 and first_column % BLOCK == 0
+    words = len(blocks) // QUAD * QUAD if box.takes_words and first_column % BLOCK == 0 else 0
     for half in halves:
-        for first in blocks[::_TOGETHER]:
-            _blocks(box, half, lanes, value, blocks[first : first + _TOGETHER], words)
+        for first in blocks[:words:_TOGETHER]:
+            _words(box, half, lanes, value, blocks[first : min(first + _TOGETHER, words)])
+        for first in blocks[words::_TOGETHER]:
+            _pairs(box, half, lanes, value, blocks[first : first + _TOGETHER])
 
 
-def _blocks(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int], words: bool) -> None:
-    """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
-    With `words` a thread stores a block of a row, for which the four that share it exchange their pairs."""
-    evaluator = half.evaluator.fork(nested=False)
-    columns = [lanes.column(block, 0) for block in blocks]
-    values = [[evaluator(value, [half.row, c]) for c in (column, column.moved(1))] for column in columns]
-    if words:
-        pairs = [pack(*pair, box.element) for pair in values]
-        lane = device.div(lanes.pair, 2)
-        own = [transposed(pairs[i : i + QUAD], lane) for i in range(0, len(pairs), QUAD)]
-        start = device.mul(lanes.pair, BLOCK // 2)
-        with box.where_inside(0, half.row):
-            for block, whole in zip(blocks[::QUAD], own, strict=True):
-                column = Offset(start, BLOCK * block)
-                with box.where_inside(1, column):
-                    box.store_word([half.row, column], whole)
-        return
+def _words(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int]) -> None:
+    """Blocks of columns, a block of a row a thread, for which the four that share it exchange their pairs. All are
+    computed, by all threads, then all stored, for no load can pass a store before it."""
+    pairs = [pack(*pair, box.element) for _, pair in _computed(half, lanes, value, blocks)]
+    lane = device.div(lanes.pair, 2)
+    own = [transposed(pairs[i : i + QUAD], lane) for i in range(0, len(pairs), QUAD)]
+    start = device.mul(lanes.pair, BLOCK // 2)
     with box.where_inside(0, half.row):
-        for column, pair in zip(columns, values, strict=True):
+        for block, whole in zip(blocks[::QUAD], own, strict=True):
+            column = Offset(start, BLOCK * block)
+            with box.where_inside(1, column):
+                box.store_word([half.row, column], whole)
+
+
+def _pairs(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int]) -> None:
+    """Blocks of columns, of each of which a thread stores its pair."""
+    computed = _computed(half, lanes, value, blocks)
+    with box.where_inside(0, half.row):
+        for column, pair in computed:
             if box.takes_pairs:
                 with box.where_inside(1, column):
                     box.store_pair([half.row, column], pair)
@@ -91,3 +94,10 @@ def _blocks(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: S
             for c, x in zip((column, column.moved(1)), pair, strict=True):
                 with box.where_inside(1, c):
                     box.store([half.row, c], x)
+
+
+def _computed(half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int]) -> list[tuple[Offset, list[ir.Value]]]:
+    """The first of a thread's two columns of each block, and what it computes of both."""
+    evaluator = half.evaluator.fork(nested=False)
+    columns = [lanes.column(block, 0) for block in blocks]
+    return [(column, [evaluator(value, [half.row, c]) for c in (column, column.moved(1))]) for column in columns]
