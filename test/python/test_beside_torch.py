@@ -75,6 +75,19 @@ def test_a_side_that_is_wrong_is_not_timed(wrong, tmp_path, monkeypatch):
         assert "said" not in found and found["error"] <= found["bound"]
 
 
+def test_what_cannot_be_captured_is_timed_as_it_is_called():
+    """But ours: it promises that it can be."""
+
+    class Refuses(Clocked):
+        def capture(self, prepare, run):
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    call = list
+    assert beside_torch._captured(Refuses(), call, as_called=True) is call
+    with pytest.raises(RuntimeError, match="not permitted"):
+        beside_torch._captured(Refuses(), call, as_called=False)
+
+
 def test_no_two_cases_share_an_artifact():
     tasks = [beside_torch.Task(case, "sm_90a", "folder") for case in ("models/a:b", "models-a:b", "models%2Fa:b")]
     assert len({task.artifact for task in tasks}) == 3
