@@ -36,7 +36,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 from workers import Lost, each  # noqa: E402
 
 from kitsune_mlir.bench import cases  # noqa: E402
-from kitsune_mlir.bench.device import Call, Gpu  # noqa: E402
+from kitsune_mlir.bench.device import Call, Machine  # noqa: E402
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # there are as many processes as cores already
 SECONDS = 240.0  # for a case to be compiled, or to be timed
@@ -157,7 +157,7 @@ def _fused(module: Any, args: Any, called: bool) -> Call | None:
     return function
 
 
-def _captured(gpu: Gpu, call: Call, as_called: bool) -> Call:
+def _captured(gpu: Machine, call: Call, as_called: bool) -> Call:
     """A CUDA graph of a call; where its code can't be captured the call itself, if that may be timed `as_called`."""
     try:
         return gpu.capture(lambda: [call() for _ in range(WARM_UP)], call)
@@ -175,6 +175,7 @@ def time_case(prepared: tuple[Task, Any]) -> dict[str, Any]:
 
     import kitsune_mlir
     from kitsune_mlir.bench import check
+    from kitsune_mlir.bench.device import Gpu
     from kitsune_mlir.bench.measure import Settings, check_sides, make
     from kitsune_mlir.bench.sides import Side, matmul_precision, tensors
 
