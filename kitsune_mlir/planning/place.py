@@ -20,6 +20,7 @@ SHAPES = ("auto", "chained", "fused", "spatial")
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 _STEP = 8  # rows of which a CPU's tiles are multiples
+_SENT = 12.0  # bytes a cycle of a share of a tile that a CTA sends to another; 14 MLPs and chains of clusters (H200)
 # The rows of a tile that two warpgroups, or one, carry in their registers.
 HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
 
@@ -108,12 +109,12 @@ def _chained(
     tiles = target.sms if rows is None else max(1, -(-rows // height))
     if form.blocks:
         return _accumulated(found, stages, queues, rows, target, form)
-    clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
+    clusters = min(tiles * form.column_tiles, target.clusters_at_once(form.cluster))
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
     words = sum(stage.product_count * (2 if stage.wide_flops else 1) for stage in stages)  # of 16 bits
-    waiting_us = EXCHANGE_US * (form.cluster - 1) * words
+    waiting_us = EXCHANGE_US * (form.cluster - 1) * words + _sending_us(stages, queues, target, form)
     members = [stage.part(parts) for stage in stages]
     price = pipeline_price([members], [ctas], pieces, height, target, False, waiting_us)
     joined = _joined_us(stages, form, -(-pieces // ctas), target)
@@ -125,6 +126,17 @@ def _chained(
         limit=L2 if joined > price.us else price.limit,
         cluster=form.cluster,
     )
+
+
+def _sending_us(stages: Sequence[StageCost], queues: Sequence[QueueCost], target: Target, form: Chained) -> float:
+    """What a tile waits for shares of operands that other CTAs send, beyond the products with its own share."""
+    rate, waiting = target.tensor_tflops * 1e6 / target.sms, 0.0
+    for queue in queues:
+        for consumer in queue.consumers if queue.name in form.exchanged else ():
+            sent = queue.row_bytes * form.tile_rows / form.cluster / (_SENT * CYCLES_A_US)
+            own = stages[consumer].product_flops * form.tile_rows / (form.cluster**2 * form.column_tiles) / rate
+            waiting += max(0.0, sent - own)
+    return waiting
 
 
 def _joined_us(stages: Sequence[StageCost], form: Chained, turns: int, target: Target) -> float:

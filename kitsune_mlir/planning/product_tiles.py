@@ -27,10 +27,7 @@ NARROW = (8,)  # besides, of each of several products that stand side by side
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
-# CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
-# they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
-PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
-CLUSTERS = (1, *PLACES)
+CLUSTERS = (1, 2, 4, 8)  # CTAs of a cluster that may share a tile's k
 _MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wider one was the fastest
 _BLOCK = 8  # columns of which a CTA finishes a multiple
 _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
@@ -284,7 +281,7 @@ def _forms(
     if columns in SETS and k > CHUNK and (equal or not across):
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
-        for ctas in PLACES:
+        for ctas in CLUSTERS[1:]:
             if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
                 yield _Form(cluster=ctas)
 
@@ -365,7 +362,7 @@ def _tiles(
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
     loaded = max(loaded, making)
-    places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
+    places = target.clusters_at_once(form.cluster)
     turns, count = ceil(tiles / places), ceil(part / CHUNK)
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile

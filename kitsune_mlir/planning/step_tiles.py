@@ -12,13 +12,13 @@ from itertools import product
 from math import ceil
 
 from .cost import CYCLES_A_US, LATENCY, Price
-from .product_tiles import CHUNK, PAIRS, PLACES, Warpgroups
+from .product_tiles import CHUNK, PAIRS, Warpgroups
 from .schedule_slots import MOST_STEPS
 from .target import Target
 
+CLUSTERS = (2, 4, 8, 16)
 ROWS = (16, 32, 64)  # of a cluster; a warpgroup multiplies 64, whatever they are
 COLUMNS = (8, 16, 32, 64)  # of the state, that a CTA has
-SHARES = PLACES | {16: 0.8}  # CTAs of a cluster, and on which part of the multiprocessors such clusters find places
 _MULTIPLIED = 64  # rows
 _LEAST_CYCLES = 16.0  # of a warpgroup's product of 16 columns of k, whatever its columns
 _STEP = 16
@@ -77,7 +77,7 @@ def shared_bytes(of: Recurrence, columns: int) -> int:
 def _tiles(of: Recurrence, rows: int, columns: int, target: Target) -> StepTiles | None:
     cluster, rest = divmod(of.width, columns)
     fits = shared_bytes(of, columns) <= target.shared_bytes
-    if rest or cluster not in SHARES or not fits or of.gates * columns > _MOST_SUMS // (2 if of.pieces > 1 else 1):
+    if rest or cluster not in CLUSTERS or not fits or of.gates * columns > _MOST_SUMS // (2 if of.pieces > 1 else 1):
         return None
     on, wide = Warpgroups(target), of.gates * columns
     chunks, pairs = of.width // CHUNK, len(PAIRS[of.pieces])
@@ -87,7 +87,7 @@ def _tiles(of: Recurrence, rows: int, columns: int, target: Target) -> StepTiles
     leaves = element * (on.stored + of.work + 6 * (of.pieces - 1))
     given = rows * of.width * 2 * of.pieces * (cluster - 1) / cluster
     step = products + leaves + _EXCHANGED + given / _SENT
-    places = max(1, int(target.sms * SHARES[cluster]) // cluster)
+    places = target.clusters_at_once(cluster)
     turns = ceil(ceil(of.rows / rows) / places)
     start = on.start + wide * of.width * 2 * of.pieces / on.loaded
     us = target.launch_us + (start + turns * of.steps * step) / CYCLES_A_US

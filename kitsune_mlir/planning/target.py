@@ -23,6 +23,11 @@ if not FOLDER.is_dir():  # an editable install keeps the folder at the top of th
     FOLDER = Path(__file__).resolve().parents[2] / "targets"
 
 
+# On which part of the multiprocessors clusters of so many CTAs find places: they do not straddle the chip's parts (an
+# H100 of 132 holds 30 clusters of 4).
+PLACES = {1: 1.0, 2: 1.0, 4: 0.91, 8: 0.8, 16: 0.8}
+
+
 @dataclass(frozen=True)
 class Target:
     """One machine. On a CPU an "sm" is a core, and shared memory is its L2 cache."""
@@ -54,6 +59,11 @@ class Target:
     def has_warpgroups(self) -> bool:
         """Whether warpgroups multiply together, out of what the copy engine brings; else warps do, by themselves."""
         return self.products == "wgmma"
+
+    def clusters_at_once(self, ctas: int) -> int:
+        """How many clusters of so many CTAs find places at a time; others begin when these end."""
+        share = next((share for most, share in PLACES.items() if ctas <= most), min(PLACES.values()))
+        return max(1, int(self.sms * share) // ctas)
 
     @property
     def overlaps_launches(self) -> bool:

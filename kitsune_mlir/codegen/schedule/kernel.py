@@ -269,7 +269,7 @@ class ScheduledKernel:
         where that is known; as many as tiles where each has its own."""
         if self.kernel.has_roles:
             return sum(part.op.cta_count for part in self.parts)
-        tiles, most = self._tiles, self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
+        tiles, most = self._tiles, self.target.clusters_at_once(self.kernel.cluster) * self.kernel.ctas_per_sm
         if tiles is not None:
             most = max(1, tiles if self.kernel.has_single_tiles else min(most, tiles))
         return most * self.kernel.cluster

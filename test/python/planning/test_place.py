@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import EXCHANGE_US, StageCost, dram_bytes, pipeline_price, role_price, start_us
+from kitsune_mlir.planning.cost import (
+    EXCHANGE_US,
+    ProductCost,
+    StageCost,
+    dram_bytes,
+    pipeline_price,
+    role_price,
+    start_us,
+)
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
 from kitsune_mlir.planning.place import (
     Chained,
@@ -264,3 +272,26 @@ def test_products_of_f32_take_longer():
 def test_a_tile_leaves_before_the_next_takes_its_place():
     loads, stores = (StageCost("s", "simt", dram_bytes=1000.0, stored_bytes=of_it) for of_it in (0.0, 1000.0))
     assert _us(stores) > _us(loads)
+
+
+def test_clusters_do_not_straddle_the_parts_of_a_chip():
+    """33 clusters of four CTAs in the place of 30 would run one behind another."""
+    assert [GPU.clusters_at_once(ctas) for ctas in (1, 2, 3, 4, 16)] == [132, 66, 40, 30, 6]
+    assert GPU.override(sms=3).clusters_at_once(4) == 1
+
+
+@pytest.mark.parametrize("columns", [64, 96, 192, 768])
+def test_shares_that_are_sent_beyond_the_products_beside_them(columns):
+    """A layer of 768 to a few columns waits for the other CTA's half of its operand: 4.5 us more than one of 768 to
+    768, whose products with its own half take longer (H200)."""
+    wide, narrow = (
+        StageCost(name, "tensor", product_flops=2 * k * n, products=(ProductCost(n, k),))
+        for name, k, n in (("wide", 64, 768), ("narrow", 768, columns))
+    )
+    queue = QueueCost("q0", 0, (1,), 768 * 2)
+    alone, sent = (
+        place([wide, narrow], [queue], 8192, GPU, "chained", chained=[Chained(cluster=2, exchanged=frozenset(names))])
+        for names in ((), ("q0",))
+    )
+    waits = sent.predicted_us - alone.predicted_us
+    assert waits == pytest.approx(0) if columns == 768 else 2 < waits < 5

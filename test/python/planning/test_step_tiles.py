@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.step_tiles import COLUMNS, SHARES, Recurrence, choose, shared_bytes
+from kitsune_mlir.planning.step_tiles import CLUSTERS, COLUMNS, Recurrence, choose, shared_bytes
 
 SM90 = targets.load("sm_90a")
 LSTM = Recurrence(steps=32, rows=64, width=256, gates=4, pieces=1, work=90.0)
@@ -27,7 +27,7 @@ def has_tiles(rows, width, gates, pieces, steps):
     tiles = choose(of, SM90)
     if tiles is None:
         return False
-    assert tiles.columns in COLUMNS and tiles.columns * tiles.cluster == width and tiles.cluster in SHARES
+    assert tiles.columns in COLUMNS and tiles.columns * tiles.cluster == width and tiles.cluster in CLUSTERS
     assert rows % tiles.rows == 0 or tiles.rows == 64
     assert shared_bytes(of, tiles.columns) <= SM90.shared_bytes
     longer = choose(replace(of, steps=2 * steps), SM90)
