@@ -284,7 +284,8 @@ class _Pair:
             results = AttentionKernel(made, body, tiles).build()
         for end, result in zip(moved[-1:] or ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)
-        erase(first.op)
+        for op in (*(member.op for member in reversed(self.group.ordered)), first.op):
+            erase(op)
 
 
 def _sizes_of(found: Contraction, shape: Shape) -> dict[str, int]:

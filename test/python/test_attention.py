@@ -286,6 +286,22 @@ def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+def test_a_bias_of_a_factor_for_each_row(small_gpu):
+    """What the factors are computed from needs no scores: nothing of it is left beside the kernel (WavLM)."""
+
+    def attend(query, key, value, gate, bias):
+        rows = (gate.sigmoid() * 3.0 + 2.0).view(2, 24, 1)
+        scores = (query @ key.transpose(-1, -2)).float() + rows * bias
+        return scores.softmax(-1).to(query.dtype) @ value
+
+    args = tensors(*[(2, 24, 16)] * 3, (1, 2, 24, 1), (2, 24, 24))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    found = Simulation(compiled, seed=1)(*args)
+    found = found if isinstance(found, torch.Tensor) else found[0]
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
+
+
 class Block(nn.Module):
     """Queries, keys and values of one product."""
 
