@@ -36,6 +36,7 @@ from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .selections import without_selections
 from .shared_weights import share_weights
+from .written_slices import join_slices
 
 DTYPES = {
     torch.float64: "f64",
@@ -216,6 +217,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 "give it a fixed size, such as a mask instead of a selection"
             )
     settle(graph)
+    join_slices(graph)
     share_weights(graph)
     move_once(graph)
     part_open_views(graph)
