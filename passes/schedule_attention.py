@@ -92,11 +92,12 @@ def _reads_computed(op: ir.Operation) -> bool:
 
 
 class _Groups:
-    """The row groups of a block, and the sizes of its tensors."""
+    """The row groups of a block, and the sizes of its tensors. `order` knows nothing of the groups, for only parts of
+    them may go into a kernel."""
 
     def __init__(self, block: ir.Block):
         self.order, self.sizes = Order(block), TensorSizes(block)
-        self.groups = find(self.order, self.sizes.shape)
+        self.groups = find(Order(block), self.sizes.shape)
 
 
 @dataclass
@@ -121,6 +122,7 @@ class _Pair:
         assert values is not None
         order, made, shape = groups.order, root(values.left), groups.sizes.shape
         group = next((group for group in groups.groups if made in group.members), None)
+        group = None if group is None else group.for_one(made)
         found = None if group is None else weights_of(group)
         if group is None or found is None or any(user != op for user in users(made)):
             return None
@@ -254,7 +256,12 @@ class _Pair:
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
-        first, second, tiles = self.first, self.second, self.tiles
+        first, second = self.first, self.second
+        for product in (first, second):  # an operand may be what a pair gave whose kernel has been built
+            found = match_product(product.op)
+            assert found is not None
+            product.found = found
+        tiles = self.tiles
         assert tiles is not None
         self.known.forget()
         shape = self.known.shape

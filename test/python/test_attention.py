@@ -302,6 +302,23 @@ def test_a_bias_of_a_factor_for_each_row(small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
 
 
+def test_a_bias_that_layers_share(small_gpu):
+    """It is computed once, in front of both kernels (T5, MPNet)."""
+
+    def attend(query, key, value, bias, mask):
+        bias = bias + mask
+        for _ in range(2):
+            query = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return query
+
+    args = tensors(*[(1, 2, 40, 16)] * 3, (1, 2, 40, 40), (1, 1, 40, 40))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    launches = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert len(launches) == 3 and launches[1:] == ["attention0"] * 2
+    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
+
+
 class Block(nn.Module):
     """Queries, keys and values of one product."""
 
