@@ -220,9 +220,18 @@ class _Pair:
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
         joined = self.first.whole_tiles(self.plan.counts().work)
+        weights = [self.second.found.left]
+        left, right, own = self.first.found.left, self.first.found.right, self.second.found.right
+        around = [own, self.second.op.results[0]]
         if joined is not None and values is not None:
-            apart = min(apart, joined.microseconds + values.microseconds)
-        return tiles.price.us + self._before_us() < apart
+            moved = max(joined.microseconds, self._dram_us([left, right, *weights]))
+            apart = min(apart, moved + max(values.microseconds, self._dram_us([*weights, *around])))
+        return max(tiles.price.us, self._dram_us([left, right, *around])) + self._before_us() < apart
+
+    def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
+        """What DRAM takes for tensors, all of which have about the elements of the operands."""
+        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
+        return dram_us(sum(nbytes * taken(prod(self.known.shape(value))) for value in tensors), self.second.target)
 
     def _before_us(self) -> float:
         """What kernels take that turn operands of f32, and the values' rows."""

@@ -416,3 +416,12 @@ def test_what_is_refused_is_said(shapes, dtype, reason, small_gpu):
         pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS[:2]])
     assert not attentions(program)
     assert any(reason in remark.message for remark in said), said
+
+
+def test_short_rows_of_an_open_batch():
+    """However large the batch: weights that went through DRAM would take longer than all that the kernel computes."""
+    args = tensors(*[(2, 12, 128, 64)] * 3, (2, 1, 128, 128))
+    attend = Function(lambda query, key, value, mask: F.scaled_dot_product_attention(query, key, value, mask > 0))
+    shapes = (({0: torch.export.Dim("batch")},) * 4,)
+    compiled = kitsune_mlir.compile(attend, args, target="sm_90a", dynamic_shapes=shapes)
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
