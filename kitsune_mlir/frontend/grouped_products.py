@@ -28,15 +28,17 @@ def grouped_product(
 ) -> Any:
     """[S, K] x [groups, K, N]: rows from offs[g - 1] on, up to offs[g], are multiplied with matrix g. Rows behind the
     last group, of which torch says nothing, are multiplied with the last matrix."""
-    sizes = [*x.shape, *matrices.shape]
+    sizes = [x.shape[1], *matrices.shape]
     if offs is None or bias is not None or (x.dim(), matrices.dim()) != (2, 3):
         return NotImplemented
-    if out_dtype not in (None, x.dtype) or not all(isinstance(size, int) and size for size in sizes):
+    if out_dtype not in (None, x.dtype) or x.shape[0] == 0 or not all(isinstance(size, int) and size for size in sizes):
         return NotImplemented
     rows, groups = x.shape[0], matrices.shape[0]
-    begun = min(rows, groups)
-    count = begun + (rows - begun) // _BLOCK
-    offs = torch.cat([offs[:-1].long(), offs.new_full((1,), rows, dtype=torch.int64)])
+    count = groups + rows // _BLOCK
+    if isinstance(rows, int):
+        begun = min(rows, groups)  # groups that have rows
+        count = begun + (rows - begun) // _BLOCK
+    offs = torch.cat([offs[:-1].long(), torch.full((1,), rows, dtype=torch.int64, device=x.device)])
     starts = torch.cat([offs.new_zeros(1), offs[:-1]])
     blocks = (offs - starts + (_BLOCK - 1)) // _BLOCK
     ends = _running_sums(blocks)

@@ -31,6 +31,15 @@ def test_experts(rows, experts):
     torch.testing.assert_close(got.double(), want, rtol=1e-2, atol=1e-2)
 
 
+def test_an_open_number_of_rows():
+    torch.manual_seed(0)
+    model, rows = Experts(3), torch.export.Dim("rows", min=2)
+    x, choice = torch.randn(70, 16, dtype=torch.bfloat16), torch.randint(0, 3, (70,))
+    compiled = kitsune_mlir.compile(model, (x, choice), target="cpu", dynamic_shapes=({0: rows}, {0: rows}))
+    x, choice = torch.randn(131, 16, dtype=torch.bfloat16), torch.randint(0, 3, (131,))
+    torch.testing.assert_close(compiled(x, choice), model(x, choice), rtol=1e-2, atol=1e-2)
+
+
 def _sorted(x, choice):
     choice, order = torch.sort(choice, stable=True)
     return x[order], choice
