@@ -196,7 +196,6 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
 
 
 INDEXING = {
-    aten.index.Tensor_hacked_twin: aten.index.Tensor,  # as torch names it where no index is left out
     aten.copy.default: copy,
     aten.select_scatter.default: select_scatter,
     aten.index.Tensor: index,
