@@ -60,6 +60,7 @@ _KINDS = {
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 _LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
+_PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm")}
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -216,6 +217,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
+        _check_product(node, name)
     settle(graph)
     join_slices(graph)
     share_weights(graph)
@@ -318,6 +320,18 @@ def _effects(graph: torch.fx.Graph) -> str:
     """The operators that are called for more than their results."""
     ordered = [node for node in graph.nodes if str(node.target) == "with_effects"]
     return " and ".join(sorted({f"{node.args[1]}{_line(node)}" for node in ordered})) or "an operator"
+
+
+def _check_product(node: torch.fx.Node, name: str) -> None:
+    """Raises UserError for a product of two types, which torch.export lets pass and no call of torch computes."""
+    if node.target not in _PRODUCTS:
+        return
+    left, right = (str(operand.meta["val"].dtype).removeprefix("torch.") for operand in node.args[-2:])
+    if left != right:
+        raise UserError(
+            f"{name}: {node.target}{_line(node)} multiplies {left} with {right}, which torch does not; "
+            "convert one of them (`x.to(weight.dtype)`), or the model as a whole"
+        )
 
 
 def _line(node: torch.fx.Node) -> str:
