@@ -32,14 +32,28 @@ def numbers(main: ir.Operation) -> list[int]:
 
 
 def is_weight(value: ir.Value) -> bool:
-    """Whether a tensor is a weight of the program, or computed of such alone."""
+    """Whether a tensor is a weight of the program, or computed of such alone. Goes from tensor to tensor in a loop, for
+    what it is computed of may be a whole deep network."""
+    waiting, seen = [value], {value}
+    while waiting:
+        sources = _sources(waiting.pop())
+        if sources is None:
+            return False
+        waiting += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return True
+
+
+def _sources(value: ir.Value) -> list[ir.Value] | None:
+    """The tensors that must be weights for this one to be; None where it is not computed of tensors alone."""
     if isinstance(value.owner, ir.Block):
         function = value.owner.owner.operation
-        return function.name == "func.func" and ir.BlockArgument(value).arg_number in numbers(function)
+        own = function.name == "func.func" and ir.BlockArgument(value).arg_number in numbers(function)
+        return [] if own else None
     op = value.owner.operation
     if op.name in _EMPTY:
-        return True
+        return []
     if op.name not in _SHAPES and not op.name.startswith("linalg."):
-        return False
+        return None
     read = [inner.operands[0] for inner in walk(op, "tensor.extract")]
-    return all(is_weight(operand) for operand in [*op.operands, *read] if isinstance(operand.type, ir.RankedTensorType))
+    return [operand for operand in (*op.operands, *read) if isinstance(operand.type, ir.RankedTensorType)]

@@ -81,6 +81,15 @@ class Group:
         """The members whose results are used outside of the group."""
         return [m for m in self.ordered if any(not self.has(op) for op in users(m.op.results[0]))]
 
+    def for_one(self, result: ir.Value) -> Group:
+        """Those members that serve this result alone: what others take too, such as a bias that all layers add, is
+        computed beside the group."""
+        group = self
+        while others := [m for m in group.outputs if m.op.results[0] != result]:
+            left = {value: m for value, m in group.members.items() if m not in others}
+            group = Group(self.space, left)
+        return group
+
     @property
     def edges(self) -> set[ir.Value]:
         """What linalg operations beside the group compute for it, and it for them."""

@@ -92,11 +92,12 @@ def _reads_computed(op: ir.Operation) -> bool:
 
 
 class _Groups:
-    """The row groups of a block, and the sizes of its tensors."""
+    """The row groups of a block, and the sizes of its tensors. `order` knows nothing of the groups, for only parts of
+    them may go into a kernel."""
 
     def __init__(self, block: ir.Block):
         self.order, self.sizes = Order(block), TensorSizes(block)
-        self.groups = find(self.order, self.sizes.shape)
+        self.groups = find(Order(block), self.sizes.shape)
 
 
 @dataclass
@@ -121,6 +122,7 @@ class _Pair:
         assert values is not None
         order, made, shape = groups.order, root(values.left), groups.sizes.shape
         group = next((group for group in groups.groups if made in group.members), None)
+        group = None if group is None else group.for_one(made)
         found = None if group is None else weights_of(group)
         if group is None or found is None or any(user != op for user in users(made)):
             return None
@@ -218,9 +220,18 @@ class _Pair:
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
         joined = self.first.whole_tiles(self.plan.counts().work)
+        weights = [self.second.found.left]
+        left, right, own = self.first.found.left, self.first.found.right, self.second.found.right
+        around = [own, self.second.op.results[0]]
         if joined is not None and values is not None:
-            apart = min(apart, joined.microseconds + values.microseconds)
-        return tiles.price.us + self._before_us() < apart
+            moved = max(joined.microseconds, self._dram_us([left, right, *weights]))
+            apart = min(apart, moved + max(values.microseconds, self._dram_us([*weights, *around])))
+        return max(tiles.price.us, self._dram_us([left, right, *around])) + self._before_us() < apart
+
+    def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
+        """What DRAM takes for tensors, all of which have about the elements of the operands."""
+        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
+        return dram_us(sum(nbytes * taken(prod(self.known.shape(value))) for value in tensors), self.second.target)
 
     def _before_us(self) -> float:
         """What kernels take that turn operands of f32, and the values' rows."""
@@ -254,7 +265,12 @@ class _Pair:
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
-        first, second, tiles = self.first, self.second, self.tiles
+        first, second = self.first, self.second
+        for product in (first, second):  # an operand may be what a pair gave whose kernel has been built
+            found = match_product(product.op)
+            assert found is not None
+            product.found = found
+        tiles = self.tiles
         assert tiles is not None
         self.known.forget()
         shape = self.known.shape
@@ -284,7 +300,8 @@ class _Pair:
             results = AttentionKernel(made, body, tiles).build()
         for end, result in zip(moved[-1:] or ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)
-        erase(first.op)
+        for op in (*(member.op for member in reversed(self.group.ordered)), first.op):
+            erase(op)
 
 
 def _sizes_of(found: Contraction, shape: Shape) -> dict[str, int]:

@@ -18,6 +18,7 @@ from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 
+_LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
 
 
@@ -112,9 +113,22 @@ class TensorSizes:
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
             return _evaluated(map_.results[0], map_.n_dims, [self._number(value) for value in op.operands])
+        if op.name == "arith.index_cast":
+            return self._number(op.operands[0])
+        if op.name == "arith.select" and self._is_below_zero(op.operands[0]):
+            return self._number(op.operands[2])
         if op.name in ("arith.muli", "arith.divsi", "arith.divui", "arith.floordivsi"):
             return _joined(op.name == "arith.muli", *map(self._number, op.operands))
         return None
+
+    def _is_below_zero(self, value: ir.Value) -> bool:
+        """Whether it asks if a size is negative, as torch-mlir does of each size of a view, which no size is."""
+        op = rows.producer(value)
+        if op is None or op.name != "arith.cmpi" or ir.IntegerAttr(op.attributes["predicate"]).value != _LESS:
+            return False
+        size, bound = map(rows.producer, op.operands)
+        zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0
+        return zero and size is not None and self._computed(size) is not None
 
     def _learn(self, op: ir.Operation) -> None:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""

@@ -24,6 +24,7 @@ from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value
 from .gpu_turned import part as words_of
 
+MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 # What may stand between operators that become one kernel: nothing that reads or writes a buffer.
 IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
@@ -135,21 +136,24 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
 
 def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
     """Where in a block the copies and elementwise operators stand that follow one another from `first` on into parts of
-    one buffer, of which no two have an element in common and none reads this buffer; or one that reads another part of
-    it. Into other buffers a copy may be done once, when weights are loaded, or in each call."""
+    one buffer, of which no two have an element in common and none reads this buffer, as many as one kernel has
+    parameters for; or one that reads another part of it. Into other buffers a copy may be done once, when weights are
+    loaded, or in each call."""
     found: list[int] = []
     root: ir.Value | None = None
+    nbytes = 0
     for number in range(first, len(operations)):
         op = operations[number]
         target = _target(op)
         if target is not None:
+            nbytes += _parameter_bytes(op)
             others = [operand for operand in _read(op) if isinstance(operand.type, ir.MemRefType)]
             before = [_target(operations[other]).type for other in found]
             own = root is None or root_of(target) == root
             within = [other for other in others if root_of(other) == root_of(target)]
             if within and not found and all(are_apart(target.type, other.type) for other in within):
                 return [number]
-            if not own or within:
+            if not own or within or (found and nbytes > MOST_BYTES):
                 break
             if not all(are_apart(target.type, kind) for kind in before):
                 break
@@ -158,6 +162,13 @@ def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
         elif op.name not in IDLE:
             break
     return found
+
+
+def _parameter_bytes(op: ir.Operation) -> int:
+    """At most what an operation's values are as a kernel's parameters: of a buffer, two addresses, an offset, sizes and
+    strides."""
+    kinds = [value.type for value in (*_read(op), *op.operands[len(op.operands) - 1 :])]
+    return sum(8 * (3 + 2 * ir.MemRefType(kind).rank) if isinstance(kind, ir.MemRefType) else 0 for kind in kinds)
 
 
 def _target(op: ir.Operation) -> ir.Value | None:
@@ -180,8 +191,9 @@ def _read(op: ir.Operation) -> list[ir.Value]:
 
 
 def are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
-    """Whether two parts of a buffer surely have no element in common: along a dimension one begins behind the other.
-    Dimensions of one element do not matter."""
+    """Whether two parts of a buffer surely have no element in common: along a dimension one begins behind the other, or
+    both have elements a multiple of the least stride apart, and one begins between those of the other. Dimensions of
+    one element do not matter."""
     (strides, sizes, start), (others, counts, other) = _squeezed(a), _squeezed(b)
     if strides != others or min(*strides, start, other) < 0:  # of sizes that are open
         return False
@@ -190,7 +202,7 @@ def are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
         known = size >= 0 and count >= 0
         if known and (at >= before + count or before >= at + size):
             return True
-    return False
+    return start != other and all(stride % min(strides) == 0 for stride in strides)
 
 
 def _squeezed(kind: ir.MemRefType) -> tuple[list[int], list[int], int]:

@@ -1,6 +1,7 @@
 """Convolutions that are something else. Where a filter covers a whole image once, as where a squeeze-excite block
 weighs channels, it is a linear layer of the image's elements; a transposed one of an image of one place is a linear
-layer whose results are the new image's elements.
+layer whose results are the new image's elements. Where filters lie side by side, as those of a vision transformer's
+patches do, and are wider than a chunk of what tensor cores sum, it is a linear layer of each filter's elements.
 
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
 between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes images of
@@ -14,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from kitsune_mlir.planning.product_tiles import CHUNK
 
 aten = torch.ops.aten
 
@@ -29,6 +32,8 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
+    if groups == 1 and not transposed and _is_of_wide_patches(x, weight, stride, padding, dilation):
+        return _of_patches(x, weight, bias)
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
     if weight.shape[:2] != (groups, 1):
@@ -61,6 +66,29 @@ def _linear(
         y = (x.flatten(1) @ weight.flatten(1)).unflatten(-1, (weight.shape[1], *filter_))
         return y if bias is None else y + bias.view(-1, *ones)
     return NotImplemented
+
+
+def _is_of_wide_patches(
+    x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> bool:
+    """Whether its filters cover the image side by side and see so few channels that the kernels of convolutions would
+    fill up each element's, and so many elements in a line that these do not fit a chunk either."""
+    image, filter_, channels = list(x.shape[2:]), list(weight.shape[2:]), weight.shape[1]
+    if not all(isinstance(size, int) for size in (*image, *filter_, channels)):
+        return False
+    apart = list(stride) == filter_ and not any(padding) and list(dilation) == [1] * len(filter_)
+    whole = not any(size % own for size, own in zip(image, filter_, strict=True))
+    return apart and whole and channels < CHUNK < channels * filter_[-1]
+
+
+def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A linear layer of the elements that each filter sees."""
+    filter_ = weight.shape[2:]
+    for i, size in enumerate(filter_):
+        x = x.unflatten(2 + 2 * i, (-1, size))
+    numbers, inside = ([first + 2 * i for i in range(len(filter_))] for first in (2, 3))
+    patches = x.permute(0, *numbers, 1, *inside).flatten(1 + len(filter_))
+    return F.linear(patches, weight.flatten(1), bias).movedim(-1, 1)
 
 
 def _spread(x: Tensor, dim: int, stride: int, before: int, after: int) -> Tensor:

@@ -179,7 +179,25 @@ def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
     return aten.constant_pad_nd(x, [max(size, 0) for size in padding], value)
 
 
+def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Any:
+    """A slice of one element that is written. torch's own asks each element for its number, those of a loop over rows
+    once for every row."""
+    size = x.shape[dim]
+    if not isinstance(size, int) or not isinstance(index, int):
+        return NotImplemented
+    return aten.slice_scatter(x, source.unsqueeze(dim), dim, index % size, index % size + 1)
+
+
+def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
+    """What is written over all of a tensor is not computed of that."""
+    if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
+        return NotImplemented
+    return source.to(x.dtype).expand(x.shape).clone()
+
+
 INDEXING = {
+    aten.copy.default: copy,
+    aten.select_scatter.default: select_scatter,
     aten.index.Tensor: index,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,

@@ -1,4 +1,4 @@
-"""Functions of mathematics that torch-mlir has not: hypot, erfc and its like, those of the gamma function."""
+"""Functions of mathematics that torch-mlir has not: hypot, erfc, erfinv, those of the gamma function."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ _LARGE = {torch.float32: (2.0**60, 2.0**100), torch.float64: (2.0**400, 2.0**600
 _ERFC = (
     -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806,
     0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277,
+)  # fmt: skip
+# erfinv(x) = x P(w) for w = -log(1 - x^2), by two polynomials of w - 2.5 and of sqrt(w) - 3, with a relative error of
+# 3e-7 at most (Giles, Approximating the erfinv function, 2010). The coefficients from the highest on.
+_ERFINV_NEAR = (
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 2.1858087e-04,
+    -1.25372503e-03, -4.17768164e-03, 2.46640727e-01, 1.50140941,
+)  # fmt: skip
+_ERFINV_FAR = (
+    -2.00214257e-04, 1.00950558e-04, 1.34934322e-03, -3.67342844e-03, 5.73950773e-03,
+    -7.6224613e-03, 9.43887047e-03, 1.00167406, 2.83297682,
 )  # fmt: skip
 _SPLITTER = 4097.0  # x times this parts the 24 bits of a number into two halves, whose products are exact (Dekker)
 
@@ -126,7 +136,21 @@ def _real(x: Tensor) -> Tensor:
     return working(x.to(_kind(x)))
 
 
+def erfinv(x: Tensor) -> Any:
+    if x.dtype == torch.float64:
+        return NotImplemented
+    y = _real(x)
+    w = -((1 - y) * (1 + y)).log()
+    near, far = (
+        functools.reduce(lambda total, own, at=at: total * at + own, those[1:], number(those[0], y))
+        for those, at in ((_ERFINV_NEAR, w - 2.5), (_ERFINV_FAR, w.sqrt() - 3))
+    )
+    found = torch.where(y.abs() == 1, y * math.inf, torch.where(w < 5, near, far) * y)
+    return found.to(x.dtype if x.is_floating_point() else y.dtype)
+
+
 SPECIAL_FUNCTIONS = {
+    aten.erfinv.default: erfinv,
     aten.hypot.default: hypot,
     aten.erfc.default: erfc,
     aten.lgamma.default: lgamma,

@@ -36,6 +36,7 @@ from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .selections import without_selections
 from .shared_weights import share_weights
+from .written_slices import join_slices
 
 DTYPES = {
     torch.float64: "f64",
@@ -59,6 +60,7 @@ _KINDS = {
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 _LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
+_PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm")}
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -215,7 +217,9 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
+        _check_product(node, name)
     settle(graph)
+    join_slices(graph)
     share_weights(graph)
     move_once(graph)
     part_open_views(graph)
@@ -316,6 +320,18 @@ def _effects(graph: torch.fx.Graph) -> str:
     """The operators that are called for more than their results."""
     ordered = [node for node in graph.nodes if str(node.target) == "with_effects"]
     return " and ".join(sorted({f"{node.args[1]}{_line(node)}" for node in ordered})) or "an operator"
+
+
+def _check_product(node: torch.fx.Node, name: str) -> None:
+    """Raises UserError for a product of two types, which torch.export lets pass and no call of torch computes."""
+    if node.target not in _PRODUCTS:
+        return
+    left, right = (str(operand.meta["val"].dtype).removeprefix("torch.") for operand in node.args[-2:])
+    if left != right:
+        raise UserError(
+            f"{name}: {node.target}{_line(node)} multiplies {left} with {right}, which torch does not; "
+            "convert one of them (`x.to(weight.dtype)`), or the model as a whole"
+        )
 
 
 def _line(node: torch.fx.Node) -> str:

@@ -286,6 +286,39 @@ def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+def test_a_bias_of_a_factor_for_each_row(small_gpu):
+    """What the factors are computed from needs no scores: nothing of it is left beside the kernel (WavLM)."""
+
+    def attend(query, key, value, gate, bias):
+        rows = (gate.sigmoid() * 3.0 + 2.0).view(2, 24, 1)
+        scores = (query @ key.transpose(-1, -2)).float() + rows * bias
+        return scores.softmax(-1).to(query.dtype) @ value
+
+    args = tensors(*[(2, 24, 16)] * 3, (1, 2, 24, 1), (2, 24, 24))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    found = Simulation(compiled, seed=1)(*args)
+    found = found if isinstance(found, torch.Tensor) else found[0]
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
+
+
+def test_a_bias_that_layers_share(small_gpu):
+    """It is computed once, in front of both kernels (T5, MPNet)."""
+
+    def attend(query, key, value, bias, mask):
+        bias = bias + mask
+        for _ in range(2):
+            query = F.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        return query
+
+    args = tensors(*[(1, 2, 40, 16)] * 3, (1, 2, 40, 40), (1, 1, 40, 40))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    launches = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert len(launches) == 3 and launches[1:] == ["attention0"] * 2
+    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
+
+
 class Block(nn.Module):
     """Queries, keys and values of one product."""
 
@@ -383,3 +416,12 @@ def test_what_is_refused_is_said(shapes, dtype, reason, small_gpu):
         pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS[:2]])
     assert not attentions(program)
     assert any(reason in remark.message for remark in said), said
+
+
+def test_short_rows_of_an_open_batch():
+    """However large the batch: weights that went through DRAM would take longer than all that the kernel computes."""
+    args = tensors(*[(2, 12, 128, 64)] * 3, (2, 1, 128, 128))
+    attend = Function(lambda query, key, value, mask: F.scaled_dot_product_attention(query, key, value, mask > 0))
+    shapes = (({0: torch.export.Dim("batch")},) * 4,)
+    compiled = kitsune_mlir.compile(attend, args, target="sm_90a", dynamic_shapes=shapes)
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]

@@ -99,6 +99,7 @@ WHOLE = {
     "an image": (lambda x, w, b: F.conv2d(x, w, b, stride=2), (3, 6, 5, 4), (10, 6, 5, 4)),
     "a line": (lambda x, w, b: F.conv1d(x, w, b), (3, 6, 5), (10, 6, 5)),
     "transposed": (lambda x, w, b: F.conv_transpose2d(x, w, b, stride=3), (3, 24, 1, 1), (24, 10, 4, 3)),
+    "wide patches": (lambda x, w, b: F.conv2d(x, w, b, stride=(2, 23)), (2, 3, 6, 46), (10, 3, 2, 23)),
 }
 
 
@@ -116,6 +117,7 @@ OTHERS = {
     "zeros around": (lambda x, w: F.conv2d(x, w, padding=1), (10, 6, 5, 5)),
     "a smaller filter": (F.conv2d, (10, 6, 5, 4)),
     "groups": (lambda x, w: F.conv2d(x, w, groups=2), (10, 3, 5, 5)),
+    "narrow patches": (lambda x, w: F.conv2d(x, w, stride=2), (10, 6, 2, 2)),
     "transposed": (F.conv_transpose2d, (6, 10, 2, 2)),
 }
 

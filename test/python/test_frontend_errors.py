@@ -179,6 +179,17 @@ for function in ("branch", "unknown"):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+class Mixed(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+def test_products_of_two_types():
+    message = r"multiplies float32 with bfloat16, which torch does not; convert"
+    with pytest.raises(UserError, match=rf"Mixed: aten\.addmm\.default at .*test_frontend_errors\.py:\d+ {message}"):
+        import_model(Mixed(4, 2).bfloat16(), (torch.randn(3, 4).bfloat16(),))
+
+
 def test_mlir_without_a_lowering_is_named(tmp_path):
     path = tmp_path / "m.mlir"
     path.write_text(

@@ -48,6 +48,27 @@ def test_what_is_computed_of_weights_alone_is_one():
     assert found == [True, False, True]
 
 
+def test_a_deep_network_of_weights():
+    """A Perceiver's queries are computed of parameters, through layers without end; sums with what a layer was given
+    double the ways to each."""
+    count = 1500
+    add = "linalg.add ins(%{0}, %{0} : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>"
+    lines = [f"%{number + 1} = {add.format(number)}" for number in range(count)]
+    module = mlir.parse(
+        f"""
+        func.func @main(%w: tensor<4xf32>) attributes {{kitsune.weights = array<i64: 0>}} {{
+          %e = tensor.empty() : tensor<4xf32>
+          %0 = linalg.add ins(%w, %w : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+          {chr(10).join(lines)}
+          return
+        }}
+        """,
+        mlir.context(),
+    )
+    (main,) = module.body.operations
+    assert weights.is_weight(list(main.regions[0].blocks[0].operations)[count + 1].results[0])
+
+
 def test_rows_of_a_weight_are_laid_out_once():
     torch.manual_seed(0)
     model, x = nn.Linear(104, 512).bfloat16(), torch.randn(300, 104).bfloat16()

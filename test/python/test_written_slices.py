@@ -1,0 +1,57 @@
+"""Tensors that are written slice by slice are concatenations, also of very many parts."""
+
+import pytest
+import torch
+from functions import Function
+
+import kitsune_mlir
+from kitsune_mlir.codegen import gpu_parts
+from kitsune_mlir.tools.gpusim import Simulation
+
+
+def steps(x):
+    """A recurrence whose loop writes its results."""
+    out, state = torch.zeros_like(x), torch.zeros_like(x[:, 0])
+    for step in range(x.shape[1]):
+        state = torch.exp(-state) * x[:, step]
+        out[:, step] = state / (1 + state * state)
+    return out
+
+
+def halves(x):
+    out = torch.zeros_like(x)
+    out[:, -3:] = x[:, :3].exp()
+    out[:, : x.shape[1] - 3] = x[:, 3:]
+    return out
+
+
+def some(x):
+    """What the second write leaves of the first is read, and a part of what was there before."""
+    out = x.clone()
+    out[:, 1:3] = 1.0
+    before = out.sum(1)
+    out[:, 2] = x[:, 0]
+    return out, before
+
+
+@pytest.mark.parametrize("written", [steps, halves, some])
+def test_written_slices(written):
+    x = torch.rand(2, 5, 8)
+    compiled = kitsune_mlir.compile(Function(written), (x,), target="cpu")
+    torch.testing.assert_close(compiled(x), written(x))
+    concatenated = "tensor.concat" in compiled.mlir("linalg")
+    assert concatenated == (written != some)
+    assert "arith.cmpi" not in compiled.mlir("linalg")
+
+
+def test_more_parts_than_a_kernel_has_parameters_for(small_gpu, monkeypatch):
+    """The parts are columns, of which each is apart from the others though all begin in the first row."""
+
+    def turned(x):
+        return torch.cat([x[:, i : i + 1] for i in reversed(range(7))], 1)
+
+    monkeypatch.setattr(gpu_parts, "MOST_BYTES", 4 * 2 * 56)
+    x = torch.rand(3, 7)
+    compiled = kitsune_mlir.compile(Function(turned), (x,), target=small_gpu)
+    assert len(compiled.plan["launches"]) == 2
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), turned(x))
