@@ -37,7 +37,6 @@ from typing import ClassVar
 from kitsune_mlir.contraction import NAMES, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
@@ -128,7 +127,7 @@ class _Scheduler(PricedProduct):
     def schedule(self) -> bool:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
         self.read_sizes()
-        known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        known = self.taken
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
@@ -164,7 +163,7 @@ class _Scheduler(PricedProduct):
         ends = moved[-1:] or ends
         with ir.InsertionPoint((moved or follows.ops or [self.op])[-1]):
             made = ProductKernel(self._asked(), tiles, follows, stored=stored)
-            results = made.build([end.results[0].type for end in ends])
+            results = made.build([end.results[0] for end in ends])
         for end, result in zip(ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
@@ -179,7 +178,7 @@ class _Scheduler(PricedProduct):
         plan = dots.plan(self.op, self.found, follows.ops if one else [], self.target)
         if plan is None or not plan.moves_less:
             return None
-        b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
+        b, m, n, k = self.known
         pairs, short = len(PAIRS[self.pieces]), self.short(follows.ops)
         tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
