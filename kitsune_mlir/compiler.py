@@ -20,7 +20,7 @@ from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.base import ModulePass
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.place import UNKNOWN_ROWS
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.program import Argument, Program
 from kitsune_mlir.runtime.artifact import Content

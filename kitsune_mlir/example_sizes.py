@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.planning.place import UNKNOWN_ROWS
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
 ATTRIBUTE, UNKNOWN = "kitsune.example", -1

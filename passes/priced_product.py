@@ -59,6 +59,11 @@ class PricedProduct:
         return {role: self.examples[role] if size is None else size for role, size in self.sizes.items()}
 
     @property
+    def open_(self) -> str:
+        """Which of the sizes is open until the call; none where only the length of sums is."""
+        return next((role for role, size in self.sizes.items() if size is None and role in "bmn"), "")
+
+    @property
     def known(self) -> tuple[int, int, int, int]:
         """The sizes of batch, rows, columns and the sum, as they are taken to be."""
         found = self.taken
@@ -87,7 +92,7 @@ class PricedProduct:
 
     def whole_tiles(self, work: float) -> ProductTiles | None:
         """The fastest tiles of all columns, where so many instructions deal with each element of them."""
-        given = {"whole": True, "words": self.words, "short": self.short()}
+        given = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
         tiles = choose(*self.known, self.across, len(PAIRS[self.pieces]), self.target, work=work, **given)
         return None if tiles is None else replace(tiles, microseconds=tiles.microseconds + self.before_us())
 
@@ -141,6 +146,7 @@ class PricedProduct:
             results=max(1, len(follows.stored)),
             by_rows=known and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
+            open_=self.open_,
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)

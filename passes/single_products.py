@@ -96,6 +96,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         aligned=is_weight(product.operands[1]),
         results=max(1, len(follows.stored)),
         by_rows=leaves_by_rows(product, follows, target),
+        open_="" if known else "m",
         short=frozenset(name for name, is_so in (("left", known), ("right", not cost.across)) if is_so),
     )
     if tiles is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, location
-from kitsune_mlir.planning.place import UNKNOWN_ROWS
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 
 from .gpu_kernel import Size, extent
 

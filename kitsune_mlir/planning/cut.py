@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, Rows, place
+from .open_rows import MANY, NEAR, UNKNOWN_ROWS, Rows
+from .place import TILE_ROWS, Chained, QueueCost, place
 from .product_tiles import PIECES_OF, choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -74,9 +75,9 @@ def cut(
     chains: Chains,
     example: int = UNKNOWN_ROWS,
 ) -> Cut:
-    """The cheapest cut. `rows` is None when open until the call: `example` are then those to decide for. A pipeline
-    that chains as a whole is cut only into stages that run apart, all of them. `chains` is asked about runs with
-    products only, and not about longer ones than one that it denied."""
+    """The cheapest cut. `rows` is None when open until the call: `example` are then those to decide for (open_rows.py).
+    A pipeline that chains as a whole is cut only into stages that run apart, all of them. `chains` is asked about runs
+    with products only, and not about longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
     runs = [whole]
@@ -84,15 +85,28 @@ def cut(
         every = list(_runs(stages, queues, ask))
         runs = [run for run in every if run.chains] + [Run(run.first, run.last) for run in _shortest(every)]
     runs += [Run(i, i) for i in range(count) if stages[i].products is not None]
+    found = _cheapest(runs, stages, queues, Rows(rows, example), target)
+    if rows is None:
+        of_many = _cheapest(runs, stages, queues, Rows(rows, MANY * example), target)
+        us = sum(run_us(run, stages, queues, rows, target, example) for run in of_many.runs)
+        found = Cut(of_many.runs, us) if us <= NEAR * found.predicted_us else found
+    return found
+
+
+def _cheapest(
+    runs: Sequence[Run], stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: Rows, target: Target
+) -> Cut:
+    """The cheapest runs, among these, that hold every stage."""
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
         if run.first not in best:
             continue
         before = best[run.first]
-        found = Cut((*before.runs, run), before.predicted_us + run_us(run, stages, queues, rows, target, example))
+        us = run_us(run, stages, queues, rows.known, target, rows.example)
+        found = Cut((*before.runs, run), before.predicted_us + us)
         if run.last + 1 not in best or found.predicted_us < best[run.last + 1].predicted_us:
             best[run.last + 1] = found
-    return best[count]
+    return best[len(stages)]
 
 
 def cut_everywhere(
@@ -157,7 +171,7 @@ def _apart_us(stage: StageCost, of: Rows, target: Target) -> float:
         own = product.on(target)
         short = frozenset(("left",) if own.across else ("left", "right"))
         size, form = (1, rows, own.columns, own.k), (own.across, own.pairs)
-        tiles = choose(*size, *form, target, work=work, words=own.words, short=short)
+        tiles = choose(*size, *form, target, work=work, words=own.words, short=short, open_="" if of.known else "m")
         read = own.k * (2 * PIECES_OF[own.pairs] if own.pairs > 1 else own.element_bytes)
         nbytes = rows * (read + product.columns * product.element_bytes)  # through DRAM: tiles have no price for it
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)

@@ -13,32 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .cost import CYCLES_A_US, EXCHANGE_US, L2, StageCost, pipeline_price, reduction_us, role_price, start_us
+from .open_rows import MANY, UNKNOWN_ROWS, Rows, nearly_fastest
 from .product_tiles import Warpgroups
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
-UNKNOWN_ROWS = 65536  # rows assumed where they are open until the call, and no example says how many
 TILE_ROWS = 64
 _STEP = 8  # rows of which a CPU's tiles are multiples
 # The rows of a tile that two warpgroups, or one, carry in their registers.
 HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The rows that a pipeline streams: `known`, None where they are open until the call, with those of the example."""
-
-    known: int | None
-    example: int = UNKNOWN_ROWS
-
-    @property
-    def taken(self) -> int:
-        """So many as prices are for."""
-        return self.example if self.known is None else self.known
-
-    def tiles(self, height: int) -> int:
-        """Tiles of `height` rows."""
-        return max(1, -(-self.taken // height))
 
 
 @dataclass(frozen=True)
@@ -92,9 +75,12 @@ def place(
     example: int = UNKNOWN_ROWS,
 ) -> Placement:
     """The best placement of the shapes asked for. `rows` is None when open until the call: what is fast is then decided
-    for `example` rows. `chained` are the pipeline's chained forms, none when it has none."""
+    for `example` rows (open_rows.py). `chained` are the pipeline's chained forms, none when it has none."""
     found = _placements(stages, queues, Rows(rows, example), target, shape, tile_rows, chained)
-    return min(found, key=lambda p: p.predicted_us)
+    if rows is not None or len(found) == 1:
+        return min(found, key=lambda p: p.predicted_us)
+    of_many = _placements(stages, queues, Rows(None, MANY * example), target, shape, tile_rows, chained)
+    return found[nearly_fastest(*([p.predicted_us for p in own] for own in (found, of_many)))]
 
 
 def _placements(
