@@ -9,6 +9,7 @@ from math import inf, prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
@@ -100,7 +101,7 @@ class RowPlan:
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
             shared_bytes=shared * columns,
-            is_open=space.is_open,
+            is_open=space.is_open or is_open(space.rows),
             segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
         )
 
@@ -156,11 +157,8 @@ class RowBody:
 
     def open_size(self) -> ir.Value:
         """The size that is open until the call, of a tensor that has it."""
-        return next(
-            tensor.dim(value, constant_index(0))
-            for value in self.inputs.values()
-            if rows.shape_of(value)[:1] == [rows.DYNAMIC]
-        )
+        value = next(value for value in self.inputs.values() if rows.DYNAMIC in rows.shape_of(value))
+        return tensor.dim(value, constant_index(rows.shape_of(value).index(rows.DYNAMIC)))
 
     def results(self, kernel: schedule.KernelOp) -> list[ir.Value]:
         """What takes the place of the group's outputs."""
