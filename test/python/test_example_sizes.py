@@ -1,6 +1,7 @@
 """Models with sizes that are open until the call are planned for those of the example, and right for all others."""
 
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -66,3 +67,15 @@ def test_plans_are_right_for_other_numbers_of_rows(gpu_of):
         x = torch.randn(count, 64).bfloat16()
         for found, wanted in zip(simulation(x), model(x)):
             torch.testing.assert_close(found, wanted.detach(), rtol=0.05, atol=0.5)
+
+
+def test_neighbours_are_words_where_an_inner_size_is_open():
+    function = Function(lambda x, scale: torch.relu(x) * scale)
+    args = torch.randn(8, 1024, 64).bfloat16(), torch.randn(8, 1, 64).bfloat16()
+    shapes = (({1: torch.export.Dim("tokens", min=2)}, None),)
+    compiled = kitsune_mlir.compile(function, args, target="sm_90a", dynamic_shapes=shapes)
+    (launch,) = compiled.plan["launches"]
+    assert launch["ctas"] * launch["threads"] * 8 == args[0].numel()
+    for count in (2, 37):
+        x = torch.randn(8, count, 64).bfloat16()
+        torch.testing.assert_close(Simulation(compiled)(x, args[1]), function(x, args[1]))
