@@ -22,8 +22,8 @@ three products of pieces make one. Pieces of what is computed with each call are
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
 Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
-where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands to
-convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
+where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, and sums of a few
+products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
 be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
@@ -59,7 +59,7 @@ from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
 from .split_batches import stored_apart, with_split_batches
-from .thin_products import across_predicted_us, by_rows, predicted_us
+from .thin_products import across_predicted_us, by_elements, by_rows, elementwise_predicted_us, predicted_us
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,11 @@ class _Scheduler(PricedProduct):
             self.rows.forget([self.op, *small.follows])
             dots.build(small, self.target, self.name)
             return True
+        if self._is_elementwise(known):
+            self.rows.forget([self.op])
+            self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
+            self.op.erase()
+            return False
         if prod(known.values()) < LEAST:
             if thin is not None:
                 self._by_rows()
@@ -183,6 +188,16 @@ class _Scheduler(PricedProduct):
         tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
+
+    def _is_elementwise(self, known: dict[str, int]) -> bool:
+        """Whether it is a sum of few products that is faster as an elementwise operator than on tensor cores."""
+        if self.sizes["k"] is None or NAME in self.op.attributes or not is_zero_filled(self.found.init):
+            return False
+        us = elementwise_predicted_us(self.op, self.found, known, self.target)
+        if us is None or prod(known.values()) < LEAST:
+            return us is not None
+        tiles = self.tiles(follows_of(self.op))
+        return tiles is None or us < tiles.microseconds
 
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""
