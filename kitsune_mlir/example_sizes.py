@@ -19,6 +19,7 @@ _SIZED = ("tensor.empty", "memref.alloc", "tensor.expand_shape", "memref.expand_
 _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
 _CASTS = ("tensor.cast", "memref.cast")
+_ALIKE = ("kitsune.load", "kitsune.order", "kitsune.windows")  # open is what their first operand has as its first
 _MOST_STEPS = 200  # operations that a size is followed through
 
 
@@ -70,9 +71,11 @@ def _size(value: ir.Value, d: int, steps: int) -> int | None:
         return _product([_size(op.operands[0], axis, after) for axis in group])
     if op.name in _CASTS:
         return _size(op.operands[0], d, after)
+    if op.name in ("tensor.concat", "tensor.pad"):
+        return _of_longer(op, d, after)
     if op.name == "kitsune.result":
         return _of_pipeline(op, d, after)
-    if op.name in ("kitsune.load", "kitsune.windows"):  # an open size of windows is the number of images
+    if op.name in _ALIKE:
         return _size(op.operands[0], d, after)
     if op.name.startswith(("linalg.", "tm_tensor.")):
         first = len(op.operands) - len(op.results)
@@ -95,6 +98,17 @@ def _of_slice(op: ir.Operation, d: int, steps: int) -> int | None:
         return None
     open_before = sum(size == ir.ShapedType.get_dynamic_size() for size in sizes[:d])
     return _number(list(op.operands)[sum(counts[:2]) + open_before], steps)
+
+
+def _of_longer(op: ir.Operation, d: int, steps: int) -> int | None:
+    """The size of tensors side by side, or of one with something around it."""
+    if op.name == "tensor.concat":
+        sizes = [_size(operand, d, steps) for operand in op.operands]
+        along = ir.IntegerAttr(op.attributes["dim"]).value == d
+        return sizes[0] if not along else None if None in sizes else sum(filter(None, sizes))
+    size = _size(op.operands[0], d, steps)
+    around = [list(ir.DenseI64ArrayAttr(op.attributes[name]))[d] for name in ("static_low", "static_high")]
+    return None if size is None or min(around) < 0 else size + sum(around)
 
 
 def _of_pipeline(result: ir.Operation, d: int, steps: int) -> int | None:

@@ -22,6 +22,13 @@ func.func @main(%x: tensor<?x4x16xf32>, %t: tensor<?x16xf32>) -> tensor<?x16xf32
   %made = tensor.empty(%half) : tensor<?x16xf32>
   %wide = linalg.fill ins(%zero : f32) outs(%made : tensor<?x16xf32>) -> tensor<?x16xf32>
   %part = tensor.extract_slice %flat[0, 0] [%half, 16] [1, 1] : tensor<?x16xf32> to tensor<?x16xf32>
+  %keys = tensor.empty(%half) : tensor<?xi64>
+  %order:2 = "kitsune.order"(%keys, %c2) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %two = tensor.concat dim(0) %flat, %wide : (tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  %around = tensor.pad %two low[1, 0] high[2, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<?x16xf32> to tensor<?x16xf32>
   return %t : tensor<?x16xf32>
 }"""
 
@@ -44,6 +51,8 @@ def test_sizes_are_computed_of_those_of_the_arguments():
     made = {name: example_sizes.shape_of(walk(module, name)[0].results[0]) for name in ("tensor.empty", "linalg.fill")}
     assert made == {"tensor.empty": [1200, 16], "linalg.fill": [1200, 16]}
     assert example_sizes.shape_of(walk(module, "tensor.extract_slice")[0].results[0]) == [1200, 16]
+    assert example_sizes.shape_of(walk(module, "kitsune.order")[0].results[1]) == [1200]
+    assert example_sizes.shape_of(walk(module, "tensor.pad")[0].results[0]) == [2403, 16]
     given = walk(module, "func.func")[0].regions[0].blocks[0].arguments[1]
     assert example_sizes.known_shape(given) == [None, 16] and example_sizes.shape_of(given) == [UNKNOWN_ROWS, 16]
 
