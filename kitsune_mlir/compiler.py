@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import determinism, launches, mlir, plan, precision, weights, worker
+from kitsune_mlir import determinism, example_sizes, launches, mlir, plan, precision, weights, worker
 from kitsune_mlir.codegen.gpu_in_order import LABEL, SORT
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
@@ -20,6 +20,7 @@ from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.base import ModulePass
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.program import Argument, Program
 from kitsune_mlir.runtime.artifact import Content
@@ -169,6 +170,7 @@ def _options(options: Mapping[str, str] | None) -> dict[str, str]:
 def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:
     module = program.module
     weights.give(module, program.arguments, program.outputs)
+    example_sizes.give(module, program.arguments)
     steps.keep("linalg", module)
     for_gpus = any(target.kind == "gpu" for target in wanted.values())
     remarks = steps.passes(module, [name for name in PARTITION if for_gpus or name not in FOR_GPUS])
@@ -202,6 +204,8 @@ def _for_target(
     converted = steps.stages[prefix + convert[-1]]
     section = steps.run(f"{prefix}generate code", lambda: _build(copy, converted, target))
     found["kernels"] = _kernels(section)
+    if any(None in argument.spec.shape for argument in program.inputs):
+        found["input_sizes"] = [list(_example_sizes(argument)) for argument in program.inputs]
     if target.kind == "gpu":
         steps.run(f"{prefix}predict", lambda: _predict(found, section, program, copy, scheduled, target))
     return section, found
@@ -221,16 +225,12 @@ def _predict(
     if determinism.of(module):
         ordered = [one["predicted_us"] for one in found["launches"] if one["kernel"].startswith((LABEL, SORT))]
         found["deterministic_us"] = round(sum(ordered), 2)
-    if "dynamic_size" in found:
-        found["launch_sizes"] = [
-            list(size) for size, argument in zip(sizes, program.arguments) if argument.kind == "input"
-        ]
 
 
 def _example_sizes(argument: Argument) -> tuple[int, ...]:
     """The sizes that an argument has, or had in the example, or is taken to have."""
     example = argument.example or argument.spec.shape
-    return tuple(plan.DYNAMIC_SIZE if size is None else size for size in example)
+    return tuple(UNKNOWN_ROWS if size is None else size for size in example)
 
 
 def _kernels(section: Section) -> list[dict[str, Any]]:

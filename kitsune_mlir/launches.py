@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from math import prod
 from typing import Any
 
 from kitsune_mlir import mlir
@@ -21,9 +20,8 @@ from kitsune_mlir.dialects.clusters import MeetOp
 from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.planning.cost import LATENCY, at_tiles
+from kitsune_mlir.planning.cost import LATENCY
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
-from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
@@ -66,7 +64,6 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         "form": _form(kernel.has_roles, chained, bool(products), bool(of_warps)),
         "computes": ", ".join(words),
         "tile": tiles.sizes,
-        "extents": extents,
         "slots": max((ring.slots for part in parts for ring in part.rings), default=None),
         "predicted_us": kernel.predicted_us or 0.0,
         "limit": kernel.limit or LATENCY,
@@ -175,20 +172,9 @@ class _Describer:
                 "threads": launch["threads"],
                 "registers": self._kernels[entry["module"], launch["kernel"]]["registers"],
                 "shared_bytes": launch["shared_bytes"],
-                "predicted_us": round(self._predicted(known, rows, launch["ctas"]), 3),
+                "predicted_us": round(max(self._target.launch_us, known["predicted_us"]), 3),
             }
         ]
-
-    def _predicted(self, known: Mapping[str, Any], rows: int, ctas: int) -> float:
-        """Microseconds at so many rows, where these were open; those of a launch where nothing is predicted."""
-        us = max(self._target.launch_us, known["predicted_us"])
-        if None not in known["extents"]:
-            return us
-        tiles, assumed = (
-            prod(-(-(count if extent is None else extent) // n) for extent, n in zip(known["extents"], known["tile"]))
-            for count in (rows, UNKNOWN_ROWS)
-        )
-        return at_tiles(us, assumed, tiles, ctas, self._target)
 
     def _copy(self, call: Copy) -> dict[str, Any]:
         return self._single(COPY, COPY, "copy of memory", copied(call.source.nbytes, self._target), None)

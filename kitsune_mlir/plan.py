@@ -9,7 +9,6 @@ dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
 matmul_precision  of f32 products on tensor cores, where it is not "highest" (kitsune_mlir.precision)
 deterministic_us  of predicted_us, for rows that are added up or written by index in a fixed order; absent where
                the order is open (kitsune_mlir.determinism)
-dynamic_size   what every dynamic dimension was taken for in the estimates; absent without one
 predicted_us   estimate for one call: the sum over `launches`, and the call itself; without them (on a CPU, or before
                code generation) pipelines as placed, other operators at DRAM speed
 launches       [{kernel, form, computes, location, ctas, threads, tile, slots, registers, shared_bytes, predicted_us,
@@ -18,7 +17,7 @@ launches       [{kernel, form, computes, location, ctas, threads, tile, slots, r
                "scheduled dots", "operator" or "copy", `tile` what a CTA takes at once, `limit` what the time is due to
                (planning/cost.py); the `work` of an operator or a copy is what its time is predicted from
                (planning/kernel_cost.py)
-launch_sizes   the inputs' sizes that launches are predicted at, where some are open until the call
+input_sizes    the inputs' sizes that all of this is planned and predicted for, where some are open until the call
 kernels        [{name, registers, shared_bytes, ...}], as far as known; empty on a CPU
 declined       [{operator, reason, location}]
 """
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from kitsune_mlir.dialects.kitsune import PipelineOp, QueueOp
 
 Plan = dict[str, Any]
-DYNAMIC_SIZE = 65536  # rows assumed of a dimension that is open until the call
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ class Partitioned:
 
     alone_bytes: tuple[int, ...]  # of each operator outside pipelines
     groups: dict[str, Group]  # by the name of the pipeline
-    is_dynamic: bool
     matmul_precision: str
     declined: tuple[Remark, ...]
 
@@ -65,12 +62,9 @@ LEAVES = "leaves pipeline"  # how a remark begins on an operator that became the
 def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
     """Reads a module whose pipelines stand, not yet designed, around linalg."""
     alone = [op for op in traffic.operators(module) if traffic.enclosing(op, traffic.PIPELINE) is None]
-    main = mlir.walk(module, "func.func")[0]
-    arguments = [value.type for value in main.regions[0].blocks[0].arguments]
     return Partitioned(
         alone_bytes=_bytes(alone),
         groups={op.opview.label: Group(_bytes(traffic.operators(op))) for op in mlir.walk(module, traffic.PIPELINE)},
-        is_dynamic=any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in arguments),
         matmul_precision=precision.of(module.operation),
         declined=tuple(declined),
     )
@@ -121,13 +115,11 @@ def describe(
         plan["cuts"] = cuts
     if target.kind == "gpu" and before.matmul_precision != precision.HIGHEST:
         plan["matmul_precision"] = before.matmul_precision
-    if before.is_dynamic:
-        plan["dynamic_size"] = DYNAMIC_SIZE
     return plan
 
 
 def _bytes(found: Sequence[ir.Operation]) -> tuple[int, ...]:
-    return tuple(traffic.operator_bytes(op, DYNAMIC_SIZE) for op in found)
+    return tuple(traffic.operator_bytes(op) for op in found)
 
 
 def _pipeline(op: PipelineOp) -> dict[str, Any]:
@@ -151,7 +143,7 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         "cluster": op.cluster,
         "predicted_us": op.predicted_us,
         "limit": op.limit,
-        "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),
+        "dram_bytes": traffic.pipeline_bytes(op.operation),
         "stages": stages,
         "queues": [_queue(queue) for queue in op.queues],
     }

@@ -13,11 +13,10 @@ def report(plan: dict[str, Any]) -> str:
     operators, traffic = plan["operators"], plan["dram_bytes"]
     removed = 1 - traffic["planned"] / traffic["bulk_sync"] if traffic["bulk_sync"] else 0.0
     share = f"{operators['pipelined']} of {operators['total']} operators pipelined"
-    taken = f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""
-    inputs = ", ".join("x".join(map(str, sizes)) or "a number" for sizes in plan.get("launch_sizes", ()))
+    inputs = ", ".join("x".join(map(str, sizes)) or "a number" for sizes in plan.get("input_sizes", ()))
     lines = [
         f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
-        + (f" for inputs of {inputs}" if inputs else taken),
+        + (f" for inputs of {inputs}" if inputs else ""),
         *([f"f32 products in {plan['matmul_precision']} precision (tf32)"] if "matmul_precision" in plan else []),
         *(
             [f"deterministic: {duration(plan['deterministic_us'])} of it for rows by index in their order"]
@@ -25,7 +24,7 @@ def report(plan: dict[str, Any]) -> str:
             else []
         ),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
-        f" ({removed:.1%} removed){taken if inputs else ''}",
+        f" ({removed:.1%} removed)",
     ]
     equal: dict[str, list[str]] = defaultdict(list)
     for pipeline in plan["pipelines"]:

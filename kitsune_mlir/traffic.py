@@ -2,13 +2,15 @@
 
 Two ways of running are compared. Bulk-synchronous: every operator is a kernel that reads all its inputs
 from DRAM and writes all its outputs there. Planned: a pipeline reads and writes only what crosses its
-border, and operators outside pipelines run as above. Caches are left out of both. Sizes are in bytes.
+border, and operators outside pipelines run as above. Caches are left out of both. Sizes are in bytes; those that are
+open until the call are the example's (example_sizes.py).
 """
 
 from __future__ import annotations
 
 from math import prod
 
+from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, walk
 
 PIPELINE = "kitsune.pipeline"
@@ -37,15 +39,10 @@ def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
     return None if parent is None else parent.operation
 
 
-def tensor_bytes(value: ir.Value, dynamic_size: int) -> int:
-    """Bytes of a tensor value, `dynamic_size` standing for every `?`; 0 for what is no tensor."""
-    return type_bytes(value.type, dynamic_size) if isinstance(value.type, ir.RankedTensorType) else 0
-
-
-def type_bytes(kind: ir.RankedTensorType, dynamic_size: int) -> int:
-    """Bytes of a tensor of that type."""
-    sizes = (dynamic_size if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
-    return prod(sizes) * element_bytes(kind.element_type)
+def tensor_bytes(value: ir.Value) -> int:
+    """Bytes of a tensor; 0 for what is none."""
+    kind = value.type
+    return prod(shape_of(value)) * element_bytes(kind.element_type) if isinstance(kind, ir.RankedTensorType) else 0
 
 
 def element_bytes(kind: ir.Type) -> int:
@@ -53,21 +50,21 @@ def element_bytes(kind: ir.Type) -> int:
     return 8 if isinstance(kind, ir.IndexType) else (kind.width + 7) // 8
 
 
-def operator_bytes(op: ir.Operation, dynamic_size: int) -> int:
+def operator_bytes(op: ir.Operation) -> int:
     """What one operator reads and writes when it runs alone. A gather reads at most what it writes."""
-    written = sum(tensor_bytes(result, dynamic_size) for result in op.results)
-    read = {_root(value): tensor_bytes(value, dynamic_size) for value in op.operands if not _is_start_value(value)}
+    written = sum(tensor_bytes(result) for result in op.results)
+    read = {_root(value): tensor_bytes(value) for value in op.operands if not _is_start_value(value)}
     for extract in walk(op, "tensor.extract"):
         table = extract.operands[0]
-        read.setdefault(_root(table), min(tensor_bytes(table, dynamic_size), written))
+        read.setdefault(_root(table), min(tensor_bytes(table), written))
     return written + sum(read.values())
 
 
-def pipeline_bytes(pipeline: ir.Operation, dynamic_size: int) -> int:
+def pipeline_bytes(pipeline: ir.Operation) -> int:
     """What crosses the border of a pipeline."""
     view = pipeline.opview
-    read = {_root(value): tensor_bytes(value, dynamic_size) for value in view.inputs if not _is_start_value(value)}
-    written = sum(tensor_bytes(result.results[0], dynamic_size) for result in view.result_ops)
+    read = {_root(value): tensor_bytes(value) for value in view.inputs if not _is_start_value(value)}
+    written = sum(tensor_bytes(result.results[0]) for result in view.result_ops)
     return sum(read.values()) + written
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, gcd, prod
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
@@ -149,7 +148,7 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
     batch = None if image.is_dynamic_dim(0) else image.shape[0]
     space = 3 if op.name == GROUPED else 2  # the first dimension of space
     channels, outputs, places = prod(image.shape[1:space]), prod(result.shape[1:space]), tuple(result.shape[space:])
-    if prod(result.shape[1:]) * prod(kernel.shape[space - 1 :]) * (DYNAMIC_SIZE if batch is None else batch) < least:
+    if prod(result.shape[1:]) * prod(kernel.shape[space - 1 :]) * example_sizes.shape_of(op.operands[0])[0] < least:
         return None
     element = image.element_type
     if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or kernel.element_type != element:

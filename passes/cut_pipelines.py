@@ -33,7 +33,7 @@ from .base import ModulePass
 from .flat_tiles import flatten_tiles
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
-from .place_stages import Chaining, row_count
+from .place_stages import Chaining, example_rows, row_count
 from .single_products import single_product
 from .stage_cost import queue_cost, stage_cost
 from .turned_weights import turn_weights
@@ -107,7 +107,9 @@ class _Cutter:
         costs = [stage_cost(stage) for stage in self.stages]
         order = {stage.name: i for i, stage in enumerate(costs)}
         queues = [queue_cost(queue, order) for queue in self.pipeline.queues]
-        return self.choose(costs, queues, row_count(self.pipeline), self.target, self._chains)
+        return self.choose(
+            costs, queues, row_count(self.pipeline), self.target, self._chains, example_rows(self.pipeline)
+        )
 
     def _build(self, run: Run, name: str, wholes: dict[int, ir.Value]) -> PipelineRun:
         stages = self.stages[run.first : run.last + 1]

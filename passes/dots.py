@@ -26,15 +26,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, is_zero_filled
 from kitsune_mlir.dialects import dots, kitsune, schedule
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, scf, tensor
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
-from kitsune_mlir.traffic import element_bytes, type_bytes
+from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .dots_body import behind, clone, read, write
 from .dots_operands import Gathered, Given, Part, parts_of
@@ -114,8 +113,8 @@ class Plan:
     def saved_us(self, target: Target) -> float:
         """Microseconds of the kernels that gather, and that pick, if this one does not."""
         gathered = [part for parts in self.parts for part in parts if isinstance(part, Gathered)]
-        nbytes = sum(2.0 * type_bytes(part.op.results[0].type, DYNAMIC_SIZE) for part in gathered)
-        picked = 0.0 if self.picked is None else 2.0 * type_bytes(self.op.results[0].type, DYNAMIC_SIZE)
+        nbytes = sum(2.0 * tensor_bytes(part.op.results[0]) for part in gathered)
+        picked = 0.0 if self.picked is None else 2.0 * tensor_bytes(self.op.results[0])
         return sum(target.launch_us + moved / (target.dram_gbps * 1e3) for moved in (nbytes, picked) if moved)
 
 
@@ -142,11 +141,10 @@ def plan(op: ir.Operation, found: Contraction, follows: Sequence[ir.Operation], 
     if not _writable(end.results[0].type):
         return None
     each = element_bytes(left.element_type)
-    count = DYNAMIC_SIZE if batch is None else batch
+    count = example_sizes.shape_of(found.left)[0]
     stored = prod(ir.RankedTensorType(end.results[0].type).shape[1:])
-    moved = sum(part.rows for own in parts for part in own) * k * each * count + type_bytes(
-        end.results[0].type, DYNAMIC_SIZE
-    )
+    moved = sum(part.rows for own in parts for part in own) * k * each * count
+    moved += tensor_bytes(end.results[0])
     form = planning.choose(count, m, n, k, len(values) == 1, each, moved, stored, target)
     padded = None if picked is None else _padded(picked.op.results[0])
     return None if form is None else Plan(op, parts, tuple(follows), picked, padded, batch, k, form)

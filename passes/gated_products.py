@@ -35,13 +35,12 @@ from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import COLUMNS, NARROW, ProductTiles, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
@@ -166,7 +165,7 @@ def _alone_us(product: PricedProduct, follows: Follows) -> float | None:
         return None
     ends = [op.results[0] for op in follows.stored] or [product.op.results[0]]
     moved = [product.found.left, product.found.right, *ends]
-    return _us(tiles, [value.type for value in moved], product.target)
+    return _us(tiles, moved, product.target)
 
 
 def _tiles(product: PricedProduct, follows: Follows, rights: int) -> ProductTiles | None:
@@ -179,8 +178,8 @@ def _tiles(product: PricedProduct, follows: Follows, rights: int) -> ProductTile
     return product.tiles(follows, rights=rights, widths=tuple(int(width) for width in widths if width % 32 == 0))
 
 
-def _us(tiles: ProductTiles, moved: list[ir.Type], target: Target) -> float:
-    nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in moved)
+def _us(tiles: ProductTiles, moved: list[ir.Value], target: Target) -> float:
+    nbytes = sum(map(tensor_bytes, moved))
     return max(tiles.microseconds, target.launch_us + dram_us(nbytes, target))
 
 
@@ -218,12 +217,11 @@ def _are_faster(parts: Parts, target: Target) -> bool:
     tiles = _tiles(one, Follows([*count * parts.chain, *met.ops], met.stored), count)
     if alone is None or tiles is None:
         return False
-    ends = [op.results[0].type for op in met.stored]
-    read = [taken.results[0].type for taken in parts.slices]
-    nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in [*read, *ends])
+    ends = [op.results[0] for op in met.stored]
+    nbytes = sum(tensor_bytes(value) for value in [*(taken.results[0] for taken in parts.slices), *ends])
     launch = 0.0 if any(is_reduced(op.results[0]) for op in met.stored) else target.launch_us
     alone += launch + max(dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
-    return _us(tiles, [product.found.left.type, product.found.right.type, *ends], target) < alone
+    return _us(tiles, [product.found.left, product.found.right, *ends], target) < alone
 
 
 @dataclass(frozen=True)
@@ -251,8 +249,8 @@ class _Group:
 
     def us(self) -> float:
         """What its kernel takes."""
-        moved = [of.found.right.type for of in self.products] + [op.results[0].type for op in self.follows.stored]
-        return _us(self.tiles, [self.products[0].found.left.type, *moved], self.products[0].target)
+        moved = [of.found.right for of in self.products] + [op.results[0] for op in self.follows.stored]
+        return _us(self.tiles, [self.products[0].found.left, *moved], self.products[0].target)
 
     def step_us(self) -> float:
         """What a step takes by itself, whose one product may be faster as sums over rows."""
@@ -277,7 +275,7 @@ class _Group:
         with first.op.location, ir.InsertionPoint(self.follows.ops[-1]):
             given = first.op, first.found, first.target, [*names, name][0], first.sizes, first.pieces, first.words
             asked = Asked(*given, beside=tuple((other.op, other.found) for other in others))
-            results = ProductKernel(asked, self.tiles, self.follows).build([op.results[0].type for op in ends])
+            results = ProductKernel(asked, self.tiles, self.follows).build([op.results[0] for op in ends])
         for op, result in zip(ends, results, strict=True):
             op.results[0].replace_all_uses_with(result)
         for op in [*reversed(self.follows.ops), *(of.op for of in reversed(self.products))]:

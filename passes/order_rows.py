@@ -14,7 +14,8 @@ and what leaves it for anything else is gathered back; sums over rows, by index 
 but for rounding. The order is computed from the index tensor in each call, whatever was there before. An index that is
 no row of the table stays what it is, and stands behind all others (kitsune.order).
 
-Whether it pays is planning/row_order.py's; sizes that are open until the call are taken to be too small.
+Whether it pays is planning/row_order.py's; sizes that are open until the call are the example's, and taken to be
+too small where no example says them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import ClassVar
 from kitsune_mlir import determinism, rows
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
+from kitsune_mlir.example_sizes import known_shape
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
 from kitsune_mlir.planning import target as targets
@@ -187,11 +189,10 @@ class _Space:
         return op.block == self.block and op.name == "tensor.expand_shape" and self._is_of_sums(op)
 
     def described(self, sums: list[ir.Operation]) -> RowSpace | None:
-        """The space as planning sees it, ordered for these sums; None where sizes are open."""
-        updates = rows_alone(sums[0].operands[0])
-        tables = [rows.shape_of(op.results[0]) for op in sums]
-        count = rows.shape_of(updates)[0]
-        if rows.DYNAMIC in (count, *(size for table in tables for size in table)):
+        """The space as planning sees it, ordered for these sums; None where no example says its sizes."""
+        tables = [known_shape(op.results[0]) for op in sums]
+        count = known_shape(rows_alone(sums[0].operands[0]))[0]
+        if None in (count, *(size for table in tables for size in table)):
             return None
         moved = [Moved(row_bytes(value)) for value in self.inputs()]
         for value in self.values.values():

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -81,7 +81,8 @@ class PlaceStages(ModulePass):
         stages = [stage_cost(stage) for stage in pipeline.stages]
         order = {stage.name: i for i, stage in enumerate(stages)}
         queues = [queue_cost(queue, order) for queue in pipeline.queues]
-        placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chained)
+        asked = self.shape, self.tile_rows or None, chained
+        placement = place(stages, queues, row_count(pipeline), target, *asked, example_rows(pipeline))
         if price is not None:
             placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
         _rewrite(pipeline, placement, target.name)
@@ -133,9 +134,7 @@ def _form_of(program: Program) -> Chained:
 
 def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Chained) -> bool:
     """Whether tiles of one warpgroup are worth a look: with no more of them than multiprocessors, and none shared."""
-    rows_known = row_count(pipeline)
-    few = rows_known is not None and rows_known <= SHORT_ROWS * target.sms
-    return few and form.cluster == 1
+    return example_rows(pipeline) <= SHORT_ROWS * target.sms and form.cluster == 1
 
 
 def roles_refused(pipeline: kitsune.PipelineOp, target: targets.Target) -> str:
@@ -172,9 +171,17 @@ class Chaining:
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:
     """The rows that a pipeline streams; None when they are open until the call."""
-    load = next(load for stage in pipeline.stages for load in stage.loads)
-    size = rows.shape_of(load.operands[0])[0]
+    size = rows.shape_of(_streamed(pipeline))[0]
     return None if size == rows.DYNAMIC else size
+
+
+def example_rows(pipeline: kitsune.PipelineOp) -> int:
+    """The rows that it streams; those of the example where the call decides."""
+    return example_sizes.shape_of(_streamed(pipeline))[0]
+
+
+def _streamed(pipeline: kitsune.PipelineOp) -> ir.Value:
+    return next(load for stage in pipeline.stages for load in stage.loads).operands[0]
 
 
 def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None:

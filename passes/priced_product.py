@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from kitsune_mlir import example_sizes
 from kitsune_mlir.contraction import Contraction, Roles, is_zero_filled
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import (
@@ -25,7 +25,7 @@ from kitsune_mlir.planning.product_tiles import (
 )
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
@@ -35,25 +35,38 @@ from .split_batches import is_batch
 
 @dataclass(kw_only=True)
 class PricedProduct:
-    """What an operation multiplies, on which target, and by role the sizes, None where one is open until the call."""
+    """What an operation multiplies, on which target, and by role the sizes, None where one is open until the call, and
+    those of the example."""
 
     op: ir.Operation
     found: Contraction
     target: Target
     sizes: dict[str, int | None] = field(default_factory=dict)
+    examples: dict[str, int] = field(default_factory=dict)
 
     def read_sizes(self) -> None:
-        """Fills `sizes`."""
+        """Fills `sizes` and `examples`."""
         found = self.found
         for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
-            kind = ir.RankedTensorType(value.type)
+            kind, examples = ir.RankedTensorType(value.type), example_sizes.shape_of(value)
             for d, role in enumerate(roles):
+                self.examples[role] = examples[d]
                 self.sizes[role] = None if kind.is_dynamic_dim(d) else kind.shape[d]
 
     @property
+    def taken(self) -> dict[str, int]:
+        """The sizes by role, those of the example where they are open until the call."""
+        return {role: self.examples[role] if size is None else size for role, size in self.sizes.items()}
+
+    @property
+    def open_(self) -> str:
+        """Which of the sizes is open until the call; none where only the length of sums is."""
+        return next((role for role, size in self.sizes.items() if size is None and role in "bmn"), "")
+
+    @property
     def known(self) -> tuple[int, int, int, int]:
-        """The sizes of batch, rows, columns and the sum, those that are open until the call as they are taken to be."""
-        found = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        """The sizes of batch, rows, columns and the sum, as they are taken to be."""
+        found = self.taken
         return found.get("b", 1), found["m"], found["n"], found["k"]
 
     @property
@@ -79,7 +92,7 @@ class PricedProduct:
 
     def whole_tiles(self, work: float) -> ProductTiles | None:
         """The fastest tiles of all columns, where so many instructions deal with each element of them."""
-        given = {"whole": True, "words": self.words, "short": self.short()}
+        given = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
         tiles = choose(*self.known, self.across, len(PAIRS[self.pieces]), self.target, work=work, **given)
         return None if tiles is None else replace(tiles, microseconds=tiles.microseconds + self.before_us())
 
@@ -100,7 +113,7 @@ class PricedProduct:
     def _computed(self) -> dict[str, int]:
         """The operands of f32 that are no weights, and their bytes; of windows those of the images."""
         found = {"left": in_memory(self.found.left), "right": in_memory(self.found.right)} if self._is_wide else {}
-        return {name: type_bytes(value.type, DYNAMIC_SIZE) for name, value in found.items() if not is_weight(value)}
+        return {name: tensor_bytes(value) for name, value in found.items() if not is_weight(value)}
 
     @property
     def _prepared(self) -> dict[str, int]:
@@ -113,7 +126,7 @@ class PricedProduct:
 
     def _us(self, tiles: ProductTiles) -> float:
         """What the kernel alone takes, or DRAM for it."""
-        nbytes = type_bytes(self.op.results[0].type, DYNAMIC_SIZE)
+        nbytes = tensor_bytes(self.op.results[0])
         for name, own in self._once(self._computed).items():
             nbytes += own * (1 if self.words or name in tiles.made else self.pieces / 2)
         return max(tiles.microseconds, self.target.launch_us + dram_us(nbytes, self.target))
@@ -133,6 +146,7 @@ class PricedProduct:
             results=max(1, len(follows.stored)),
             by_rows=known and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
+            open_=self.open_,
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
@@ -205,7 +219,7 @@ class PricedProduct:
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")
-        if (self.sizes.get("b", 1) or DYNAMIC_SIZE) > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
+        if self.known[0] > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
             raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")

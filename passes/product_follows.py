@@ -14,7 +14,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.traffic import element_bytes, type_bytes
+from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .chain_tiles import engine_of
 from .operand_layout import GRANULE
@@ -269,7 +269,7 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
 
 def vector_bytes(follows: Follows, columns: int) -> int:
     """The bytes of shared memory that such tensors take."""
-    return sum(-(-type_bytes(vector.type, 0) // SLOT) * SLOT for vector in vectors_of(follows, columns))
+    return sum(-(-tensor_bytes(vector) // SLOT) * SLOT for vector in vectors_of(follows, columns))
 
 
 def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:

@@ -13,12 +13,11 @@ from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 
 from .chain_tiles import columns_of_tile
 from .joined_weights import are_joined, side_by_side
@@ -123,23 +122,24 @@ class ProductKernel:
     def build_rows(self) -> list[ir.Value]:
         """What takes the place of the row group's outputs."""
         assert self.rows is not None
-        return self.rows.results(self._kernel([self.of.op.results[0].type]))
+        return self.rows.results(self._kernel(tensor_bytes(self.of.op.results[0])))
 
-    def build(self, types: Sequence[ir.Type]) -> list[ir.Value]:
-        """What takes the place of the stored operators' results, or of the product's, of these types."""
-        whole = ir.RankedTensorType(self.of.op.results[0].type)
+    def build(self, ends: Sequence[ir.Value]) -> list[ir.Value]:
+        """What takes the place of these results of the stored operators, or of the product."""
+        whole, types, nbytes = self.of.op.results[0], [end.type for end in ends], sum(map(tensor_bytes, ends))
         if self.tiles.split > 1:
-            types = [ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())]
-        kernel = self._kernel(types).results[0]
+            sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
+            types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
+        kernel = self._kernel(nbytes).results[0]
         results = [kitsune.ResultOp(kernel, i64(number), kind).results[0] for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
 
-    def _kernel(self, types: Sequence[ir.Type]) -> schedule.KernelOp:
-        """The kernel, whose results have about these types."""
+    def _kernel(self, written: int) -> schedule.KernelOp:
+        """The kernel, whose results have about so many bytes."""
         tiles, f32 = self.tiles, ir.F32Type.get()
         kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
-        price = self._price(types)
+        price = self._price(written)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
         if tiles.cluster > 1:
@@ -227,12 +227,11 @@ class ProductKernel:
         """The chunks of the whole sum."""
         return -(-(self.of.sizes["k"] or 0) // self.chunk)
 
-    def _price(self, types: Sequence[ir.Type]) -> Price:
+    def _price(self, written: int) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
         operands = dict.fromkeys(in_memory(value) for pieces in self.pieces.values() for value in pieces)
         read = [value for value in matrices_of(self.made, self.follows) if value not in operands]
-        kinds = [*(value.type for value in (*operands, *read)), *types]
-        nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
+        nbytes = written + sum(map(tensor_bytes, (*operands, *read)))
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
-from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import Group, Member, Role, joined, root, scalar_of
 from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
-from .tensor_sizes import or_none, taken
+from .tensor_sizes import or_none
 
 
 class RowPlan:
     """What a group reads and writes. `segments` are the dimensions into which its rows are cut, the first None where it
     is open until the call; None where operands cut them in ways that do not agree. `cuts`: the numbers of rows behind
-    each, also those that are asked for."""
+    each, also those that are asked for; `taken` says which size one is taken to be that stands for an open one."""
 
-    def __init__(self, group: Group, cuts: Sequence[int] = ()):
-        self.group, self.space = group, group.space
+    def __init__(self, group: Group, cuts: Sequence[int] = (), taken: Callable[[int], int] = int):
+        self.group, self.space, self._taken = group, group.space, taken
         self.outputs = group.outputs
         self.cuts = sorted({*self._cuts(), *cuts}, reverse=True)
         self.segments = self._segments()
@@ -53,6 +53,18 @@ class RowPlan:
         spans = [(_behind(member, i + 1), _behind(member, i) if member.row_sizes[i] is not None else inf) for i in own]
         return tuple(any(low <= end < high for low, high in spans) for end in (*self.cuts, 1))
 
+    def _open_rows(self) -> int:
+        """The size that is open until the call, as the example has it; 1 where none is."""
+        if not self.space.is_open:
+            return 1
+        values = (value for member in self.group.ordered for value in member.op.operands if rows.is_tensor(value))
+        return next(
+            example_sizes.shape_of(value)[d]
+            for value in values
+            for d, size in enumerate(rows.shape_of(value))
+            if size == rows.DYNAMIC
+        )
+
     def is_inside(self, value: ir.Value) -> bool:
         return root(value) in self.group.members
 
@@ -79,7 +91,7 @@ class RowPlan:
             if member.kind != "rows":
                 work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
         space, segments = self.space, self.segments or [None]
-        count, columns = taken(space.rows) * (DYNAMIC_SIZE if space.is_open else 1), taken(space.columns)
+        count, columns = self._taken(space.rows) * self._open_rows(), self._taken(space.columns)
         return RowGroup(
             rows=count,
             columns=columns,
@@ -89,8 +101,8 @@ class RowPlan:
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
             shared_bytes=shared * columns,
-            is_open=space.is_open,
-            segments=max(1, count // max(1, taken(segments[-1] or 1))) if len(segments) > 1 else 1,
+            is_open=space.is_open or is_open(space.rows),
+            segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
         )
 
 
@@ -145,11 +157,8 @@ class RowBody:
 
     def open_size(self) -> ir.Value:
         """The size that is open until the call, of a tensor that has it."""
-        return next(
-            tensor.dim(value, constant_index(0))
-            for value in self.inputs.values()
-            if rows.shape_of(value)[:1] == [rows.DYNAMIC]
-        )
+        value = next(value for value in self.inputs.values() if rows.DYNAMIC in rows.shape_of(value))
+        return tensor.dim(value, constant_index(rows.shape_of(value).index(rows.DYNAMIC)))
 
     def results(self, kernel: schedule.KernelOp) -> list[ir.Value]:
         """What takes the place of the group's outputs."""

@@ -11,8 +11,13 @@
   =>
     %y = tm_tensor.scatter {dimension_map = [0]} ins(%x as n x 1 x 8, %rows as n x 1) outs(%table)
 
-The body, a sum, a maximum or anything else, is that of one element in either. Updates that are one number throughout,
-as where rows that are summed or compared must not count themselves, become rows of it.
+The body, a sum, a maximum or anything else, is that of one element in either. Updates that are one number throughout
+become rows of it; where they overwrite, as where rows of the table must not be counted among those that are compared,
+the rows that are overwritten are marked, one number each, and the table is read with them in mind:
+
+    %m = tm_tensor.scatter {dimension_map = [0]} ins(%ones as n x 1, %rows as n x 1) outs(%zeros)
+    %y = linalg.generic {(i, j) -> (i), (i, j) -> (i, j), (i, j) -> (i, j)} ins(%m, %table) ...    // the number, or
+                                                                                                   // what was there
 """
 
 from __future__ import annotations
@@ -20,9 +25,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
 
-from .schedule_build import constant_index
+from .schedule_build import constant_index, empty_generic
 
 SCATTER = "tm_tensor.scatter"
 
@@ -53,16 +58,56 @@ def scatter_rows(scatter: ir.Operation) -> None:
         i64 = ir.RankedTensorType(spread.numbers.type).element_type
         (count,) = _sizes(spread.numbers)
         to = _expanded(spread.numbers, [[0, 1]], [count, 1], i64)
+        filled = rows.producer(updates)
+        if (
+            filled is not None
+            and filled.name == "linalg.fill"
+            and not list(scatter.regions[0].blocks[0].arguments[1].uses)
+        ):
+            scatter.results[0].replace_all_uses_with(_overwritten(table, _marks(table, to, count), filled.operands[0]))
+            scatter.erase()
+            return
         added = _expanded(added, [[0], [1, 2]], [count, 1, columns], kind.element_type)
-        attributes = {
-            "dimension_map": ir.DenseI64ArrayAttr.get([0]),
-            "unique_indices": scatter.attributes["unique_indices"],
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
-        }
-        made = ir.Operation.create(SCATTER, [table.type], [added, to, table], attributes, regions=1)
+        made = _scatter(added, to, table, scatter.attributes["unique_indices"])
         scatter.regions[0].blocks[0].append_to(made.regions[0])
     scatter.results[0].replace_all_uses_with(made.results[0])
     scatter.erase()
+
+
+def _scatter(updates: ir.Value, to: ir.Value, table: ir.Value, unique: ir.Attribute) -> ir.Operation:
+    """A scatter of rows, without a body."""
+    attributes = {
+        "dimension_map": ir.DenseI64ArrayAttr.get([0]),
+        "unique_indices": unique,
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
+    }
+    return ir.Operation.create(SCATTER, [table.type], [updates, to, table], attributes, regions=1)
+
+
+def _marks(table: ir.Value, to: ir.Value, count: int | ir.Value) -> ir.Value:
+    """A number for each row of a table: 1 where it is one of `count` rows, else 0."""
+    i8 = ir.IntegerType.get_signless(8)
+    zero, one = (arith.ConstantOp(i8, ir.IntegerAttr.get(i8, number)).result for number in (0, 1))
+    ones = linalg.fill(one, outs=[tensor.empty([count, 1], i8)])
+    none = linalg.fill(zero, outs=[tensor.empty(_sizes(table)[:1], i8)])
+    made = _scatter(ones, to, none, ir.BoolAttr.get(False))
+    block = made.regions[0].blocks.append(i8, i8)
+    with ir.InsertionPoint(block):
+        ir.Operation.create("tm_tensor.yield", [], [block.arguments[0]])
+    return made.results[0]
+
+
+def _overwritten(table: ir.Value, marks: ir.Value, number: ir.Value) -> ir.Value:
+    """A table with one number throughout the rows that have a mark."""
+    start = tensor.empty(_sizes(table), ir.RankedTensorType(table.type).element_type)
+    by_row, identity = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(2)
+    generic = empty_generic([marks, table], [start], [by_row, identity, identity], ["parallel"] * 2)
+    block = generic.regions[0].blocks[0]
+    mark, before, _ = block.arguments
+    with ir.InsertionPoint(block):
+        none = arith.ConstantOp(mark.type, ir.IntegerAttr.get(mark.type, 0)).result
+        linalg.YieldOp([arith.select(arith.cmpi(arith.CmpIPredicate.ne, mark, none), number, before)])
+    return generic.results[0]
 
 
 def _spread(at: ir.Value, columns: int) -> _Spread | None:

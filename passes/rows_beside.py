@@ -7,9 +7,10 @@ Of short kernels most is a launch, and waiting for memory, which two groups do a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import choose
 from kitsune_mlir.planning.target import Target
 
@@ -20,18 +21,22 @@ from .row_groups import Group
 _MOST_US = 3.0  # that a kernel takes: of longer ones a launch is little, and each wants the caches for itself
 
 
-def with_others(groups: Sequence[Group], order: Order, target: Target) -> list[Group]:
-    """The groups, pairs of which are one where that is predicted to be faster."""
+def with_others(groups: Sequence[Group], order: Order, target: Target, taken: Callable[[int], int]) -> list[Group]:
+    """The groups, pairs of which are one where that is predicted to be faster; `taken` as RowPlan has it."""
     left, found = list(groups), []
     while left:
         group = left.pop(0)
-        alone = _us(group, target)
-        for other in left if alone is not None and alone < _MOST_US and not group.space.is_open else ():
+        alone = _us(group, target, taken)
+        for other in left if alone is not None and alone < _MOST_US and not is_open(group.space.rows) else ():
             if other.space != group.space or not _are_apart(group, other, order):
                 continue
-            beside = _us(other, target)
+            beside = _us(other, target, taken)
             both = Group(group.space, group.members | other.members)
-            if beside is not None and (us := _us(both, target)) is not None and us < min(alone + beside, _MOST_US):
+            if (
+                beside is not None
+                and (us := _us(both, target, taken)) is not None
+                and us < min(alone + beside, _MOST_US)
+            ):
                 order.join(_ops(both))
                 left.remove(other)
                 group = both
@@ -50,8 +55,8 @@ def _ops(group: Group) -> list[ir.Operation]:
     return [member.op for member in group.ordered]
 
 
-def _us(group: Group, target: Target) -> float | None:
+def _us(group: Group, target: Target, taken: Callable[[int], int]) -> float | None:
     """What a kernel of a group takes; None where it has none."""
-    plan = RowPlan(group)
+    plan = RowPlan(group, (), taken)
     tiles = None if plan.segments is None else choose(plan.counts(), target)
     return None if tiles is None else tiles.microseconds

@@ -28,8 +28,7 @@ from kitsune_mlir.mlir import arith, ir, remark
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import scattered_us
-from kitsune_mlir.planning.place import UNKNOWN_ROWS
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 
 from .base import ModulePass
 from .dataflow_graph import IN_ORDER, is_ordered
@@ -58,7 +57,7 @@ class ScatterOutputs(ModulePass):
                     if uses and all(left):
                         _forget(pipeline, result)
                     elif any(left):
-                        nbytes = type_bytes(result.results[0].type, UNKNOWN_ROWS)  # what is stored, once more
+                        nbytes = tensor_bytes(result.results[0])  # what is stored, once more
                         _price(pipeline, sum(left) * nbytes / (target.dram_gbps * 1e3))
 
 
@@ -76,8 +75,8 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpO
         return False
     with scatter.location:
         whole = _leave(kitsune.ScatterOp, pipeline, result, to, table, like)
-    updates = type_bytes(result.results[0].type, UNKNOWN_ROWS)
-    more = scattered_us(updates, type_bytes(table, UNKNOWN_ROWS), _is_in_order(to), target)
+    updates = tensor_bytes(result.results[0])
+    more = scattered_us(updates, tensor_bytes(scatter.results[0]), _is_in_order(to), target)
     _price(pipeline, max(0.0, more))  # fewer bytes of DRAM are no gain where the L2 is busy with all of them
     remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
     scatter.results[0].replace_all_uses_with(whole)

@@ -50,7 +50,7 @@ from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
 from .split_batches import rows_together, sizes_apart, stored_apart, with_split_batches
-from .tensor_sizes import Shape, TensorSizes, taken
+from .tensor_sizes import Shape, TensorSizes
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
 _OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
@@ -141,7 +141,7 @@ class _Pair:
         second = PricedProduct(op=op, found=values, target=target)
         sizes, own = _sizes_of(first.found, shape), _sizes_of(second.found, shape)
         for product, found_sizes in ((first, sizes), (second, own)):
-            product.sizes = {role: taken(size) for role, size in found_sizes.items()}
+            product.sizes = {role: groups.sizes.taken(size) for role, size in found_sizes.items()}
             product.check_kind()
         sizes |= {"v": own["n"]} | ({} if "b" in sizes else {"b": 1})
         if [sizes[role] for role in "bmn"] != [own.get("b", 1), own["m"], own["k"]]:
@@ -172,7 +172,7 @@ class _Pair:
         opened = {one for size in sizes.values() for one in factors(size)[1]}
         if set(filter(is_open, operands)) != opened or not all(map(groups.sizes.is_given, opened)):
             raise UnsupportedError("a size that is open until the call is a part of one of an operand")
-        plan = RowPlan(group, cuts)
+        plan = RowPlan(group, cuts, groups.sizes.taken)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
         return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes, groups.sizes)
@@ -200,7 +200,7 @@ class _Pair:
                 read += element_bytes(ir.RankedTensorType(value.type).element_type)
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
-        given = map(taken, (blocks, rows, *sizes))
+        given = map(self.known.taken, (blocks, rows, *sizes))
         nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
         of = attention_tiles.Weighed(*given, work, float(read), self.range.first, self.range.last, nbytes)
         return attention_tiles.choose(of, self.second.target)
@@ -216,7 +216,7 @@ class _Pair:
         scores, values = self.first.tiles(Follows()), self.second.tiles(follows_of(self.second.op))
         between = row_tiles.choose(self.plan.counts(), target)
         apart = inf if None in (scores, values) else scores.microseconds + values.microseconds
-        nbytes = taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
+        nbytes = self.known.taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
         joined = self.first.whole_tiles(self.plan.counts().work)
@@ -240,7 +240,7 @@ class _Pair:
             return 0.0
         turned = [own["values"], own["values"]]
         turned += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
-        nbytes = [8.0 * taken(prod(self.known.shape(value))) for value in turned]
+        nbytes = [8.0 * self.known.taken(prod(self.known.shape(value))) for value in turned]
         target = self.second.target
         alone = KERNEL_US + target.launch_us
         return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)

@@ -22,8 +22,8 @@ three products of pieces make one. Pieces of what is computed with each call are
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
 Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
-where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands to
-convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
+where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, and sums of a few
+products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
 be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
@@ -37,7 +37,6 @@ from typing import ClassVar
 from kitsune_mlir.contraction import NAMES, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
@@ -60,7 +59,7 @@ from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
 from .split_batches import stored_apart, with_split_batches
-from .thin_products import across_predicted_us, by_rows, predicted_us
+from .thin_products import across_predicted_us, by_elements, by_rows, elementwise_predicted_us, predicted_us
 
 
 @dataclass(frozen=True)
@@ -128,12 +127,17 @@ class _Scheduler(PricedProduct):
     def schedule(self) -> bool:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
         self.read_sizes()
-        known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        known = self.taken
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
             dots.build(small, self.target, self.name)
             return True
+        if self._is_elementwise(known):
+            self.rows.forget([self.op])
+            self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
+            self.op.erase()
+            return False
         if prod(known.values()) < LEAST:
             if thin is not None:
                 self._by_rows()
@@ -164,7 +168,7 @@ class _Scheduler(PricedProduct):
         ends = moved[-1:] or ends
         with ir.InsertionPoint((moved or follows.ops or [self.op])[-1]):
             made = ProductKernel(self._asked(), tiles, follows, stored=stored)
-            results = made.build([end.results[0].type for end in ends])
+            results = made.build([end.results[0] for end in ends])
         for end, result in zip(ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
@@ -179,11 +183,21 @@ class _Scheduler(PricedProduct):
         plan = dots.plan(self.op, self.found, follows.ops if one else [], self.target)
         if plan is None or not plan.moves_less:
             return None
-        b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
+        b, m, n, k = self.known
         pairs, short = len(PAIRS[self.pieces]), self.short(follows.ops)
         tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
+
+    def _is_elementwise(self, known: dict[str, int]) -> bool:
+        """Whether it is a sum of few products that is faster as an elementwise operator than on tensor cores."""
+        if self.sizes["k"] is None or NAME in self.op.attributes or not is_zero_filled(self.found.init):
+            return False
+        us = elementwise_predicted_us(self.op, self.found, known, self.target)
+        if us is None or prod(known.values()) < LEAST:
+            return us is not None
+        tiles = self.tiles(follows_of(self.op))
+        return tiles is None or us < tiles.microseconds
 
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""

@@ -27,13 +27,14 @@ has some of them only (a mask of all heads): then tiles have one of each but the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, remark, scf, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowTiles, choose
 from kitsune_mlir.planning.target import Target
 
@@ -45,6 +46,7 @@ from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .schedule_build import constant_index, i64
 from .split_sums import split_sums
+from .tensor_sizes import TensorSizes
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,10 @@ class ScheduleRows(ModulePass):
             for block in function.regions[0].blocks:
                 split_sums(block)
                 take_row_shapes(block)
-                order = Order(block)
-                for group in with_others(find(order), order, target):
-                    number += _schedule(_as_they_stand(group), target, f"rows{number}")
+                order, sizes = Order(block), TensorSizes(block)
+                groups = [group for group in find(order, sizes.shape) if not is_open(group.space.columns)]
+                for group in with_others(groups, order, target, sizes.taken):
+                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken)
 
 
 def _as_they_stand(group: Group) -> Group:
@@ -74,16 +77,19 @@ def _as_they_stand(group: Group) -> Group:
     return Group(group.space, dict(sorted(group.members.items(), key=lambda item: places[item[1].op])))
 
 
-def _schedule(group: Group, target: Target, name: str) -> bool:
+def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], int]) -> bool:
     """Puts a kernel in the place of a group, if it can."""
     last = group.ordered[-1].op
-    plan = RowPlan(group)
+    plan = RowPlan(group, (), taken)
     tiles = choose(plan.counts(), target)
     if tiles is None:
         remark(last, f"is not computed row by row: {group.space.columns} columns do not fit the registers of a CTA")
         return False
     if plan.segments is None:
         remark(last, "is not computed row by row: its operands cut the rows in ways that do not agree")
+        return False
+    if sum(map(is_open, plan.segments)) > 1:
+        remark(last, "is not computed row by row: two sizes of its rows are open until the call")
         return False
     gather(group)
     with last.location, ir.InsertionPoint(last):
@@ -104,7 +110,7 @@ class _Builder:
         """What takes the place of the outputs."""
         body = RowBody(self.plan, self.tiles.copy_rows)
         body.bring()
-        extents = [constant_index(size) if size is not None else body.open_size() for size in self.plan.segments]
+        extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]
         zero = constant_index(0)
         f32, index = ir.F32Type.get(), ir.IndexType.get()
         tiles = self.tiles

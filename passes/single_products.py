@@ -20,18 +20,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.chains.operands import is_read_by_threads
 from kitsune_mlir.codegen.hopper.wgmma import MOST_COLUMNS
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
@@ -83,9 +82,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     (cost,) = [found.on(target) for found in stage_cost(pipeline.stages[0]).products or ()]
     follows = follows_of(product)
     load = next(load for load in pipeline.stages[0].loads if load.results[0] == product.operands[0])
-    count = rows.shape_of(load.operands[0])[0]
-    known = count != rows.DYNAMIC
-    count = count if known else DYNAMIC_SIZE
+    known, count = rows.shape_of(load.operands[0])[0] != rows.DYNAMIC, example_sizes.shape_of(load.operands[0])[0]
     tiles = choose(
         *(1, count, cost.columns, cost.k, cost.across, cost.pairs, target),
         words=cost.words,
@@ -99,13 +96,14 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         aligned=is_weight(product.operands[1]),
         results=max(1, len(follows.stored)),
         by_rows=leaves_by_rows(product, follows, target),
+        open_="" if known else "m",
         short=frozenset(name for name, is_so in (("left", known), ("right", not cost.across)) if is_so),
     )
     if tiles is None:
         return None
     ends = [op.results[0] for op in follows.stored] or [product.results[0]]
     moved = dict.fromkeys([*product.operands[:2], *matrices_of([product], follows), *ends])
-    nbytes = sum(type_bytes(value.type, count) for value in moved)
+    nbytes = sum(map(tensor_bytes, moved))
     from_dram = Price(target.launch_us + dram_us(nbytes, target), DRAM)
     return max(Price(tiles.microseconds, tiles.price.limit), from_dram, key=lambda price: price.us)
 
@@ -117,7 +115,7 @@ def _is_better_held(product: ir.Operation, target: Target) -> bool:
     if not target.has_warpgroups or not is_read_by_threads(left):
         return False
     whole = rows.producer(left).operands[0]
-    longer = dram_us(2 * type_bytes(whole.type, DYNAMIC_SIZE), target)
+    longer = dram_us(2 * tensor_bytes(whole), target)
     return longer > 0 and rows.shape_of(product.results[0])[1] <= MOST_COLUMNS
 
 
@@ -138,6 +136,5 @@ def _is_plain(stage: kitsune.StageOp, product: ir.Operation, target: Target) -> 
                 return False
         elif op != product and op not in follows.ops and op.name not in (*_BESIDE, kitsune.LoadOp.OPERATION_NAME):
             return False
-    count = rows.shape_of(owner.operands[0])[0]
-    count = DYNAMIC_SIZE if count == rows.DYNAMIC else count
+    count = example_sizes.shape_of(owner.operands[0])[0]
     return prod((count, row_elements(product.results[0].type), row_elements(left.type))) >= LEAST

@@ -27,7 +27,7 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import adding_us
 from kitsune_mlir.planning.place import parts_of
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.traffic import tensor_bytes
 
 from .chain_kernel import kernel_of
 from .operand_layout import weight_laid_out
@@ -112,7 +112,7 @@ class SumKernel:
         kernel = kernel_of(self.pipeline)
         shape = [plan.n, plan.m] if plan.transposed else [plan.m, plan.n]
         kind = ir.RankedTensorType.get([self.parts, *shape], f32)
-        adding = adding_us(type_bytes(plan.total.results[0].type, 0), self.parts, self.target)
+        adding = adding_us(tensor_bytes(plan.total.results[0]), self.parts, self.target)
         alone = ir.FloatAttr(kernel.attributes["predicted_us"]).value - adding
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(alone, 3))
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):

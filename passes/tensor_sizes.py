@@ -12,19 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import ir, linalg
-from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 
 _LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
-
-
-def taken(size: int) -> int:
-    """The size that one is taken to be where it is decided what is fast."""
-    return open_sizes.taken(size, DYNAMIC_SIZE)
 
 
 def or_none(size: int) -> int | None:
@@ -43,6 +37,7 @@ class TensorSizes:
     def __init__(self, block: ir.Block):
         self._sizes = OpenSizes()
         self._fresh: dict[tuple[ir.Value, int], int] = {}  # by value and dimension
+        self._examples: dict[int, int] = {}  # of the open ones
         for op in block.operations:
             self._learn(op.operation)
 
@@ -54,6 +49,11 @@ class TensorSizes:
         """Whether it is the size of an argument of the block."""
         own = [one for (value, _), one in self._fresh.items() if isinstance(value.owner, ir.Block)]
         return size in map(self._sizes.plain, own)
+
+    def taken(self, size: int) -> int:
+        """The size that one is taken to be where it is decided what is fast: the example's."""
+        known, open_ = open_sizes.factors(size)
+        return known * prod(self._examples[one] for one in open_)
 
     def shape(self, value: ir.Value) -> list[int]:
         """A tensor's sizes."""
@@ -67,7 +67,11 @@ class TensorSizes:
         ]
 
     def _unknown(self, value: ir.Value, d: int) -> int:
-        return self._fresh.setdefault((value, d), self._sizes.fresh())
+        if (value, d) not in self._fresh:
+            size = self._fresh[value, d] = self._sizes.fresh()
+            of_tensor = rows.is_tensor(value)
+            self._examples[size] = example_sizes.shape_of(value)[d] if of_tensor else example_sizes.number_of(value)
+        return self._fresh[value, d]
 
     def _made(self, value: ir.Value) -> list[int] | None:
         """A tensor's sizes, as the operation that makes it says them; None where it does not."""

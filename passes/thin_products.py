@@ -1,12 +1,17 @@
-"""Products of few rows, or of few columns, as row groups: what schedule-rows makes kernels of, with what follows."""
+"""Products of few rows, or of few columns, as row groups: what schedule-rows makes kernels of, with what follows. Those
+of short sums as elementwise operators, which convert-linalg-to-gpu fuses with others."""
 
 from __future__ import annotations
+
+from functools import reduce
+from math import prod
 
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, linalg
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.planning.thin_products import across_us, thin_us
+from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
+from kitsune_mlir.traffic import tensor_bytes
 
 from .schedule_build import empty_generic
 
@@ -36,6 +41,39 @@ def across_predicted_us(found: Contraction, sizes: dict[str, int | None], target
     if not across or m is None or n is None or k is None or in_memory(found.left) != found.left:
         return None
     return across_us(m, n, k, element.width // 8, target)
+
+
+def elementwise_predicted_us(
+    op: ir.Operation, found: Contraction, sizes: dict[str, int], target: Target
+) -> float | None:
+    """The same as an elementwise operator, of these sizes; None where it is not known to be one."""
+    wide = isinstance(ir.RankedTensorType(found.left.type).element_type, _F32 | _16_BITS)
+    if not wide or any(in_memory(value) != value for value in (found.left, found.right)):
+        return None
+    nbytes = sum(map(tensor_bytes, (found.left, found.right, op.results[0])))
+    return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)
+
+
+def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
+    """The same sums by a linalg.generic over (b,) m and n, each operand once for each term, in front of the product,
+    whose sums begin at zero."""
+    roles = [role for role in "bmn" if role in found.left_roles + found.right_roles]
+    dims = {role: ir.AffineDimExpr.get(number) for number, role in enumerate(roles)}
+    operands, maps = [], []
+    for term in range(ir.RankedTensorType(found.left.type).shape[found.left_roles.index("k")]):
+        at = dims | {"k": ir.AffineConstantExpr.get(term)}
+        for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            operands.append(value)
+            maps.append(ir.AffineMap.get(len(roles), 0, [at[role] for role in own]))
+    maps.append(ir.AffineMap.get_identity(len(roles)))
+    with op.location, ir.InsertionPoint(op):
+        generic = empty_generic(operands, [found.init], maps, ["parallel"] * len(roles))
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            *factors, before = generic.regions[0].blocks[0].arguments
+            wide = [x if x.type == before.type else arith.extf(before.type, x) for x in factors]
+            terms = [arith.mulf(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)]
+            linalg.YieldOp([reduce(arith.addf, terms)])
+    return generic.results[0]
 
 
 def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:

@@ -7,9 +7,9 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.compiler import Compiled
+from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, linalg, location, walk
 from kitsune_mlir.passes.thin_products import THIN
-from kitsune_mlir.plan import DYNAMIC_SIZE
 
 MOST = 1_000_000  # multiply-adds of one that is no matter
 AFTER, LAST = "schedule-products", "schedule-rows"  # what is left then becomes loops, but for thin products
@@ -47,10 +47,9 @@ def multiply_adds(op: ir.Operation) -> int:
         return 0
     sizes: dict[int, int] = {}
     for value, attribute in zip(op.operands, maps, strict=True):
-        kind = ir.RankedTensorType(value.type)
-        for d, expression in enumerate(attribute.value.results):
+        for size, expression in zip(shape_of(value), attribute.value.results, strict=True):
             if isinstance(expression, ir.AffineDimExpr):
-                sizes[expression.position] = DYNAMIC_SIZE if kind.is_dynamic_dim(d) else kind.shape[d]
+                sizes[expression.position] = size
     long = {loop for loop, size in sizes.items() if size > 1}
     *factors, result = (long & set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps)
     if result == long or any(long <= loops for loops in factors):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
+from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.thin_products import LEAST_SHARED, MOST_SHARED
 
 from .gpu_generic import Generic
@@ -32,7 +33,6 @@ PART_OPERATIONS = 32  # of a thread in a part: there is a second kernel anyway
 MOST_RESULTS = 1 << 18  # with more, a thread each keeps the GPU busy
 BLOCKS = 2 * 132  # that do
 BYTES = 4  # of what a part's sum is
-LONG = 1 << 16  # turns that a loop is taken to have whose size is open until the call
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
     lengths = {d: generic.known_size(d) for d in generic.reduction}
     if None in sizes or [*lengths.values()].count(None) > (len(lengths) == 1):
         return None
-    results, (loop, length) = product(sizes), max(((d, n or LONG) for d, n in lengths.items()), key=lambda one: one[1])
+    # Of an open loop many times the example's turns are taken: one kernel of many takes far longer than two of few.
+    turns = {d: MANY * generic.example_size(d) if n is None else n for d, n in lengths.items()}
+    results, (loop, length) = product(sizes), max(turns.items(), key=lambda one: one[1])
     if not 0 < results < MOST_RESULTS or length < 2 * TURNS:
         return None
     across, loops = generic.across_memory(), generic.product_loops()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 
 from .gpu_kernel import Size, extent
 
@@ -48,11 +50,21 @@ class Generic:
 
     def known_size(self, dim: int) -> int | None:
         """The size of loop `dim` where it is known before the call. Builds nothing."""
+        found = self._axis(dim)
+        return None if found is None or found[0].type.is_dynamic_dim(found[1]) else found[0].type.shape[found[1]]
+
+    def example_size(self, dim: int) -> int:
+        """The same; where it is open until the call, the size that it has in the example."""
+        found = self._axis(dim)
+        return UNKNOWN_ROWS if found is None else shape_of(found[0])[found[1]]
+
+    def _axis(self, dim: int) -> tuple[ir.Value, int] | None:
+        """A buffer, and the dimension of it that loop `dim` goes along."""
         for operand, map_ in zip(self.op.operands, self.maps, strict=True):
             if isinstance(operand.type, ir.MemRefType):
-                for size, result in zip(operand.type.shape, map_.results):
+                for position, result in enumerate(map_.results):
                     if isinstance(result, ir.AffineDimExpr) and result.position == dim:
-                        return None if size == ir.ShapedType.get_dynamic_size() else size
+                        return operand, position
         return None
 
     def reads(self, output: int) -> bool:

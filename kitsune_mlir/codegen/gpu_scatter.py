@@ -43,6 +43,8 @@ TURNS = 4  # updates of a thread, or words of them, that are on their way togeth
 FEW = 1 << 18  # of these: fewer are a thread's each
 MOST_TABLE, LEAST_PART = 1 << 25, 128  # bytes of a table that are added to together, and of a row of it
 _IN_ORDER = ("addf",)  # whose result depends on the order
+_CMP = arith.CmpFPredicate
+_CHANGES = {"maximumf": _CMP.ULT, "minimumf": _CMP.UGT}  # an element that is no NaN: a value that is one, too
 _ATOMIC = {
     "arith.addf": "addf",
     "arith.addi": "addi",
@@ -118,10 +120,26 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
                     if together > 1:
                         _add_word(values, table, target)
                     else:
-                        memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), values[0], table, target)
+                        _join(atomic, values[0], table, target)
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
         kernel.launch(blocks)
+
+
+def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value]) -> None:
+    """Joins a value to an element of a table. No instruction does that of the largest and the least of floats, but a
+    loop of loads and exchanges, which the many are spared that would change nothing: elements grow, or fall, only, so
+    what a load sees, however old, tells it."""
+    kind = getattr(arith.AtomicRMWKind, atomic)
+    if atomic not in _CHANGES:
+        memref.atomic_rmw(kind, value, table, target)
+        return
+    before = memref.load(table, target)
+    changes = arith.cmpf(_CHANGES[atomic], before, value), arith.cmpf(_CMP.ORD, before, before)
+    guard = scf.IfOp(arith.andi(*changes))
+    with ir.InsertionPoint(guard.then_block):
+        memref.atomic_rmw(kind, value, table, target)
+        scf.yield_([])
 
 
 def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:

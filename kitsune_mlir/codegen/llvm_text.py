@@ -16,7 +16,8 @@ _INLINE_ASSEMBLY = re.compile(r".* call .* asm sideeffect .*")
 
 
 def for_llvmlite(text: str) -> str:
-    """Respells float constants, and marks inline assembly with side effects convergent: it may be a barrier.
+    """Respells float constants, and marks inline assembly with side effects convergent: it may be a barrier. Atomic
+    operations, which MLIR has order all memory of the system, order nothing: a launch's end, or a barrier, does.
 
     The newer LLVM prints `float f0x3FB8AA3B`, `float 1.996220e-04` and `float +inf`; the older wants the
     bits of the double (`0x3FF7154760000000`; 0xH and 0xR before the bits of half and bfloat) for all that
@@ -28,6 +29,8 @@ def for_llvmlite(text: str) -> str:
 def _line(line: str) -> str:
     if " asm sideeffect " in line and _INLINE_ASSEMBLY.fullmatch(line):
         line += " convergent"
+    if " atomicrmw " in line:
+        line = line.replace(" acq_rel", ' syncscope("device") monotonic')
     may_have_one = "f0x" in line or "." in line or "inf" in line or "nan" in line  # a tenth of the time of a search
     return _respell(line) if may_have_one and _CONSTANT.search(line) else line
 

@@ -183,13 +183,6 @@ def start_us(target: Target) -> float:
     return target.launch_us + (START_US if target.kind == "gpu" else 0.0)
 
 
-def at_tiles(us: float, assumed: int, tiles: int, ctas: int, target: Target) -> float:
-    """A time that was predicted for `assumed` tiles, at so many: CTAs take whole tiles, and a launch is a launch."""
-    turns, before = (max(1, -(-count // ctas)) for count in (tiles, assumed))
-    start = start_us(target)
-    return start + max(0.0, us - start) * turns / before
-
-
 def scattered_us(nbytes: float, table_bytes: float, ordered: bool, target: Target) -> float:
     """Microseconds that adding so many bytes to rows of a table takes beyond storing them one after another: what a
     table is too large for the L2 of is read besides being written. Rows in the order of the table's (`ordered`) meet in

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place
+from .open_rows import MANY, NEAR, UNKNOWN_ROWS, Rows
+from .place import TILE_ROWS, Chained, QueueCost, place
 from .product_tiles import PIECES_OF, choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -67,11 +68,16 @@ class Cut:
 
 
 def cut(
-    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    chains: Chains,
+    example: int = UNKNOWN_ROWS,
 ) -> Cut:
-    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole is cut only into
-    stages that run apart, all of them. `chains` is asked about runs with products only, and not about longer ones than
-    one that it denied."""
+    """The cheapest cut. `rows` is None when open until the call: `example` are then those to decide for (open_rows.py).
+    A pipeline that chains as a whole is cut only into stages that run apart, all of them. `chains` is asked about runs
+    with products only, and not about longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
     runs = [whole]
@@ -79,35 +85,58 @@ def cut(
         every = list(_runs(stages, queues, ask))
         runs = [run for run in every if run.chains] + [Run(run.first, run.last) for run in _shortest(every)]
     runs += [Run(i, i) for i in range(count) if stages[i].products is not None]
+    found = _cheapest(runs, stages, queues, Rows(rows, example), target)
+    if rows is None:
+        of_many = _cheapest(runs, stages, queues, Rows(rows, MANY * example), target)
+        us = sum(run_us(run, stages, queues, rows, target, example) for run in of_many.runs)
+        found = Cut(of_many.runs, us) if us <= NEAR * found.predicted_us else found
+    return found
+
+
+def _cheapest(
+    runs: Sequence[Run], stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: Rows, target: Target
+) -> Cut:
+    """The cheapest runs, among these, that hold every stage."""
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
         if run.first not in best:
             continue
         before = best[run.first]
-        found = Cut((*before.runs, run), before.predicted_us + run_us(run, stages, queues, rows, target))
+        us = run_us(run, stages, queues, rows.known, target, rows.example)
+        found = Cut((*before.runs, run), before.predicted_us + us)
         if run.last + 1 not in best or found.predicted_us < best[run.last + 1].predicted_us:
             best[run.last + 1] = found
-    return best[count]
+    return best[len(stages)]
 
 
 def cut_everywhere(
-    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    chains: Chains,
+    example: int = UNKNOWN_ROWS,
 ) -> Cut:
     """Every queue of tiles severed: the bulk-synchronous form, a stage a kernel."""
     runs: list[Run] = []
     for run in _shortest(_runs(stages, queues, chains)):
         if run.first == (runs[-1].last + 1 if runs else 0):
             runs.append(run)
-    return Cut(tuple(runs), sum(run_us(run, stages, queues, rows, target) for run in runs))
+    return Cut(tuple(runs), sum(run_us(run, stages, queues, rows, target, example) for run in runs))
 
 
 def run_us(
-    run: Run, stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target
+    run: Run,
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    example: int = UNKNOWN_ROWS,
 ) -> float:
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
     members = list(stages[run.first : run.last + 1])
     if not run.chains and all(stage.products is not None for stage in members):
-        return sum(_apart_us(stage, rows, target) for stage in members)
+        return sum(_apart_us(stage, Rows(rows, example), target) for stage in members)
     severed = _severed(run, queues)
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
     if run.chains:
@@ -118,36 +147,36 @@ def run_us(
             for queue in queues
             if queue.producer in run and all(consumer in run for consumer in queue.consumers)
         ]
-        price = place(members, inside, rows, target, "chained", chained=run.forms).predicted_us
+        price = place(members, inside, rows, target, "chained", chained=run.forms, example=example).predicted_us
     else:
         rated = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE)
-        price = _tiled_us(members, rows or UNKNOWN_ROWS, TILE_ROWS, rated)
+        price = _tiled_us(members, Rows(rows, example), TILE_ROWS, rated)
     weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
     return max(price, weights / (target.dram_gbps * 1e3))
 
 
-def _tiled_us(members: list[StageCost], rows: int, tile: int, target: Target) -> float:
+def _tiled_us(members: list[StageCost], rows: Rows, tile: int, target: Target) -> float:
     """Predicted microseconds of stages on tiles of so many rows, one after another."""
-    tiles = max(1, -(-rows // tile))
+    tiles = rows.tiles(tile)
     return pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
 
-def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
+def _apart_us(stage: StageCost, of: Rows, target: Target) -> float:
     """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them.
-    Infinite where a product has no such kernel. `known` is the number of rows, None when open until the call."""
-    rows = known or UNKNOWN_ROWS
+    Infinite where a product has no such kernel."""
+    rows = of.taken
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
     work = float(round(stage.plain_ops / columns)) if columns else 0.0
     for product in stage.products or ():
         own = product.on(target)
         short = frozenset(("left",) if own.across else ("left", "right"))
         size, form = (1, rows, own.columns, own.k), (own.across, own.pairs)
-        tiles = choose(*size, *form, target, work=work, words=own.words, short=short)
+        tiles = choose(*size, *form, target, work=work, words=own.words, short=short, open_="" if of.known else "m")
         read = own.k * (2 * PIECES_OF[own.pairs] if own.pairs > 1 else own.element_bytes)
         nbytes = rows * (read + product.columns * product.element_bytes)  # through DRAM: tiles have no price for it
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf
-        sizes = sorted((known or 0, product.columns))
+        sizes = sorted((of.known or 0, product.columns))
         thin = None if product.across else thin_us(*sizes, product.k, product.element_bytes, target)
         total += (
             thin if thin is not None and thin < THIN_BY * us else us + _in_pieces_us(rows, own.k, own.pairs, target)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import count
-from math import gcd, prod
+from math import gcd
 
 LARGE = 1 << 40  # no tensor has a dimension of so many elements
 _BASES = (2, 3, 5, 7, 11, 13, 17)  # with which numbers below 3e14 are told to be prime (Jaeschke 1993)
@@ -62,12 +62,6 @@ def factors(size: int) -> tuple[int, list[int]]:
             size //= _prime(number)
             found.append(_prime(number))
     raise AssertionError("a product of open sizes ends")
-
-
-def taken(size: int, each: int) -> int:
-    """The size that one is taken to be where it is decided what is fast: an open one is `each`."""
-    known, open_ = factors(size)
-    return known * prod(each for _ in open_)
 
 
 def _replaced(size: int, one: int, other: int) -> int:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .cost import CYCLES_A_US, EXCHANGE_US, L2, StageCost, pipeline_price, reduction_us, role_price, start_us
+from .open_rows import MANY, UNKNOWN_ROWS, Rows, nearly_fastest
 from .product_tiles import Warpgroups
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
-UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 _STEP = 8  # rows of which a CPU's tiles are multiples
 _SENT = 12.0  # bytes a cycle of a share of a tile that a CTA sends to another; 14 MLPs and chains of clusters (H200)
@@ -73,17 +73,21 @@ def place(
     shape: str = "auto",
     tile_rows: int | None = None,
     chained: Sequence[Chained] = (),
+    example: int = UNKNOWN_ROWS,
 ) -> Placement:
-    """The best placement of the shapes asked for. `rows` is None when open until the call; `chained` are the pipeline's
-    chained forms, none when it has none."""
-    found = _placements(stages, queues, rows, target, shape, tile_rows, chained)
-    return min(found, key=lambda p: p.predicted_us)
+    """The best placement of the shapes asked for. `rows` is None when open until the call: what is fast is then decided
+    for `example` rows (open_rows.py). `chained` are the pipeline's chained forms, none when it has none."""
+    found = _placements(stages, queues, Rows(rows, example), target, shape, tile_rows, chained)
+    if rows is not None or len(found) == 1:
+        return min(found, key=lambda p: p.predicted_us)
+    of_many = _placements(stages, queues, Rows(None, MANY * example), target, shape, tile_rows, chained)
+    return found[nearly_fastest(*([p.predicted_us for p in own] for own in (found, of_many)))]
 
 
 def _placements(
     stages: Sequence[StageCost],
     queues: Sequence[QueueCost],
-    rows: int | None,
+    rows: Rows,
     target: Target,
     shape: str,
     tile_rows: int | None,
@@ -91,7 +95,7 @@ def _placements(
 ) -> list[Placement]:
     if chained and shape in ("chained", "auto"):
         return [_chained(stages, queues, rows, target, form) for form in chained]
-    tile, found = tile_rows or choose_tile_rows(rows, target), []
+    tile, found = tile_rows or choose_tile_rows(rows.known, target), []
     if shape == "fused" or shape == "auto" and target.kind == "cpu":
         found.append(_placement("fused", _fused(stages, queues), stages, queues, tile, rows, target))
     if shape in ("spatial", "auto"):
@@ -101,18 +105,18 @@ def _placements(
 
 
 def _chained(
-    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
+    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: Rows, target: Target, form: Chained
 ) -> Placement:
     """One role whose replicas are whole clusters."""
     height = form.tile_rows
     found = _placement("chained", [0] * len(stages), stages, queues, height, rows, target)
-    tiles = target.sms if rows is None else max(1, -(-rows // height))
+    tiles = target.sms if rows.known is None else rows.tiles(height)
     if form.blocks:
         return _accumulated(found, stages, queues, rows, target, form)
     clusters = min(tiles * form.column_tiles, target.clusters_at_once(form.cluster))
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
-    pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
+    pieces = rows.tiles(height) * parts
     words = sum(stage.product_count * (2 if stage.wide_flops else 1) for stage in stages)  # of 16 bits
     waiting_us = EXCHANGE_US * (form.cluster - 1) * words + _sending_us(stages, queues, target, form)
     members = [stage.part(parts) for stage in stages]
@@ -166,13 +170,13 @@ def _accumulated(
     found: Placement,
     stages: Sequence[StageCost],
     queues: Sequence[QueueCost],
-    rows: int | None,
+    rows: Rows,
     target: Target,
     form: Chained,
 ) -> Placement:
     """Groups of `blocks` CTAs leave a partial sum each, which a kernel behind adds up. Tiles are computed by every CTA
     of a group."""
-    parts, tiles = parts_of(rows, form.tile_rows, form.blocks, target), -(-(rows or UNKNOWN_ROWS) // form.tile_rows)
+    parts, tiles = parts_of(rows.known, form.tile_rows, form.blocks, target), rows.tiles(form.tile_rows)
     ctas = parts * form.blocks
     resident = [dataclasses.replace(stage, weight_bytes=0.0) for stage in stages]  # in shared memory all the time
     price = pipeline_price([resident], [ctas], tiles, form.tile_rows, target, False)
@@ -266,14 +270,14 @@ def _placement(
     stages: Sequence[StageCost],
     queues: Sequence[QueueCost],
     tile: int,
-    rows: int | None,
+    rows: Rows,
     target: Target,
 ) -> Placement:
-    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
+    tiles = rows.tiles(tile)
     members = [[stage for stage, role in zip(stages, roles) if role == r] for r in range(max(roles) + 1)]
     in_l2 = len(members) > 1
     times = [role_price(group, tile, target, in_l2).us for group in members]
-    replicas = allocate(times, target.sms, tiles)
+    replicas = allocate(times, target.sms, target.sms if rows.known is None else tiles)
     for queue in queues:  # a stage that fires once runs on one CTA
         if queue.accumulates:
             for consumer in queue.consumers:

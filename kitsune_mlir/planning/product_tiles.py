@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil, gcd
 
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
+from .open_rows import MANY, nearly_fastest
 from .product_slots import alternating_slots, making_slots
 from .target import Target
 
@@ -202,6 +203,7 @@ def choose(
     rights: int = 1,
     results: int = 1,
     made: frozenset[str] = frozenset(),
+    open_: str = "",
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -216,26 +218,27 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them. So many `results` become of a product."""
+    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows)."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
-    found = [
-        tiles
+    forms = [
+        (copies, copy_rows, columns, form)
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
         for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made)
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
-        if (
-            tiles := _tiles(
-                *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows, short - made, rights, made),
-            )
-        )
     ]
-    best = min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
+    rest = across, pairs, on, work, stored_bytes, vector_bytes, aligned, by_rows, short - made, rights, made
+    found = [(of, tiles) for of in forms if (tiles := _tiles(b, m, n, k, *of, *rest))]
+    order = [(own.microseconds, own.split, own.rows * own.columns, number) for number, (_, own) in enumerate(found)]
+    best = found[min(order)[-1]][1] if found else None
+    if best and open_:
+        larger = [size * (MANY if name == open_ else 1) for name, size in (("b", b), ("m", m), ("n", n))]
+        of_many = [(_tiles(*larger, k, *of, *rest) or own).microseconds for of, own in found]
+        best = found[nearly_fastest([own.microseconds for _, own in found], of_many)][1]
     return replace(best, part=best.part // 2) if best and words else best
 
 

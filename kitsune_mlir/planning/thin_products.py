@@ -1,12 +1,14 @@
 """Products of few rows: each of the right operand's rows is multiplied with each of the left's and summed, as one of a
 row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty.
 
-Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py)."""
+Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py). Sums of a few
+products are elementwise operators, fused with others: a chunk of tensor cores would be zeros for the most part."""
 
 from __future__ import annotations
 
 from functools import cache
 
+from .cost import CYCLES_A_US
 from .kernel_cost import dram_us
 from .row_tiles import RowGroup, choose
 from .target import Target
@@ -20,6 +22,8 @@ _WIDENED = 2.0  # instructions more where elements have 16 bits
 LEAST_SHARED, MOST_SHARED = 128, 1 << 21
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6
+MOST_TERMS = 4  # of a sum that is an elementwise operator
+_RESULT, _TERM = 4.0, 2.0  # instructions of a result, and of a term
 _LONG_SUM = 1 << 12  # turns from which on a second kernel joins parts
 
 
@@ -51,3 +55,12 @@ def across_us(m: int, n: int, k: int, element_bytes: int, target: Target) -> flo
     alone = _KERNEL_US + target.launch_us
     points = m * n * k * _POINT_US
     return alone * (2 if k >= _LONG_SUM else 1) + max(points, dram_us((m + n) * k * element_bytes, target))
+
+
+def elementwise_us(results: int, k: int, nbytes: float, target: Target) -> float | None:
+    """Microseconds of so many sums of k products each as an elementwise operator that moves so many bytes; None where
+    sums are too long for that."""
+    if not 0 < k <= MOST_TERMS:
+        return None
+    issued = results * (_RESULT + k * _TERM) / (target.sms * 4 * 32 * CYCLES_A_US)  # four schedulers of 32 lanes
+    return _KERNEL_US + target.launch_us + max(issued, dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))

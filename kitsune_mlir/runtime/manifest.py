@@ -95,11 +95,10 @@ _PLAN = {
     "predicted_us": NUMBER,
     "kernels": [_KERNEL],
     "launches?": [_LAUNCHED],
-    "launch_sizes?": [[SIZE]],
+    "input_sizes?": [[SIZE]],
     "declined": [dict.fromkeys(("operator", "reason", "location"), TEXT)],
     "cuts?": [dict.fromkeys(("pipeline", "reason"), TEXT)],
     "matmul_precision?": TEXT,
-    "dynamic_size?": SIZE,
 }
 MANIFEST = {
     "kitsune_format": whole(0, 1 << 31),

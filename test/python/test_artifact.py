@@ -228,7 +228,7 @@ def _launch(section):
         ("cpu", lambda s: s["results"][0].update(dtype="f64"), "results[0].dtype must be f32, found f64"),
         ("cpu", lambda s: s["results"][0].update(shape=[None, 5]), "results[0].shape must be [None, 4]"),
         ("cpu", lambda s: s["arguments"].pop(), "arguments must be 6"),
-        ("gpu", lambda s: _launch(s).update(threads=128), "must have 384 threads"),
+        ("gpu", lambda s: _launch(s).update(threads=128), "must have 256 threads"),
         ("gpu", lambda s: _launch(s).update(ctas=-1), "ctas must be a whole number from 1"),
         ("gpu", lambda s: _launch(s)["maps"].pop(), "parameters that it takes"),
         ("gpu", lambda s: _launch(s)["maps"][0].update(tensor=99), "must have tensor maps of its tensors, found 99"),

@@ -123,6 +123,19 @@ def test_any_number_of_rows(shape, small_gpu):
     assert device.pipeline_launches == len(calls)
 
 
+def modulated(x, shift, scale):
+    """A norm of an open number of tokens, whose shift and scale each batch has."""
+    return F.layer_norm(x, x.shape[-1:]) * (1 + scale) + shift, x.amax(-1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_tokens_of_a_batch_are_open(dtype, small_gpu):
+    tokens = torch.export.Dim("tokens", min=2, max=64)
+    args, *calls = (drawn((3, count, 40), (3, 1, 40), (3, 1, 40), dtype=dtype) for count in (9, 2, 33))
+    device = run(modulated, args, small_gpu, (({1: tokens}, None, None),), calls)
+    assert device.pipeline_launches == 1 + len(calls)
+
+
 def test_rows_of_several_dimensions(small_gpu):
     """Scores, masked by what all heads share, and by what all queries of a batch do."""
 

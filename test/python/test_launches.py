@@ -128,10 +128,10 @@ def test_open_sizes_are_those_of_the_example():
     few, many = (
         compiled(layers, torch.randn(count, 64, dtype=torch.bfloat16), ({0: rows},)).plan for count in (256, 1 << 20)
     )
-    assert few["launch_sizes"] == [[256, 64]] and "us for inputs of 256x64\n" in report(few)
+    assert few["input_sizes"] == [[256, 64]] and "us for inputs of 256x64\n" in report(few)
     assert GPU.launch_us < few["predicted_us"] < many["predicted_us"] / 10
     fixed = compiled(layers, torch.randn(1 << 20, 64, dtype=torch.bfloat16)).plan
-    assert many["predicted_us"] == pytest.approx(fixed["predicted_us"], rel=0.3) and "launch_sizes" not in fixed
+    assert many["predicted_us"] == pytest.approx(fixed["predicted_us"], rel=0.3) and "input_sizes" not in fixed
 
 
 @pytest.mark.parametrize(("dtype", "k"), [("f32", 512), ("bf16", 8192)], ids=["pieces of f32", "a sum in parts"])

@@ -50,3 +50,12 @@ def test_operands_without_a_type_of_their_own_and_strings():
     assert "fmul float %x, 0x3FF7154760000000" in text
     assert '"f0x00000000 1.0", "=f,f"(float 0x7FF0000000000000) convergent' in text
     llvm_binding.parse_assembly(text)
+
+
+def test_atomic_operations_order_nothing():
+    """No instruction gives the largest of floats: the loop of exchanges would have all memory of the system wait."""
+    body = "%o = llvm.atomicrmw fmaximum %p, %x acq_rel : !llvm.ptr, f32\n llvm.return"
+    module = mlir.parse(f"llvm.func @f(%p: !llvm.ptr, %x: f32) {{ {body} }}", mlir.context())
+    text = for_llvmlite(mlir.llvm.translate_module_to_llvmir(module.operation))
+    (line,) = [line for line in str(llvm_binding.parse_assembly(text)).splitlines() if "atomicrmw" in line]
+    assert 'syncscope("device") monotonic' in line

@@ -47,3 +47,17 @@ def test_scatters(name, target):
     found, wanted = results(function, X, PLACES, VALUES, target=target)[0], function(X, PLACES, VALUES)
     assert found.dtype == wanted.dtype
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_numbers_that_are_none_stay(reduce, target):
+    """In the table and among updates, which many rows take several of, larger and smaller ones."""
+    x, v = X.clone(), VALUES.clone()
+    x[0, 1], v[1, 0] = torch.nan, torch.nan
+
+    def function(x, i, v):
+        return x.scatter_reduce(-1, i, v, reduce)
+
+    found = results(function, x, PLACES, v, target=target)[0]
+    torch.testing.assert_close(found, function(x, PLACES, v), equal_nan=True)

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from test_gpu_rows import drawn, run
 from torch.nn import functional as F
 
+from kitsune_mlir.planning import product_tiles
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.thin_products import MOST_ROWS, thin_us
+from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, elementwise_us, thin_us
 
 
 def layers(x, w, bias, v):
@@ -37,3 +38,27 @@ def test_more_takes_longer(few, columns, k, width):
     assert us is not None and us > target.launch_us
     assert thin_us(few, 64 * columns, k, width, target) > us
     assert thin_us(MOST_ROWS + 1, columns, k, width, target) is None
+
+
+SHORT = {
+    "bmk,bkn->bmn": ((5, 24, 2), (5, 2, 40)),
+    "mbk,bnk->bmn": ((24, 3, 3), (3, 33, 3)),
+    "mk,nk->mn": ((70, 2), (24, 2)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("equation", SHORT)
+def test_short_sums_are_elementwise(equation, dtype, small_gpu):
+    """One kernel of no pipeline, with what follows."""
+    args = drawn(*SHORT[equation], dtype=dtype)
+    device = run(lambda a, b: torch.tanh(torch.einsum(equation, a, b) + 1), args, small_gpu)
+    assert device.pipeline_launches == 0
+
+
+def test_which_short_sums_are_elementwise():
+    """A product of a few thousand rows, whose result is written and read again, takes three times as long."""
+    target = targets.load("sm_90a")
+    us = elementwise_us(2048 * 24 * 256, 2, 55e6, target)
+    assert us is not None and 10 < us < product_tiles.choose(2048, 24, 256, 2, True, 6, target).microseconds
+    assert elementwise_us(64, MOST_TERMS + 1, 1e3, target) is None

@@ -1,11 +1,14 @@
 // RUN: kitsune-opt %s --prepare-linalg | filecheck %s
 
 // A number expanded over the elements of a row is that of the row, whatever is done to elements; where it is another for
-// each element it is not.
+// each element it is not. Rows that one number overwrites before are marked, and read with that in mind.
 
 // CHECK-LABEL: func.func @largest
-// CHECK-DAG:     %[[X:.*]] = tensor.expand_shape %arg0 {{\[\[}}0], [1, 2]] output_shape [{{.*}}, 1, 8]
-// CHECK-DAG:     %[[N:.*]] = tensor.expand_shape %arg1 {{\[\[}}0, 1]] output_shape [{{.*}}, 1]
+// CHECK:         %[[N:.*]] = tensor.expand_shape %arg1 {{\[\[}}0, 1]] output_shape [{{.*}}, 1]
+// CHECK:         %[[M:.*]] = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%{{.*}}, %[[N]] : tensor<?x1xi8>, tensor<?x1xi64>)
+// CHECK:         linalg.generic {{.*}} ins(%[[M]], %arg2 : tensor<5xi8>, tensor<5x8xf32>)
+// CHECK:           arith.select
+// CHECK:         %[[X:.*]] = tensor.expand_shape %arg0 {{\[\[}}0], [1, 2]] output_shape [{{.*}}, 1, 8]
 // CHECK:         tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%[[X]], %[[N]] : tensor<?x1x8xf32>, tensor<?x1xi64>)
 // CHECK:           arith.maximumf
 // CHECK-LABEL: func.func @apart
@@ -38,7 +41,13 @@ func.func @largest(%x: tensor<?x8xf32>, %rows: tensor<?xi64>, %table: tensor<5x8
   %e3 = tensor.empty(%m) : tensor<?x2xi64>
   %s0 = tensor.insert_slice %g#0 into %e3[0, 0] [%m, 1] [1, 1] : tensor<?x1xi64> into tensor<?x2xi64>
   %s1 = tensor.insert_slice %g#1 into %s0[0, 1] [%m, 1] [1, 1] : tensor<?x1xi64> into tensor<?x2xi64>
-  %y = tm_tensor.scatter {dimension_map = array<i64: 0, 1>} unique_indices(false) ins(%g#2, %s1 : tensor<?xf32>, tensor<?x2xi64>) outs(%table : tensor<5x8xf32>) {
+  %lowest = arith.constant 0xFF800000 : f32
+  %none = linalg.fill ins(%lowest : f32) outs(%e2 : tensor<?xf32>) -> tensor<?xf32>
+  %t = tm_tensor.scatter {dimension_map = array<i64: 0, 1>} unique_indices(false) ins(%none, %s1 : tensor<?xf32>, tensor<?x2xi64>) outs(%table : tensor<5x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    tm_tensor.yield %a : f32
+  } -> tensor<5x8xf32>
+  %y = tm_tensor.scatter {dimension_map = array<i64: 0, 1>} unique_indices(false) ins(%g#2, %s1 : tensor<?xf32>, tensor<?x2xi64>) outs(%t : tensor<5x8xf32>) {
   ^bb0(%a: f32, %b: f32):
     %0 = arith.maximumf %a, %b : f32
     tm_tensor.yield %0 : f32

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.cut import Run, cut, cut_everywhere, part_name, run_us, whole_name
+from kitsune_mlir.planning.open_rows import NEAR
 from kitsune_mlir.planning.place import Chained, QueueCost, place
 
 GPU = target.load("sm_90a")
@@ -51,7 +52,7 @@ def test_no_cut_is_cheaper(pipeline, rows):
     if len(found.runs) > 1:
         every = _every_cut(stages, queues, chains)
         cheapest = min(sum(run_us(run, stages, queues, rows, GPU) for run in runs) for runs in every)
-        assert found.predicted_us <= 1.000001 * cheapest
+        assert found.predicted_us <= (1.000001 if rows else NEAR) * cheapest  # of open rows it is fast for more of them
 
 
 def _every_cut(stages, queues, chains):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import CYCLES_A_US, at_tiles, start_us
+from kitsune_mlir.planning.cost import CYCLES_A_US
 from kitsune_mlir.planning.kernel_cost import (
     BlockWork,
     KernelWork,
@@ -65,11 +65,3 @@ def test_buffers_are_counted_once():
 @given(st.floats(0, 1e3), st.integers(1, 20), st.floats(0, 1))
 def test_turns_overlap_what_straight_code_waits_for(instructions, loads, share):
     assert loop_cycles(instructions, loads, share * loads) < straight_cycles(instructions, loads, share * loads)
-
-
-def test_times_follow_the_rows():
-    start = start_us(GPU)
-    assert at_tiles(start + 100, 264, 264, 132, GPU) == start + 100
-    assert at_tiles(start + 100, 264, 1, 132, GPU) == pytest.approx(start + 50)
-    assert at_tiles(start + 100, 264, 2640, 132, GPU) == pytest.approx(start + 1000)
-    assert at_tiles(start / 2, 264, 1, 132, GPU) == start

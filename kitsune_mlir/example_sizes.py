@@ -1,0 +1,187 @@
+"""Sizes that are open until the call, as the example had them that the program was exported with.
+
+What is fast depends on how many rows there are. The attribute `kitsune.example` of @main has the sizes that each of its
+arguments had in the example, UNKNOWN where no example says them; the sizes of any tensor are computed of these as the
+program computes them. Code is right for all sizes: these are for choices between forms, and for prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
+from kitsune_mlir.program import Argument
+
+ATTRIBUTE, UNKNOWN = "kitsune.example", -1
+_SIZED = ("tensor.empty", "memref.alloc", "tensor.expand_shape", "memref.expand_shape")  # by their operands, in order
+_SLICES = ("tensor.extract_slice", "memref.subview")
+_COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
+_CASTS = ("tensor.cast", "memref.cast")
+_ALIKE = ("kitsune.load", "kitsune.order", "kitsune.windows")  # open is what their first operand has as its first
+_MOST_STEPS = 200  # operations that a size is followed through
+
+
+def give(module: ir.Module, arguments: Sequence[Argument]) -> None:
+    """Says in the module which sizes the arguments of @main had, where some are open until the call."""
+    if all(None not in argument.spec.shape for argument in arguments):
+        return
+    main = next(op for op in walk(module, "func.func") if ir.StringAttr(op.attributes["sym_name"]).value == "main")
+    sizes = [argument.example or argument.spec.shape for argument in arguments]
+    found = [[UNKNOWN if size is None else size for size in own] for own in sizes]
+    context = module.context
+    main.attributes[ATTRIBUTE] = ir.ArrayAttr.get([ir.DenseI64ArrayAttr.get(own, context) for own in found], context)
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """A tensor's sizes, UNKNOWN_ROWS for one that no example says."""
+    return [UNKNOWN_ROWS if size is None else size for size in known_shape(value)]
+
+
+def known_shape(value: ir.Value) -> list[int | None]:
+    """A tensor's sizes, None for one that no example says."""
+    kind = value.type
+    return [_size(value, d, 0) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+
+
+def number_of(value: ir.Value) -> int:
+    """An index that is a size, UNKNOWN_ROWS where no example says it."""
+    found = _number(value, 0)
+    return UNKNOWN_ROWS if found is None else found
+
+
+def _size(value: ir.Value, d: int, steps: int) -> int | None:
+    """One of a tensor's sizes, which is reached through so many operations."""
+    kind = value.type
+    if not kind.is_dynamic_dim(d):
+        return int(kind.shape[d])
+    if steps > _MOST_STEPS:
+        return None
+    if isinstance(value.owner, ir.Block):
+        return _of_argument(ir.BlockArgument(value), d)
+    op, after = value.owner.operation, steps + 1
+    if op.name in _SIZED:
+        first = op.name.endswith("expand_shape")
+        return _number(list(op.operands)[first + sum(map(kind.is_dynamic_dim, range(d)))], after)
+    if op.name in _SLICES:
+        return _of_slice(op, d, after)
+    if op.name in _COLLAPSES:
+        group = [ir.IntegerAttr(axis).value for axis in ir.ArrayAttr(ir.ArrayAttr(op.attributes["reassociation"])[d])]
+        return _product([_size(op.operands[0], axis, after) for axis in group])
+    if op.name in _CASTS:
+        return _size(op.operands[0], d, after)
+    if op.name in ("tensor.concat", "tensor.pad"):
+        return _of_longer(op, d, after)
+    if op.name == "kitsune.result":
+        return _of_pipeline(op, d, after)
+    if op.name in _ALIKE:
+        return _size(op.operands[0], d, after)
+    if op.name.startswith(("linalg.", "tm_tensor.")):
+        first = len(op.operands) - len(op.results)
+        return _size(op.operands[first + list(op.results).index(value)], d, after)
+    return None
+
+
+def _of_argument(argument: ir.BlockArgument, d: int) -> int | None:
+    holder = argument.owner.owner.operation
+    if holder.name != "func.func" or ATTRIBUTE not in holder.attributes:
+        return None
+    sizes = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[ATTRIBUTE])[argument.arg_number]))
+    return None if sizes[d] == UNKNOWN else sizes[d]
+
+
+def _of_slice(op: ir.Operation, d: int, steps: int) -> int | None:
+    counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
+    if len(sizes) != op.results[0].type.rank:  # dimensions were dropped
+        return None
+    open_before = sum(size == ir.ShapedType.get_dynamic_size() for size in sizes[:d])
+    return _number(list(op.operands)[sum(counts[:2]) + open_before], steps)
+
+
+def _of_longer(op: ir.Operation, d: int, steps: int) -> int | None:
+    """The size of tensors side by side, or of one with something around it."""
+    if op.name == "tensor.concat":
+        sizes = [_size(operand, d, steps) for operand in op.operands]
+        along = ir.IntegerAttr(op.attributes["dim"]).value == d
+        return sizes[0] if not along else None if None in sizes else sum(filter(None, sizes))
+    size = _size(op.operands[0], d, steps)
+    around = [list(ir.DenseI64ArrayAttr(op.attributes[name]))[d] for name in ("static_low", "static_high")]
+    return None if size is None or min(around) < 0 else size + sum(around)
+
+
+def _of_pipeline(result: ir.Operation, d: int, steps: int) -> int | None:
+    """The open size of what a pipeline or a kernel gives: the one that its tiles go over, or the rows that it loads."""
+    holder = result.operands[0].owner.operation
+    for tiles in walk(holder, "kitsune.tiles"):
+        return next((_number(extent, steps) for extent in tiles.operands if not _is_constant(extent)), None)
+    for load in walk(holder, "kitsune.load"):
+        return _size(load.operands[0], 0, steps)
+    for store in walk(holder, "kitsune.store"):
+        if store.attributes["index"] == result.attributes["index"]:
+            return _size(store.operands[0], d, steps)
+    return None
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
+
+
+def _number(value: ir.Value, steps: int) -> int | None:
+    """An index that is a size."""
+    if isinstance(value.owner, ir.Block) or steps > _MOST_STEPS:
+        return None
+    op, after = value.owner.operation, steps + 1
+    if op.name == "arith.constant":
+        return int(ir.IntegerAttr(op.attributes["value"]).value)
+    if op.name in ("tensor.dim", "memref.dim"):
+        axis = _number(op.operands[1], after)
+        return None if axis is None else _size(op.operands[0], axis, after)
+    if op.name == "arith.index_cast":
+        return _number(op.operands[0], after)
+    if op.name == "affine.apply":
+        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        return _evaluated(map_.results[0], map_.n_dims, [_number(operand, after) for operand in op.operands])
+    if op.name.startswith("arith.") and len(op.operands) == 2:
+        return _calculated(op.name[6:], *(_number(operand, after) for operand in op.operands))
+    return None
+
+
+def _calculated(name: str, a: int | None, b: int | None) -> int | None:
+    if a is None or b is None:
+        return None
+    if name in ("muli", "addi", "subi"):
+        return {"muli": a * b, "addi": a + b, "subi": a - b}[name]
+    if b and name in ("divsi", "divui", "floordivsi"):
+        return a // b
+    if b and name in ("ceildivsi", "ceildivui"):
+        return -(-a // b)
+    if b and name in ("remsi", "remui"):
+        return a % b
+    return {"maxsi": max, "maxui": max, "minsi": min, "minui": min}[name](a, b) if name[:3] in ("max", "min") else None
+
+
+_AFFINE = {
+    ir.AffineAddExpr: "addi",
+    ir.AffineMulExpr: "muli",
+    ir.AffineFloorDivExpr: "floordivsi",
+    ir.AffineCeilDivExpr: "ceildivsi",
+    ir.AffineModExpr: "remsi",
+}
+
+
+def _evaluated(expr: ir.AffineExpr, dims: int, numbers: list[int | None]) -> int | None:
+    if isinstance(expr, ir.AffineConstantExpr):
+        return int(expr.value)
+    if isinstance(expr, ir.AffineDimExpr):
+        return numbers[expr.position]
+    if isinstance(expr, ir.AffineSymbolExpr):
+        return numbers[dims + expr.position]
+    name = next(name for kind, name in _AFFINE.items() if isinstance(expr, kind))
+    return _calculated(name, *(_evaluated(side, dims, numbers) for side in (expr.lhs, expr.rhs)))
+
+
+def _product(sizes: list[int | None]) -> int | None:
+    known = [size for size in sizes if size is not None]
+    return prod(known) if len(known) == len(sizes) else None
