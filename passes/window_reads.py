@@ -12,7 +12,7 @@ one in the body of an elementwise operator, and what lies outside is in no memor
     }
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
-through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
+through windows of a tensor, which few results share: of a channel with several filters each. Windows of one element are those of elementwise
 operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as it was before. Which
 elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
@@ -34,6 +34,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
+MOST_SHARED = 4  # results that read one window
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points
 
@@ -79,12 +80,13 @@ class _Windows:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether a tensor is read through windows or has something around it, and each result has its own window."""
+        """Whether a tensor is read through windows or has something around it, and few results share a window."""
         special = [read for read in self.reads if read.is_padded or (self.elements and _is_window(read.map))]
         sizes = ir.RankedTensorType(self.op.results[0].type).shape
-        moving = {loop for loop, size in zip(self.order, sizes) if size != 1}
-        own = all(moving <= set(_loops(read.map)) for read in special)
-        return bool(special) and own and prod(self.elements.values()) <= MOST
+        moving = {loop: size for loop, size in zip(self.order, sizes) if size != 1}
+        shared = [prod(size for loop, size in moving.items() if loop not in _loops(read.map)) for read in special]
+        most = MOST_SHARED if self.elements else 1
+        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= MOST
 
     @cached_property
     def follower(self) -> tuple[ir.Operation, int] | None:
@@ -268,6 +270,7 @@ def _are_linear(maps: Sequence[ir.AffineMap]) -> bool:
 
 def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
     """How an operand is read, without what is put around it and what widens it."""
+    value, map_ = _without_units(value, map_)
     rank = len(map_.results)
     low, high, outside = (0,) * rank, (0,) * rank, None
     pad = rows.producer(value)
@@ -281,6 +284,23 @@ def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
     narrow_type, wide_type = (ir.RankedTensorType(tensor.type).element_type for tensor in (narrow, value))
     outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
     return _Read(narrow, map_, low, high, outside, wide_type)
+
+
+def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
+    """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
+    as it was before, and how that is read."""
+    expand = rows.producer(value)
+    if expand is None or expand.name != "tensor.expand_shape":
+        return value, map_
+    before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
+    for group in rows.groups_of(expand):
+        long = [d for d in group if shape[d] != 1]
+        if len(long) > 1:
+            return value, map_
+        kept += long or group[:1]
+    if before is None or before.name != "tensor.pad":
+        return value, map_
+    return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
 
 
 def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:

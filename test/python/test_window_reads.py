@@ -53,6 +53,7 @@ FORMS = {
     "odd": (lambda: block(3, 3, padding=1), (2, 3, 7, 7)),
     "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
     "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
+    "filters of a channel": (lambda: nn.Conv2d(3, 6, 3, 2, 1, groups=3, bias=False), (2, 3, 6, 32)),
     "lines": (lambda: depthwise(3, 4, rank=1, padding=3), (2, 3, 21)),
     "largest": (lambda: nn.MaxPool2d(3, 2, 1), (2, 3, 8, 16)),
     "largest of volumes": (lambda: nn.MaxPool3d(2), (1, 2, 4, 4, 16)),
