@@ -42,11 +42,11 @@ Elements = dict[int, int]  # by loop of a reduction, which of its points
 
 def read_windows(main: ir.Operation) -> None:
     """Rewrites the operators on windows, and on tensors with something around them, of @main."""
-    numbers, gone = itertools.count(), set[int]()
-    operations = [op.operation for op in main.regions[0].blocks[0].operations]
-    for key, op in [(hash(op), op) for op in operations]:
+    numbers, gone = itertools.count(), set[int]()  # by result: an operation's hash is of its operands, too
+    operations = [op.operation for op in main.regions[0].blocks[0].operations if len(op.operation.results)]
+    for key, op in [(hash(op.results[0]), op) for op in operations]:
         if key not in gone and (windows := _match(op)) is not None:
-            gone.update(hash(replaced) for replaced in windows.replaced)
+            gone.update(hash(replaced.results[0]) for replaced in windows.replaced)
             windows.rewrite(numbers)
     for pad in walk(main, "tensor.pad"):
         if not list(pad.results[0].uses):

@@ -111,3 +111,17 @@ def test_what_others_read_is_computed_once():
 def test_windows_of_many_elements_stay_loops():
     kernels = ran(depthwise(2, 9, padding=4, bias=False).eval(), (torch.randn(1, 2, 12, 12),))
     assert "windows_0" not in kernels
+
+
+def test_a_follower_whose_other_operand_has_moved(neighbours):
+    """What follows the second convolution reads what follows the first, and is another operation once that has gone."""
+    first, second = (depthwise(3, 3, padding=1, bias=False, dtype=torch.bfloat16) for _ in range(2))
+
+    def model(x):
+        for _ in range(3):
+            x = torch.relu(first(x))
+            x = torch.relu(second(x) + x)
+        return x
+
+    kernels = ran(Function(model), (torch.randn(2, 3, 6, 16).bfloat16(),))
+    assert kernels == ["windows_0", "windows_1"]
