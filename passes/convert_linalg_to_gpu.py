@@ -52,6 +52,7 @@ from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .merged_loops import merge_loops
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
@@ -80,6 +81,7 @@ class ConvertLinalgToGpu(ModulePass):
         with module.context:
             read_windows(_main(module))
             share_elements(_main(module))
+            merge_loops(_main(module))
         with _kernels_aside(module):
             main = _main(module)
             with main.context, main.location:

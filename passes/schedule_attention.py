@@ -231,7 +231,9 @@ class _Pair:
     def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
         """What DRAM takes for tensors, all of which have about the elements of the operands."""
         nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
-        return dram_us(sum(nbytes * taken(prod(self.known.shape(value))) for value in tensors), self.second.target)
+        return dram_us(
+            sum(nbytes * self.known.taken(prod(self.known.shape(value))) for value in tensors), self.second.target
+        )
 
     def _before_us(self) -> float:
         """What kernels take that turn operands of f32, and the values' rows."""

@@ -12,9 +12,10 @@ one in the body of an elementwise operator, and what lies outside is in no memor
     }
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
-through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
-operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as it was before. Which
-elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
+through windows of a tensor, which few results share: of a channel with several filters each. Windows of one element are
+those of elementwise operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as
+it was before. Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words
+(gpu_words.py).
 """
 
 from __future__ import annotations
@@ -34,17 +35,18 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
+MOST_SHARED = 4  # results that read one window
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points
 
 
 def read_windows(main: ir.Operation) -> None:
     """Rewrites the operators on windows, and on tensors with something around them, of @main."""
-    numbers, gone = itertools.count(), set[int]()
-    operations = [op.operation for op in main.regions[0].blocks[0].operations]
-    for key, op in [(hash(op), op) for op in operations]:
+    numbers, gone = itertools.count(), set[int]()  # by result: an operation's hash is of its operands, too
+    operations = [op.operation for op in main.regions[0].blocks[0].operations if len(op.operation.results)]
+    for key, op in [(hash(op.results[0]), op) for op in operations]:
         if key not in gone and (windows := _match(op)) is not None:
-            gone.update(hash(replaced) for replaced in windows.replaced)
+            gone.update(hash(replaced.results[0]) for replaced in windows.replaced)
             windows.rewrite(numbers)
     for pad in walk(main, "tensor.pad"):
         if not list(pad.results[0].uses):
@@ -79,12 +81,13 @@ class _Windows:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether a tensor is read through windows or has something around it, and each result has its own window."""
+        """Whether a tensor is read through windows or has something around it, and few results share a window."""
         special = [read for read in self.reads if read.is_padded or (self.elements and _is_window(read.map))]
         sizes = ir.RankedTensorType(self.op.results[0].type).shape
-        moving = {loop for loop, size in zip(self.order, sizes) if size != 1}
-        own = all(moving <= set(_loops(read.map)) for read in special)
-        return bool(special) and own and prod(self.elements.values()) <= MOST
+        moving = {loop: size for loop, size in zip(self.order, sizes) if size != 1}
+        shared = [prod(size for loop, size in moving.items() if loop not in _loops(read.map)) for read in special]
+        most = MOST_SHARED if self.elements else 1
+        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= MOST
 
     @cached_property
     def follower(self) -> tuple[ir.Operation, int] | None:
@@ -268,6 +271,7 @@ def _are_linear(maps: Sequence[ir.AffineMap]) -> bool:
 
 def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
     """How an operand is read, without what is put around it and what widens it."""
+    value, map_ = _without_units(value, map_)
     rank = len(map_.results)
     low, high, outside = (0,) * rank, (0,) * rank, None
     pad = rows.producer(value)
@@ -281,6 +285,23 @@ def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
     narrow_type, wide_type = (ir.RankedTensorType(tensor.type).element_type for tensor in (narrow, value))
     outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
     return _Read(narrow, map_, low, high, outside, wide_type)
+
+
+def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
+    """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
+    as it was before, and how that is read."""
+    expand = rows.producer(value)
+    if expand is None or expand.name != "tensor.expand_shape":
+        return value, map_
+    before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
+    for group in rows.groups_of(expand):
+        long = [d for d in group if shape[d] != 1]
+        if len(long) > 1:
+            return value, map_
+        kept += long or group[:1]
+    if before is None or before.name != "tensor.pad":
+        return value, map_
+    return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
 
 
 def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:

@@ -10,6 +10,7 @@ from kitsune_mlir.compiler import Compiled
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, linalg, location, walk
 from kitsune_mlir.passes.thin_products import THIN
+from kitsune_mlir.passes.window_reads import MOST_SHARED
 
 MOST = 1_000_000  # multiply-adds of one that is no matter
 AFTER, LAST = "schedule-products", "schedule-rows"  # what is left then becomes loops, but for thin products
@@ -40,8 +41,8 @@ def scalar_products(compiled: Compiled, target: str) -> list[str]:
 
 
 def multiply_adds(op: ir.Operation) -> int:
-    """How many numbers an operator multiplies and adds up, where elements of both factors are used several times; else
-    0."""
+    """How many numbers an operator multiplies and adds up, where elements of both factors are used several times, those
+    of windows by more results than a window is read by where it lies; else 0."""
     maps = linalg.get_indexing_maps(op)
     if len(op.operands) < 3 or len(op.results) != 1 or maps is None or not _adds_up(op):
         return 0
@@ -52,9 +53,14 @@ def multiply_adds(op: ir.Operation) -> int:
                 sizes[expression.position] = size
     long = {loop for loop, size in sizes.items() if size > 1}
     *factors, result = (long & set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps)
-    if result == long or any(long <= loops for loops in factors):
+    shared = [prod(sizes[loop] for loop in long - loops) for loops in factors]
+    if result == long or min(shared) <= (MOST_SHARED if _has_windows(maps) else 1):
         return 0
     return prod(sizes.values())
+
+
+def _has_windows(maps: ir.ArrayAttr) -> bool:
+    return any(len(rows.loops_of(expression)) > 1 for attribute in maps for expression in attribute.value.results)
 
 
 def _adds_up(op: ir.Operation) -> bool:

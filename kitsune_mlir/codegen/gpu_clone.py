@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kitsune_mlir.mlir import ir, walk
 
+from .gpu_generic import COLUMN
 from .gpu_kernel import Kernel
+
+See = Callable[[ir.Value], ir.Value]
 
 
 def clone_into(
@@ -14,46 +17,62 @@ def clone_into(
     kernel: Kernel,
     values: dict[int, ir.Value],
     indices: Sequence[ir.Value] = (),
-    instead: Callable[[ir.Operation, list[ir.Value]], ir.Value | None] = lambda op, operands: None,
+    instead: Callable[[ir.Operation, See], ir.Value | None] = lambda op, see: None,
+    later: Collection[int] = (),
 ) -> list[ir.Value]:
     """Clones a block's operations at the insertion point; gives what its terminator yields.
 
     `values` maps the block's arguments; `indices` are what linalg.index gives; `instead`, asked about each operation
-    and its operands in the kernel, may give what takes the place of its only result. Anything else from outside the
-    block is brought into the kernel.
+    and given what shows a value in the kernel, may give what takes the place of its only result. The operations whose
+    hashes are in `later` are cloned where their results are first asked for. Anything else from outside the block is
+    brought into the kernel.
     """
-    inside = {hash(result) for op in block.operations for inner in walk(op) for result in inner.results}
-    inside |= {
-        hash(argument)
-        for op in block.operations
-        for inner in walk(op)
-        for region in inner.regions
-        for nested in region.blocks
-        for argument in nested.arguments
-    }
+    waiting: dict[int, ir.Operation] = {}  # by result
 
     def see(value: ir.Value) -> ir.Value:
-        if hash(value) in values:
-            return values[hash(value)]
-        return value if hash(value) in inside else kernel.inside(value)
+        key = hash(value)
+        if key not in values and key in waiting:
+            clone(waiting[key])
+        if key not in values:
+            if _is_inside(value, block):
+                return value
+            values[key] = kernel.inside(value)
+        return values[key]
 
-    *body, terminator = list(block.operations)
-    for op in body:
-        if op.operation.name == "linalg.index":
-            values[hash(op.results[0])] = indices[ir.IntegerAttr(op.operation.attributes["dim"]).value]
-            continue
-        other = instead(op.operation, [see(operand) for operand in op.operation.operands])
+    def clone(op: ir.Operation) -> None:
+        if op.name == "linalg.index":
+            values[hash(op.results[0])] = indices[ir.IntegerAttr(op.attributes["dim"]).value]
+            return
+        other = instead(op, see)
         if other is not None:
-            values[hash(op.operation.results[0])] = other
-            continue
-        copy = op.operation.clone()
-        for old, new in zip(walk(op), walk(copy), strict=True):
-            for i, operand in enumerate(old.operands):
-                mapped = see(operand)
+            values[hash(op.results[0])] = other
+            return
+        own = walk(op) if len(op.regions) else [op]
+        seen = [[see(operand) for operand in each.operands] for each in own]
+        copy = op.clone()
+        if COLUMN in copy.attributes:  # else kernels that are alike would not be one
+            del copy.attributes[COLUMN]
+        for old, new, operands in zip(own, walk(copy) if len(op.regions) else [copy], seen, strict=True):
+            for i, (operand, mapped) in enumerate(zip(old.operands, operands, strict=True)):
                 if mapped != operand:
                     new.operands[i] = mapped
-        for old, new in zip(op.operation.results, copy.results, strict=True):
-            values[hash(old)] = new
+        for before, after in zip(op.results, copy.results, strict=True):
+            values[hash(before)] = after
         if copy.name == "memref.load":
-            values[hash(op.results[0])] = kernel.check_load(op.operation, copy)
+            values[hash(op.results[0])] = kernel.check_load(op, copy)
+
+    *body, terminator = [op.operation for op in block.operations]
+    for op in body:
+        if hash(op) in later:
+            waiting.update((hash(result), op) for result in op.results)
+        else:
+            clone(op)
     return [see(value) for value in terminator.operands]
+
+
+def _is_inside(value: ir.Value, block: ir.Block) -> bool:
+    """Whether a value is computed in a block, or in regions of its operations."""
+    at = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    while at != block and at.owner.operation.name != "func.func":
+        at = at.owner.operation.block
+    return at == block

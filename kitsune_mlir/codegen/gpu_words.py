@@ -16,7 +16,7 @@ from types import MappingProxyType
 from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
-from .gpu_clone import clone_into
+from .gpu_clone import See, clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
 
@@ -144,6 +144,16 @@ def _window_lines(generic: Generic) -> set[int]:
     return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in marked}
 
 
+def _of_lines(block: ir.Block) -> set[int]:
+    """The operations that nothing but elements of lines needs, most of which are parts of words that are there."""
+    found = set[int]()
+    for op in reversed([op.operation for op in block.operations]):
+        users = [use.owner.operation for result in op.results for use in result.uses]
+        if users and all(COLUMN in user.attributes or hash(user) in found for user in users):
+            found.add(hash(op))
+    return found
+
+
 def _in_line(load: ir.Operation) -> list[int] | None:
     """What COLUMN says of the element that is loaded, if that is selected so."""
     users = [use.owner.operation for use in load.results[0].uses]
@@ -179,22 +189,23 @@ def neighbours(
     ]
     tables = _tables(generic) or []
     loaded: dict[int, ir.Value] = {}  # words of tables, by the load
-    lines = _Lines(dims[last], generic.known_size(last) or 0, count)
+    lines, later = _Lines(dims[last], generic.known_size(last) or 0, count), _of_lines(generic.block)
     found = []
     for e in range(count):
         known = {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None}
 
-        def neighbour(op: ir.Operation, operands: list[ir.Value], e: int = e) -> ir.Value | None:
+        def neighbour(op: ir.Operation, see: See, e: int = e) -> ir.Value | None:
             if COLUMN in op.attributes:
-                return lines.element(op, operands, e)
+                return lines.element(op, see, e)
             if op not in tables or _in_line(op) is not None:
                 return None
             if hash(op) not in loaded:
-                word = word_at(operands[0], operands[1:], count)
+                buffer, *at = map(see, op.operands)
+                word = word_at(buffer, at, count)
                 loaded[hash(op)] = kernel.check_load(op, word.owner)
             return vector.extract(loaded[hash(op)], [], [e])
 
-        found.append(clone_into(generic.block, kernel, known, places[e], neighbour))
+        found.append(clone_into(generic.block, kernel, known, places[e], neighbour, later))
     return found, places[0]
 
 
@@ -209,7 +220,7 @@ class _Lines:
     elements: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
     words: dict[tuple[int, int], tuple[ir.Value, ir.Value | None]] = field(default_factory=dict)
 
-    def element(self, select: ir.Operation, operands: list[ir.Value], number: int) -> ir.Value | None:
+    def element(self, select: ir.Operation, see: See, number: int) -> ir.Value | None:
         """What a marked select gives neighbour `number`; None where that is no part of a word."""
         line, step, start = ir.DenseI64ArrayAttr(select.attributes[COLUMN])
         if not step:
@@ -218,10 +229,10 @@ class _Lines:
         if key not in self.elements:
             place, part = divmod(key[1], self.count)
             if (line, place) not in self.words:
-                self.words[line, place] = self._word(operands[1].owner.operation, step, place * self.count)
+                self.words[line, place] = self._word(see(select.operands[1]).owner.operation, step, place * self.count)
             word, inside = self.words[line, place]
             found = vector.extract(word, [], [part])
-            self.elements[key] = found if inside is None else arith.select(inside, found, operands[2])
+            self.elements[key] = found if inside is None else arith.select(inside, found, see(select.operands[2]))
         return self.elements[key]
 
     def _word(self, load: ir.Operation, step: int, start: int) -> tuple[ir.Value, ir.Value | None]:

@@ -3,6 +3,9 @@ weighs channels, it is a linear layer of the image's elements; a transposed one 
 layer whose results are the new image's elements. Where filters lie side by side, as those of a vision transformer's
 patches do, and are wider than a chunk of what tensor cores sum, it is a linear layer of each filter's elements.
 
+Of volumes of few channels filters of one slice see images: a row of such an image is one element of all its channels
+(passes/convolutions.py), where a volume's elements would be mostly zeros.
+
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
 between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes images of
 one column of them, whose neighbours are not beside each other in the last dimension."""
@@ -34,6 +37,8 @@ def convolution(
 ) -> Any:
     if groups == 1 and not transposed and _is_of_wide_patches(x, weight, stride, padding, dilation):
         return _of_patches(x, weight, bias)
+    if groups == 1 and not transposed and _sees_images(x, weight, padding[0]):
+        return _of_slices(x[:, :, :: stride[0]], weight, bias, stride[1:], padding[1:], dilation[1:])
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
     if weight.shape[:2] != (groups, 1):
@@ -51,6 +56,18 @@ def convolution(
     kernel = weight.flip([2 + i for i in dims])
     ones, none = [1] * len(dims), [0] * len(dims)
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+
+
+def _sees_images(x: Tensor, weight: Tensor, padding: int) -> bool:
+    """Whether filters of one slice of a volume have rows of fewer numbers than tensor cores multiply together."""
+    return x.dim() == 5 and weight.shape[2] == 1 and padding == 0 and weight.shape[1] * weight.shape[4] < CHUNK
+
+
+def _of_slices(x: Tensor, weight: Tensor, bias: Tensor | None, *sizes: Sequence[int]) -> Tensor:
+    """The convolution of volumes whose slices are images of a longer batch."""
+    images = x.transpose(1, 2)
+    y = aten.convolution(images.flatten(0, 1), weight.squeeze(2), bias, *sizes, False, [0, 0], 1)
+    return y.unflatten(0, images.shape[:2]).transpose(1, 2)
 
 
 def _linear(

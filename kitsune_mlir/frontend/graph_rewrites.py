@@ -1,7 +1,7 @@
 """Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
 (`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; and nearest upsampling with
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
-former wrong where sizes do not divide."""
+former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+
+from . import mixed_heads
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -30,7 +32,7 @@ def rewritten(exported: ExportedProgram) -> ExportedProgram:
     if not any(_is_ours(node) for node in exported.graph.nodes):
         return exported
     exported = copy.deepcopy(exported)
-    for node in exported.graph.nodes:
+    for node in list(exported.graph.nodes):
         if _is_ours(node):
             _replace(node)
     exported.graph_module.recompile()
@@ -94,10 +96,13 @@ def _multiply(power: Node) -> None:
 
 
 def _is_ours(node: Node) -> bool:
-    return node.op == "call_function" and node.target in _REWRITTEN
+    return node.op == "call_function" and (node.target in _REWRITTEN or mixed_heads.place(node) is not None)
 
 
 def _replace(node: Node) -> None:
+    if (at := mixed_heads.place(node)) is not None:
+        mixed_heads.mix(node, at)
+        return
     source, shape = node.args[0], list(node.meta["val"].shape)
     if node.target is aten.upsample_nearest2d.default:
         size, *scales = node.args[1:]

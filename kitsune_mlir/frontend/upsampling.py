@@ -1,4 +1,9 @@
-"""Nearest neighbours of images whole times as large: each element repeated, where it lies, and no table of places."""
+"""Images of another size.
+
+Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places. Of
+an image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
+matrix along each dimension.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from .working import working
 
 aten = torch.ops.aten
 
@@ -45,4 +52,49 @@ def _is_exact(factor: float, size: Any) -> bool:
     return bool((np.floor(places.astype(np.float32) * np.float32(1 / whole)) == places // whole).all())
 
 
-UPSAMPLING = {getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)}
+def antialiased(weight: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """A rule for images whose elements have this weight by their distance from a result, in elements of the smaller
+    image."""
+
+    def rule(x: Tensor, output_size: Sequence[Any], align_corners: bool, *scales: float | None) -> Any:
+        sizes = x.shape[-2:]
+        if not all(isinstance(size, int) for size in (*sizes, *output_size)) or not x.is_floating_point():
+            return NotImplemented
+        across, along = (
+            _means(size, out, _step(size, out, align_corners, scale), weight, working(x))
+            for size, out, scale in zip(sizes, output_size, scales or (None, None), strict=True)
+        )
+        return (across @ (working(x) @ along.T)).to(x.dtype)
+
+    return rule
+
+
+def _step(size: int, out: int, align_corners: bool, scale: float | None) -> float:
+    """How far apart results are in the image."""
+    if align_corners:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1 / scale if scale else size / out
+
+
+def _means(size: int, out: int, step: float, weight: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
+    """The matrix of so many results of so many elements each."""
+    places, centres = (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5 for n in (size, out))
+    distances = (places - centres[:, None] * step).abs() / max(step, 1.0)
+    found = weight(distances)
+    return found / found.sum(1, keepdim=True)
+
+
+def _linear(distance: Tensor) -> Tensor:
+    return (1 - distance).clamp(min=0)
+
+
+def _cubic(distance: Tensor, a: float = -0.5) -> Tensor:
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((distance - 5) * distance + 8) * distance * a - 4 * a
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+
+
+UPSAMPLING = {getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)} | {
+    aten._upsample_bilinear2d_aa.default: antialiased(_linear),
+    aten._upsample_bicubic2d_aa.default: antialiased(_cubic),
+}

@@ -231,13 +231,21 @@ def choose(
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
     ]
-    rest = across, pairs, on, work, stored_bytes, vector_bytes, aligned, by_rows, short - made, rights, made
-    found = [(of, tiles) for of in forms if (tiles := _tiles(b, m, n, k, *of, *rest))]
+
+    def at(sizes: tuple[int, int, int], of: tuple[int, int, int, _Form]) -> ProductTiles | None:
+        copies, copy_rows, columns, form = of
+        return _tiles(
+            *(*sizes, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
+            *(aligned, by_rows, short - made, rights, made),
+        )
+
+    found = [(of, tiles) for of in forms if (tiles := at((b, m, n), of))]
     order = [(own.microseconds, own.split, own.rows * own.columns, number) for number, (_, own) in enumerate(found)]
     best = found[min(order)[-1]][1] if found else None
     if best and open_:
-        larger = [size * (MANY if name == open_ else 1) for name, size in (("b", b), ("m", m), ("n", n))]
-        of_many = [(_tiles(*larger, k, *of, *rest) or own).microseconds for of, own in found]
+        many = {name: MANY if name == open_ else 1 for name in "bmn"}
+        larger = b * many["b"], m * many["m"], n * many["n"]
+        of_many = [(at(larger, of) or own).microseconds for of, own in found]
         best = found[nearly_fastest([own.microseconds for _, own in found], of_many)][1]
     return replace(best, part=best.part // 2) if best and words else best
 

@@ -330,6 +330,14 @@ def test_an_open_number_of_folded_images(small_gpu):
     assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 2
 
 
+def test_slices_of_volumes_of_few_channels_are_images(small_gpu):
+    """So a row of the filter is one element."""
+    module = nn.Conv3d(3, 16, (1, 3, 5), (2, 1, 2), (0, 1, 2))
+    assert ran(module, (2, 3, 4, 20, 22), small_gpu) == 1
+    compiled = compile(module, (torch.randn(2, 3, 4, 20, 22).bfloat16(),), target=small_gpu)
+    assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 192"]
+
+
 def test_zeros_are_not_multiplied(small_gpu):
     """An infinite number spoils the windows that see it, and not those where columns of zeros meet it."""
     module = nn.Conv2d(3, 16, 3, padding=1).to(torch.bfloat16).eval()

@@ -193,3 +193,18 @@ def test_sums_over_several_dimensions_are_two(name, gpu_of):
     compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
     assert kernels in (None, [launch["kernel"] for launch in compiled.plan["launches"]])
     close(function, args, compiled)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_loops_through_neighbouring_dimensions_are_one(keep, gpu_of):
+    """Averages of images whose channels are last: all threads share both loops, and what scales each row is read."""
+
+    def model(x, rows):
+        return (x * rows[..., None]).mean((1, 2), keepdim=keep), (x * x).sum((1, 2, 3))
+
+    torch.manual_seed(0)
+    args = torch.randn(2, 14, 12, 24), torch.randn(14, 12)
+    compiled = kitsune_mlir.compile(Function(model), args, target=gpu_of(4))
+    assert [launch["ctas"] for launch in compiled.plan["launches"] if launch["form"] == "operator"] == [6]
+    for found, wanted in zip(Simulation(compiled, seed=1)(*args), model(*args), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted)

@@ -152,3 +152,30 @@ def test_a_model_of_torch_compile():
     model, x = SelfAttention().eval(), torch.randn(5, 7, 24)
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(model, backend="kitsune")(x)[0], model(x)[0], rtol=1e-4, atol=1e-4)
+
+
+class MixedHeads(nn.Module):
+    """What talking heads do with scores."""
+
+    def __init__(self, heads=3):
+        super().__init__()
+        self.before, self.after = nn.Linear(heads, heads), nn.Linear(heads, heads, bias=False)
+
+    def forward(self, x):
+        x = self.before(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2).softmax(-1)
+        return self.after(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_heads_are_mixed_where_they_lie(target, dtype, small_gpu):
+    torch.manual_seed(0)
+    model, x = MixedHeads(), torch.randn(2, 3, 5, 12)
+    wanted = model(x)
+    model, x = model.to(dtype), x.to(dtype)
+    compiled = kitsune_mlir.compile(model, (x,), target="cpu" if target == "cpu" else small_gpu)
+    found = compiled(x) if target == "cpu" else Simulation(compiled)(x)
+    bounds = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    torch.testing.assert_close(torch.as_tensor(found).float(), wanted, **bounds)
+    if target != "cpu":
+        assert len(compiled.plan["launches"]) == 3

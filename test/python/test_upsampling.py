@@ -38,3 +38,25 @@ def test_an_open_number_of_lines():
     for height in (1, 5):
         x = torch.randn(2, 3, height, 7)
         torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+ANTIALIASED = {
+    "smaller": {"size": (5, 4)},
+    "larger one way": {"size": (4, 15)},
+    "by factors": {"scale_factor": (0.6, 0.45)},
+    "corners": {"size": (4, 5), "align_corners": True},
+}
+
+
+@pytest.mark.parametrize("form", ANTIALIASED)
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_against_aliasing(mode, form):
+    """Weighted means of the elements near each result, whose weights are in no table."""
+    torch.manual_seed(0)
+
+    def function(x):
+        return F.interpolate(x, mode=mode, antialias=True, **ANTIALIASED[form])
+
+    x = torch.randn(2, 3, 9, 11)
+    compiled = kitsune_mlir.compile(Function(function), (x,), target="cpu")
+    torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)

@@ -53,6 +53,7 @@ FORMS = {
     "odd": (lambda: block(3, 3, padding=1), (2, 3, 7, 7)),
     "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
     "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
+    "filters of a channel": (lambda: nn.Conv2d(3, 6, 3, 2, 1, groups=3, bias=False), (2, 3, 6, 32)),
     "lines": (lambda: depthwise(3, 4, rank=1, padding=3), (2, 3, 21)),
     "largest": (lambda: nn.MaxPool2d(3, 2, 1), (2, 3, 8, 16)),
     "largest of volumes": (lambda: nn.MaxPool3d(2), (1, 2, 4, 4, 16)),
@@ -110,3 +111,17 @@ def test_what_others_read_is_computed_once():
 def test_windows_of_many_elements_stay_loops():
     kernels = ran(depthwise(2, 9, padding=4, bias=False).eval(), (torch.randn(1, 2, 12, 12),))
     assert "windows_0" not in kernels
+
+
+def test_a_follower_whose_other_operand_has_moved(neighbours):
+    """What follows the second convolution reads what follows the first, and is another operation once that has gone."""
+    first, second = (depthwise(3, 3, padding=1, bias=False, dtype=torch.bfloat16) for _ in range(2))
+
+    def model(x):
+        for _ in range(3):
+            x = torch.relu(first(x))
+            x = torch.relu(second(x) + x)
+        return x
+
+    kernels = ran(Function(model), (torch.randn(2, 3, 6, 16).bfloat16(),))
+    assert kernels == ["windows_0", "windows_1"]

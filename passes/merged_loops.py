@@ -1,0 +1,75 @@
+"""Loops of a reduction that run through neighbouring dimensions of all they read are one loop.
+
+    %s = linalg.generic {iterator_types = ["parallel", "reduction", "reduction", "parallel"]} ins(%x : 8x56x56x256) ...
+  =>
+    %r = tensor.collapse_shape %x [[0], [1, 2], [3]] : tensor<8x56x56x256xbf16> into tensor<8x3136x256xbf16>
+    %s = linalg.generic {iterator_types = ["parallel", "reduction", "parallel"]} ins(%r) ...
+
+A kernel shares one reduced loop among threads; of two, each thread would go through the other alone, though there are
+threads enough for both. So it is with averages over images whose channels are their last dimension.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, walk
+
+from .schedule_build import clone_body, empty_generic, map_of, reshaped
+
+
+def merge_loops(main: ir.Operation) -> None:
+    """Rewrites such reductions of @main."""
+    for op in walk(main, "linalg.generic"):
+        while op is not None:
+            op = _merged(op)
+
+
+def _merged(op: ir.Operation) -> ir.Operation | None:
+    """The reduction with a pair of its loops as one, in its place; None where it has no such pair."""
+    s = rows.Structured(op)
+    if s.iterators.count("reduction") < 2 or s.index_ops() or s.tables():
+        return None
+    if any(not isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr) for map_ in s.maps for expr in map_.results):
+        return None
+    dims = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps]  # None of one element
+    for first in range(len(s.iterators) - 1):
+        pair = [first, first + 1]
+        if [s.iterators[loop] for loop in pair] != ["reduction"] * 2:
+            continue
+        if all(_may_merge(value, own, pair) for value, own in zip(op.operands, dims, strict=True)):
+            return _merge(s, dims, first)
+    return None
+
+
+def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int]) -> bool:
+    """Whether an operand has both loops as neighbouring dimensions of known sizes, or neither."""
+    places = [place for place, loop in enumerate(dims) if loop in pair]
+    if not places:
+        return True
+    first, made = places[0], rows.producer(value)
+    whole = made is None or made.name != "tensor.extract_slice"  # rows that lie apart make no longer ones
+    return whole and dims[first : first + 2] == pair == [dims[place] for place in places] and _are_known(value, places)
+
+
+def _are_known(value: ir.Value, places: list[int]) -> bool:
+    return all(rows.shape_of(value)[place] != rows.DYNAMIC for place in places)
+
+
+def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.Operation:
+    """The reduction with its loop `first` and the next one as one."""
+    op, loops, operands, maps = s.op, len(s.iterators) - 1, list[ir.Value](), list[ir.AffineMap]()
+    with op.location, ir.InsertionPoint(op):
+        for value, own in zip(op.operands, dims, strict=True):
+            if first in own:
+                at, sizes = own.index(first), [None if n == rows.DYNAMIC else n for n in rows.shape_of(value)]
+                value = reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
+                own = [*own[: at + 1], *own[at + 2 :]]
+            operands.append(value)
+            maps.append(map_of(loops, [None if loop is None else loop - (loop > first) for loop in own]))
+        iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
+        made = empty_generic(operands[: s.inputs], operands[s.inputs :], maps, iterators)
+        clone_body(s.body, made)
+    for old, new in zip(op.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
+    op.erase()
+    return made
