@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from operator import eq, ge, gt, le, lt, ne
 
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
@@ -140,6 +141,9 @@ def _number(value: ir.Value, steps: int) -> int | None:
         return None if axis is None else _size(op.operands[0], axis, after)
     if op.name == "arith.index_cast":
         return _number(op.operands[0], after)
+    if op.name == "arith.select":
+        holds = _holds(op.operands[0], after)
+        return None if holds is None else _number(op.operands[1 if holds else 2], after)
     if op.name == "affine.apply":
         map_ = ir.AffineMapAttr(op.attributes["map"]).value
         return _evaluated(map_.results[0], map_.n_dims, [_number(operand, after) for operand in op.operands])
@@ -160,6 +164,20 @@ def _calculated(name: str, a: int | None, b: int | None) -> int | None:
     if b and name in ("remsi", "remui"):
         return a % b
     return {"maxsi": max, "maxui": max, "minsi": min, "minui": min}[name](a, b) if name[:3] in ("max", "min") else None
+
+
+_COMPARED = (eq, ne, lt, le, gt, ge, lt, le, gt, ge)  # by arith.cmpi's predicates; no size is negative
+
+
+def _holds(condition: ir.Value, steps: int) -> bool | None:
+    """Whether a condition of two sizes holds, as torch-mlir asks of those of a view whether they are negative."""
+    if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpi":
+        return None
+    op = condition.owner.operation
+    a, b = (_number(operand, steps) for operand in op.operands)
+    if a is None or b is None:
+        return None
+    return bool(_COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value](a, b))
 
 
 _AFFINE = {

@@ -2,15 +2,19 @@
 
 %c = tensor.concat dim(1) %a, %b : (tensor<?x3xf32>, tensor<?x5xf32>) -> tensor<?x8xf32>
 %s = tensor.extract_slice %c[0, 4] [%n, 2] [1, 1]       =>      %s = tensor.extract_slice %b[0, 1] [%n, 2] [1, 1]
+
+So is one of the tensors of a stack, which torch writes as a concatenation of which a dimension is cut.
 """
 
 from __future__ import annotations
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, slice_of, tensor
 
 
 def slice_part(op: ir.Operation) -> None:
     """Slices the part of a concatenation, or of one within it, that has all that a tensor.extract_slice takes."""
+    op = _of_stack(op) or op
     while (part := _part(op)) is not None:
         value, offsets = part
         _, sizes, steps = slice_of(op)
@@ -23,6 +27,35 @@ def slice_part(op: ir.Operation) -> None:
         op.results[0].replace_all_uses_with(made.result)
         op.erase()
         op = made.operation
+
+
+def _of_stack(op: ir.Operation) -> ir.Operation | None:
+    """A slice of a concatenation in the place of one of that with its first dimension cut; None for any other slice."""
+    cut = rows.producer(op.operands[0])
+    whole = rows.producer(cut.operands[0]) if cut is not None and cut.name == "tensor.expand_shape" else None
+    if whole is None or whole.name != "tensor.concat":
+        return None
+    kind, groups = ir.RankedTensorType(cut.results[0].type), rows.groups_of(cut)
+    offsets, sizes, steps = slice_of(op)
+    inner = kind.shape[1:]
+    if not kind.has_static_shape or list(map(len, groups)) != [2] + [1] * (len(groups) - 1):
+        return None
+    if (
+        op.results[0].type.rank != kind.rank
+        or [1, *inner] != sizes
+        or any(offsets[1:])
+        or {*steps} != {1}
+        or offsets[0] < 0
+    ):
+        return None
+    first = [offsets[0] * inner[0], *offsets[2:]]
+    with op.location, ir.InsertionPoint(op):
+        type_ = ir.RankedTensorType.get(inner, kind.element_type)
+        made = tensor.ExtractSliceOp(type_, cut.operands[0], [], [], [], first, inner, [1] * len(inner))
+        again = tensor.ExpandShapeOp(op.results[0].type, made.result, groups, [], sizes)
+    op.results[0].replace_all_uses_with(again.result)
+    op.erase()
+    return made.operation
 
 
 def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:

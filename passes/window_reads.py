@@ -16,6 +16,12 @@ through windows of a tensor, which few results share: of a channel with several 
 those of elementwise operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as
 it was before. Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words
 (gpu_words.py).
+
+
+through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
+operators and transposes of a tensor with zeros around it, or of a slice of that, as where rows are shifted by a place
+or two and numbers come in at their ends. A tensor that is only widened is read as it was before. Which
+elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
 from __future__ import annotations
@@ -30,7 +36,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
 
 from .schedule_build import cloned, constant_index, empty_generic
 
@@ -48,9 +54,9 @@ def read_windows(main: ir.Operation) -> None:
         if key not in gone and (windows := _match(op)) is not None:
             gone.update(hash(replaced.results[0]) for replaced in windows.replaced)
             windows.rewrite(numbers)
-    for pad in walk(main, "tensor.pad"):
-        if not list(pad.results[0].uses):
-            pad.erase()
+    for op in [*reversed(walk(main, "tensor.extract_slice")), *walk(main, "tensor.pad")]:
+        if not list(op.results[0].uses):
+            op.erase()
 
 
 @dataclass(frozen=True)
@@ -252,8 +258,9 @@ def _match(op: ir.Operation) -> _Windows | None:
     *inputs, out = [map_.value for map_ in maps]
     order = _loops(out) if _is_plain(out) else []
     body = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    if not order or "linalg.index" in body or "tensor.extract" in body or not _are_linear(inputs):
-        return None
+    reads_places = "linalg.index" in body or "tensor.extract" in body
+    if not order or (reads_places and order != list(range(out.n_dims))) or not _are_linear(inputs):
+        return None  # places are those of the operator's own loops
     reads = [_read(value, map_) for value, map_ in zip(op.operands, inputs)]
     elements: dict[int, int] = {}
     for loop in sorted(set(range(out.n_dims)) - set(order)):
@@ -274,9 +281,8 @@ def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
     value, map_ = _without_units(value, map_)
     rank = len(map_.results)
     low, high, outside = (0,) * rank, (0,) * rank, None
-    pad = rows.producer(value)
-    if pad is not None and pad.name == "tensor.pad" and (found := _around(pad)) is not None:
-        value, (low, high, outside) = pad.operands[0], found
+    if (around := _padded(value)) is not None:
+        value, low, high, outside = around
     elif not _is_window(map_):
         return _Read(value, map_, low, high, None, None)
     narrow = _widened(value)
@@ -304,15 +310,46 @@ def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.Af
     return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
 
 
+def _padded(value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+    """The tensor that a value has with something around it, perhaps a slice of that, which begins and ends elsewhere;
+    how much of what is before and behind each of its dimensions."""
+    if not rows.is_tensor(value):
+        return None
+    op, kind = rows.producer(value), ir.RankedTensorType(value.type)
+    first = [0] * kind.rank
+    while op is not None and op.name == "tensor.extract_slice":
+        cut, source = slice_of(op), ir.RankedTensorType(op.operands[0].type)
+        if source.rank != kind.rank or not source.has_static_shape or {*cut.strides, 1} != {1}:
+            return None
+        if rows.DYNAMIC in (*cut.offsets, *cut.sizes):
+            return None
+        first, op = [a + b for a, b in zip(first, cut.offsets)], rows.producer(op.operands[0])
+    if op is None or op.name != "tensor.pad" or (around := _around(op)) is None:
+        return None
+    low, high, outside = around
+    if op.results[0] != value:
+        ends = [size - at - own for size, at, own in zip(op.results[0].type.shape, first, kind.shape)]
+        low = tuple(own - at for own, at in zip(low, first))
+        high = tuple(own - end for own, end in zip(high, ends))
+    return op.operands[0], low, high, outside
+
+
 def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
     """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
     low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
     kind = ir.RankedTensorType(pad.operands[0].type)
     filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
     known = all(not kind.is_dynamic_dim(d) and kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
-    if filler is None or filler.name != "arith.constant" or not known or min((*low, *high)) < 0:
-        return None
-    return low, high, filler.attributes["value"]
+    value = None if filler is None else _number(filler)
+    return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)
+
+
+def _number(op: ir.Operation) -> ir.Attribute | None:
+    """The constant that an operation makes, or rounds."""
+    if op.name == "arith.truncf" and (made := rows.producer(op.operands[0])) is not None:
+        wide = _number(made)
+        return None if wide is None else ir.FloatAttr.get(op.results[0].type, ir.FloatAttr(wide).value)
+    return op.attributes["value"] if op.name == "arith.constant" else None
 
 
 def _widened(value: ir.Value) -> ir.Value | None:

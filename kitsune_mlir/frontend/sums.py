@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor
 from .working import NARROW, working
 
 aten = torch.ops.aten
+FEW = 4  # tensors whose elements are summed one by one
 
 
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -28,6 +30,20 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, 
 
 def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     return x.sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim)
+
+
+def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
+    """Over a few tensors, the first dimension of a stack: elementwise, so that no stack is made, and what reads the
+    result is computed with it."""
+    own = [d % x.dim() for d in dim] if x.dim() > 1 else []
+    count = x.shape[0] if own == [0] and x.is_floating_point() else None
+    if not isinstance(count, int) or not 1 < count <= FEW:
+        return NotImplemented
+    parts = [working(part) for part in x.unbind()]
+    largest = functools.reduce(torch.maximum, parts)
+    largest = torch.where(largest.abs() == math.inf, 0.0, largest)
+    found = sum((part - largest).exp() for part in parts).log() + largest
+    return (found[None] if keepdim else found).to(x.dtype)
 
 
 def in_f32(operator: Any) -> Callable[..., Any]:
@@ -52,6 +68,7 @@ def averaged(operator: Any, dims: int) -> Callable[..., Any]:
 
 
 SUMS = {
+    aten.logsumexp.default: logsumexp,
     aten.sum.dim_IntList: in_f32(total),
     aten.sum.default: in_f32(total),
     aten.mean.dim: mean,

@@ -17,7 +17,9 @@ func.func @main(%x: tensor<?x4x16xf32>, %t: tensor<?x16xf32>) -> tensor<?x16xf32
   %c2 = arith.constant 2 : index
   %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x4x16xf32> into tensor<?x16xf32>
   %n = tensor.dim %flat, %c0 : tensor<?x16xf32>
-  %m = affine.apply affine_map<()[s0] -> (s0 * 2 + 1)>()[%n]
+  %is_negative = arith.cmpi slt, %n, %c0 : index
+  %as_torch_mlir_has_it = arith.select %is_negative, %c2, %n : index
+  %m = affine.apply affine_map<()[s0] -> (s0 * 2 + 1)>()[%as_torch_mlir_has_it]
   %half = arith.divsi %m, %c2 : index
   %made = tensor.empty(%half) : tensor<?x16xf32>
   %wide = linalg.fill ins(%zero : f32) outs(%made : tensor<?x16xf32>) -> tensor<?x16xf32>

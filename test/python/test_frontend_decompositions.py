@@ -260,3 +260,13 @@ def test_what_is_kept_of_composite_operators_is_what_torch_makes():
         with composite_operators.kept():
             assert [code(rules) for rules in tables] == wanted
         assert [dict(operator.py_kernels) for operator in composite] == kernels
+
+
+def test_sums_of_exponentials_of_few_tensors_are_elementwise():
+    x, y, z = torch.randn(3, 5, 8)
+    x[0, 0] = y[0, 0] = z[0, 0] = -math.inf
+    x[1, 1], y[2, 2] = math.inf, math.nan
+    for keepdim in (False, True):
+        operators = check(lambda *own, keepdim=keepdim: torch.logsumexp(torch.stack(own), 0, keepdim), x, y, z)
+        assert not any("amax" in name or "sum" in name for name in operators)
+    assert any("amax" in name or "sumexp" in name for name in check(lambda x: x.logsumexp(1), x))

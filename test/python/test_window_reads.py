@@ -60,6 +60,8 @@ FORMS = {
     "means": (lambda: nn.AvgPool2d(3, 2, 1), (2, 3, 8, 16)),
     "means of a fixed number": (lambda: nn.AvgPool2d(4, 4, divisor_override=3), (2, 3, 8, 32)),
     "constants around": (lambda: Function(lambda x: F.pad(x, (1, 2, 0, 3), value=2.5) * x[..., :1, :1]), (2, 3, 6, 5)),
+    "shifted": (lambda: Function(lambda x: F.pad(x, (2, 0), value=-1e30)[..., :-2] * x), (2, 3, 6)),
+    "shifted back": (lambda: Function(lambda x: F.pad(x, (0, 1, 1, 0))[..., :-1, 1:] + x), (2, 3, 6)),
     "moved": (lambda: Function(lambda x: F.pad(x, (1, 1)).mT * 2), (2, 3, 6)),
 }
 

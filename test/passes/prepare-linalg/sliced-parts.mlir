@@ -18,3 +18,15 @@ func.func @main(%a: tensor<?x3xf32>, %b: tensor<?x5xf32>, %n: index) -> (tensor<
   %u = tensor.extract_slice %c[0, 2] [%n, 2] [1, 1] : tensor<?x8xf32> to tensor<?x2xf32>
   return %s, %t, %u : tensor<?x2xf32>, tensor<?x2xf32>, tensor<?x2xf32>
 }
+
+// One of the tensors of a stack is sliced off that tensor.
+
+// CHECK-LABEL: func.func @stack
+// CHECK:         %[[B:.*]] = tensor.expand_shape %arg1
+// CHECK:         return %[[B]]
+func.func @stack(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>) -> tensor<1x2x5xf32> {
+  %c = tensor.concat dim(0) %a, %b : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<4x5xf32>
+  %e = tensor.expand_shape %c [[0, 1], [2]] output_shape [2, 2, 5] : tensor<4x5xf32> into tensor<2x2x5xf32>
+  %s = tensor.extract_slice %e[1, 0, 0] [1, 2, 5] [1, 1, 1] : tensor<2x2x5xf32> to tensor<1x2x5xf32>
+  return %s : tensor<1x2x5xf32>
+}
