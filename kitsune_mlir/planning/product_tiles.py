@@ -378,7 +378,7 @@ def _tiles(
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
-    if stored_bytes and form.cluster == split == 1 and not copied and isinstance(on, Warpgroups):
+    if stored_bytes and columns in BETWEEN and not copied and isinstance(on, Warpgroups):
         leaves += _SENT + _SENT_PART * rows * _line_parts(columns, stored_bytes)
     if form.alternates:  # each set beside the other's products; the last tile's second set beside nothing
         last = leaves / 2
