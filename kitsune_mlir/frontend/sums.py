@@ -33,12 +33,12 @@ def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) ->
 
 
 def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Any:
-    """Over a few tensors, the first dimension of a stack: elementwise, so that no stack is made, and what reads the
-    result is computed with it."""
+    """Over a few tensors, the first dimension of a stack, elementwise, so that no stack is made, and what reads the
+    result is computed with it; else as torch has it."""
     own = [d % x.dim() for d in dim] if x.dim() > 1 else []
     count = x.shape[0] if own == [0] and x.is_floating_point() else None
     if not isinstance(count, int) or not 1 < count <= FEW:
-        return NotImplemented
+        return torch._refs.logsumexp(x, dim, keepdim)
     parts = [working(part) for part in x.unbind()]
     largest = functools.reduce(torch.maximum, parts)
     largest = torch.where(largest.abs() == math.inf, 0.0, largest)
