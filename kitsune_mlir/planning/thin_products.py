@@ -1,7 +1,8 @@
 """Products of few rows: each of the right operand's rows is multiplied with each of the left's and summed, as one of a
 row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty.
 
-Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py)."""
+Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py). Of a batch of
+products that are smaller than a tile of tensor cores each, threads have a few results each."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ _WIDENED = 2.0  # instructions more where elements have 16 bits
 # Of sums over rows: the least turns of a loop whose lanes have one operand together, and the most points of a product
 # of matrices, beyond which a thread that has blocks of results loads less.
 LEAST_SHARED, MOST_SHARED = 128, 1 << 21
+SMALL = 16  # rows, columns and k of a small product
+_SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6
 _LONG_SUM = 1 << 12  # turns from which on a second kernel joins parts
@@ -51,3 +54,10 @@ def across_us(m: int, n: int, k: int, element_bytes: int, target: Target) -> flo
     alone = _KERNEL_US + target.launch_us
     points = m * n * k * _POINT_US
     return alone * (2 if k >= _LONG_SUM else 1) + max(points, dram_us((m + n) * k * element_bytes, target))
+
+
+def small_us(b: int | None, m: int | None, n: int | None, k: int | None, target: Target) -> float | None:
+    """Microseconds of a batch of small products in threads; None where they are larger, or a size is open."""
+    if b is None or m is None or n is None or k is None or max(m, n, k) > SMALL:
+        return None
+    return _KERNEL_US + target.launch_us + b * m * n * k * _SMALL_POINT_US

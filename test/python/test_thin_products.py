@@ -9,7 +9,7 @@ from test_gpu_rows import drawn, run
 from torch.nn import functional as F
 
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.thin_products import MOST_ROWS, thin_us
+from kitsune_mlir.planning.thin_products import MOST_ROWS, small_us, thin_us
 
 
 def layers(x, w, bias, v):
@@ -37,3 +37,16 @@ def test_more_takes_longer(few, columns, k, width):
     assert us is not None and us > target.launch_us
     assert thin_us(few, 64 * columns, k, width, target) > us
     assert thin_us(MOST_ROWS + 1, columns, k, width, target) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_small_ones_of_a_batch_are_left_to_threads(dtype, small_gpu):
+    """Tiles of tensor cores would be mostly empty; the softmax between has the only kernel of rows."""
+
+    def attention(q, k, v):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+    device = run(attention, drawn((11, 4, 16, 6), (11, 4, 16, 6), (11, 4, 16, 6), dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 1
+    assert small_us(6272, 16, 16, 6, targets.load("sm_90a")) < 10
+    assert small_us(6272, 17, 16, 6, targets.load("sm_90a")) is None
