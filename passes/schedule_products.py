@@ -22,9 +22,9 @@ three products of pieces make one. Pieces of what is computed with each call are
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
 Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
-where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, and sums of a few
-products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
-be copied once and kept in shared memory, where tiles are many and chunks few.
+where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
+ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
+same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kitsune_mlir.planning.product_tiles import (
     ProductTiles,
     choose,
 )
-from kitsune_mlir.planning.thin_products import THIN_BY
+from kitsune_mlir.planning.thin_products import THIN_BY, small_us
 
 from . import dots
 from .base import ModulePass
@@ -156,6 +156,9 @@ class _Scheduler(PricedProduct):
         across = across_predicted_us(self.found, self.sizes, self.target)
         if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
             return False  # convert-linalg-to-gpu sums over the rows
+        small = small_us(*(self.sizes.get(role, 1) for role in "bmnk"), self.target)
+        if small is not None and (tiles is None or small < THIN_BY * tiles.microseconds):
+            return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(tiles):

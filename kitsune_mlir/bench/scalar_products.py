@@ -11,6 +11,7 @@ from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, linalg, location, walk
 from kitsune_mlir.passes.thin_products import THIN
 from kitsune_mlir.passes.window_reads import MOST_SHARED
+from kitsune_mlir.planning.thin_products import SMALL
 
 MOST = 1_000_000  # multiply-adds of one that is no matter
 AFTER, LAST = "schedule-products", "schedule-rows"  # what is left then becomes loops, but for thin products
@@ -42,7 +43,8 @@ def scalar_products(compiled: Compiled, target: str) -> list[str]:
 
 def multiply_adds(op: ir.Operation) -> int:
     """How many numbers an operator multiplies and adds up, where elements of both factors are used several times, those
-    of windows by more results than a window is read by where it lies; else 0."""
+    of windows by more results than a window is read by where it lies, and no tile of tensor cores would be mostly
+    empty; else 0."""
     maps = linalg.get_indexing_maps(op)
     if len(op.operands) < 3 or len(op.results) != 1 or maps is None or not _adds_up(op):
         return 0
@@ -55,6 +57,8 @@ def multiply_adds(op: ir.Operation) -> int:
     *factors, result = (long & set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps)
     shared = [prod(sizes[loop] for loop in long - loops) for loops in factors]
     if result == long or min(shared) <= (MOST_SHARED if _has_windows(maps) else 1):
+        return 0
+    if all(sizes[loop] <= SMALL for loop in long - result.intersection(*factors)):
         return 0
     return prod(sizes.values())
 

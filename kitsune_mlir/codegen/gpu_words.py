@@ -144,6 +144,16 @@ def _window_lines(generic: Generic) -> set[int]:
     return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in marked}
 
 
+def taps_of_lines(generic: Generic) -> tuple[int, int]:
+    """How many elements a window has that neighbours' windows see too, and how far these are apart; 0 where there are
+    none, or a body loads anything else that is not the same for neighbours."""
+    marked = [op.operation for op in generic.block.operations if COLUMN in op.operation.attributes]
+    steps = [ir.DenseI64ArrayAttr(op.attributes[COLUMN])[1] for op in marked]
+    tables = _tables(generic)
+    alone = bool(tables) and all(steps) and None not in map(_in_line, tables)
+    return (len(steps), max(steps)) if alone and len(_window_lines(generic)) < len(steps) else (0, 0)
+
+
 def _of_lines(block: ir.Block) -> set[int]:
     """The operations that nothing but elements of lines needs, most of which are parts of words that are there."""
     found = set[int]()
@@ -167,15 +177,18 @@ def neighbours(
     dims: dict[int, ir.Value],
     count: int,
     held: Mapping[int, list[ir.Value]] = MappingProxyType({}),
+    even: bool = True,
 ) -> tuple[list[list[ir.Value]], list[ir.Value]]:
     """What a generic of words of `width` computes for `count` neighbours, from the indices `dims` (by loop) on: for
     each the values of its results; and these indices in the order of the loops. Of some operands, by number, a thread
-    has held their elements since before."""
-    last = generic.parallel[-1]
+    has held their elements since before. Where they are not `even` there may be fewer neighbours, and the last one
+    stands for the others; elements are no words then."""
+    last, size = generic.parallel[-1], generic.known_size(generic.parallel[-1]) or 0
     order = [dims[d] for d in range(len(dims))]
     places = []
     for e in range(count):
         column = arith.addi(dims[last], arith.ConstantOp.create_index(e).result) if e else dims[last]
+        column = arith.minui(column, as_value(size - 1)) if e and not even and size % count else column
         places.append([column if d == last else index for d, index in enumerate(order)])
     given = [
         held[number]
@@ -189,7 +202,7 @@ def neighbours(
     ]
     tables = _tables(generic) or []
     loaded: dict[int, ir.Value] = {}  # words of tables, by the load
-    lines, later = _Lines(dims[last], generic.known_size(last) or 0, count), _of_lines(generic.block)
+    lines, later = _Lines(dims[last], -(-size // count) * count, count, count if even else 1), _of_lines(generic.block)
     found = []
     for e in range(count):
         known = {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None}
@@ -211,12 +224,13 @@ def neighbours(
 
 @dataclass
 class _Lines:
-    """Elements of lines of memory, for `count` neighbours of `size` from `first` on. Words are loaded once, each of as
+    """Elements of lines of memory, for `count` neighbours of `size` from `first` on. Words are loaded once, each of so
     many elements, all of which are in the line or none."""
 
     first: ir.Value
     size: int
     count: int
+    word: int
     elements: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
     words: dict[tuple[int, int], tuple[ir.Value, ir.Value | None]] = field(default_factory=dict)
 
@@ -227,9 +241,9 @@ class _Lines:
             return None
         key = (line, number * step + start)
         if key not in self.elements:
-            place, part = divmod(key[1], self.count)
+            place, part = divmod(key[1], self.word)
             if (line, place) not in self.words:
-                self.words[line, place] = self._word(see(select.operands[1]).owner.operation, step, place * self.count)
+                self.words[line, place] = self._word(see(select.operands[1]).owner.operation, step, place * self.word)
             word, inside = self.words[line, place]
             found = vector.extract(word, [], [part])
             self.elements[key] = found if inside is None else arith.select(inside, found, see(select.operands[2]))
@@ -242,10 +256,10 @@ class _Lines:
         length = ir.MemRefType(buffer.type).shape[-1]
         at = self.first if step == 1 else arith.muli(self.first, as_value(step))
         at = arith.addi(at, as_value(start)) if start else at
-        if start >= 0 and (self.size - self.count) * step + start + self.count <= length:
-            return word_at(buffer, [*outer, at], self.count), None
+        if start >= 0 and (self.size - self.count) * step + start + self.word <= length:
+            return word_at(buffer, [*outer, at], self.word), None
         inside = arith.cmpi(arith.CmpIPredicate.ult, at, as_value(length))
-        return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.count), inside
+        return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.word), inside
 
 
 def store_all(generic: Generic, kernel: Kernel, found: Sequence[tuple[list[list[ir.Value]], list[ir.Value]]]) -> None:

@@ -2,7 +2,8 @@
 row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty.
 
 Products across the rows of both operands, of few columns, are sums over rows (codegen/gpu_columns.py). Sums of a few
-products are elementwise operators, fused with others: a chunk of tensor cores would be zeros for the most part."""
+products are elementwise operators, fused with others: a chunk of tensor cores would be zeros for the most part. Of a
+batch of products that are smaller than a tile of tensor cores each, threads have a few results each."""
 
 from __future__ import annotations
 
@@ -20,6 +21,8 @@ _WIDENED = 2.0  # instructions more where elements have 16 bits
 # Of sums over rows: the least turns of a loop whose lanes have one operand together, and the most points of a product
 # of matrices, beyond which a thread that has blocks of results loads less.
 LEAST_SHARED, MOST_SHARED = 128, 1 << 21
+SMALL = 16  # rows, columns and k of a small product
+_SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6
 MOST_TERMS = 4  # of a sum that is an elementwise operator
@@ -64,3 +67,10 @@ def elementwise_us(results: int, k: int, nbytes: float, target: Target) -> float
         return None
     issued = results * (_RESULT + k * _TERM) / (target.sms * 4 * 32 * CYCLES_A_US)  # four schedulers of 32 lanes
     return _KERNEL_US + target.launch_us + max(issued, dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
+
+
+def small_us(b: int | None, m: int | None, n: int | None, k: int | None, target: Target) -> float | None:
+    """Microseconds of a batch of small products in threads; None where they are larger, or a size is open."""
+    if b is None or m is None or n is None or k is None or max(m, n, k) > SMALL:
+        return None
+    return _KERNEL_US + target.launch_us + b * m * n * k * _SMALL_POINT_US

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from kitsune_mlir.planning import product_tiles
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, elementwise_us, thin_us
+from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, elementwise_us, small_us, thin_us
 
 
 def layers(x, w, bias, v):
@@ -62,3 +62,16 @@ def test_which_short_sums_are_elementwise():
     us = elementwise_us(2048 * 24 * 256, 2, 55e6, target)
     assert us is not None and 10 < us < product_tiles.choose(2048, 24, 256, 2, True, 6, target).microseconds
     assert elementwise_us(64, MOST_TERMS + 1, 1e3, target) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_small_ones_of_a_batch_are_left_to_threads(dtype, small_gpu):
+    """Tiles of tensor cores would be mostly empty; the softmax between has the only kernel of rows."""
+
+    def attention(q, k, v):
+        return torch.softmax(q @ k.mT, -1) @ v
+
+    device = run(attention, drawn((11, 4, 16, 6), (11, 4, 16, 6), (11, 4, 16, 6), dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 1
+    assert small_us(6272, 16, 16, 6, targets.load("sm_90a")) < 10
+    assert small_us(6272, 17, 16, 6, targets.load("sm_90a")) is None

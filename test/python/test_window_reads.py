@@ -7,7 +7,7 @@ from test_gpu_models import check, compiled, runner_of
 from torch import nn
 from torch.nn import functional as F
 
-from kitsune_mlir.codegen import gpu_words
+from kitsune_mlir.codegen import gpu_uneven, gpu_words
 
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
@@ -38,7 +38,8 @@ def ran(module, args, dynamic_shapes=None, further=()):
 @pytest.fixture(params=["words", "elements"])
 def neighbours(request, monkeypatch):
     """Whether threads compute neighbours, as they do of large tensors."""
-    monkeypatch.setattr(gpu_words, "ENOUGH", 1 if request.param == "words" else 1 << 30)
+    for module in (gpu_words, gpu_uneven):
+        monkeypatch.setattr(module, "ENOUGH", 1 if request.param == "words" else 1 << 30)
 
 
 FORMS = {
@@ -51,6 +52,7 @@ FORMS = {
     "dilated": (lambda: depthwise(2, 3, padding=(2, 4), dilation=(2, 4)), (1, 2, 7, 24)),
     "7 x 7": (lambda: block(2, 7, padding=3), (1, 2, 14, 16)),
     "odd": (lambda: block(3, 3, padding=1), (2, 3, 7, 7)),
+    "odd, 7 x 7 in steps of 2": (lambda: block(2, 7, padding=3, stride=2), (1, 2, 13, 21)),
     "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
     "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
     "filters of a channel": (lambda: nn.Conv2d(3, 6, 3, 2, 1, groups=3, bias=False), (2, 3, 6, 32)),
@@ -127,3 +129,12 @@ def test_a_follower_whose_other_operand_has_moved(neighbours):
 
     kernels = ran(Function(model), (torch.randn(2, 3, 6, 16).bfloat16(),))
     assert kernels == ["windows_0", "windows_1"]
+
+
+def test_neighbours_of_lines_that_are_no_words_share_elements(neighbours):
+    """Of 11 results a line three threads have four each, the last one of them not; what is added lies beside them."""
+    model = depthwise(3, 5, padding=2, bias=False, dtype=torch.bfloat16)
+    x = torch.randn(2, 3, 9, 11).bfloat16()
+    program, section = compiled(Function(lambda x: torch.relu(model(x) + x)), (x,))
+    check(program, runner_of(program, section)[0], (x,), torch.relu(model(x) + x), BOUNDS[x.dtype])
+    assert str(program.module).count("vector.load") == (5 * 8 if gpu_words.ENOUGH == 1 else 0)
