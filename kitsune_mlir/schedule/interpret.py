@@ -218,6 +218,8 @@ class Program:
                 return steps.total(op, where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return steps.read(op, where, operands, results)
+            case "kitsune.gather_rows":
+                return steps.gather_rows(where, operands, results)
             case "kitsune.prefetch":
                 return lambda frame: frame.values[operands[0]].check_open(frame.at(where), "producer")
             case "kitsune.write":
