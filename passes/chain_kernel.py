@@ -21,7 +21,7 @@ from .chain_ahead import Ahead
 from .chain_checks import check
 from .chain_fills import Fill, Filling, Fills, of_ring, place, rolled, selected, without_ring
 from .chain_gathers import gather
-from .chain_prefetch import gathers_of, prefetch
+from .chain_prefetch import gathers_of, leaves_registers, prefetch
 from .chain_room import Room
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
@@ -120,7 +120,8 @@ class ChainKernel:
         sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
         dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
         self._alloc_rings()
-        feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
+        few = self.gathers and leaves_registers(self.program)
+        feeds, multiplies = (_ASKING if self.asked or few else _REGISTERS)[self.copies]
         alone = not (self.asked or self.gathers)
         feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS if alone else 1, feeds)))
         beside = None

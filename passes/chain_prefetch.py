@@ -36,13 +36,18 @@ MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and tho
 def gathers_of(program: Program) -> list[Gather]:
     """Those of a program whose rows are asked for ahead: where its products leave registers to who asks, rows that a
     request may name."""
-    if any(product.n > MOST_COLUMNS for product in program.products):
+    if not leaves_registers(program):
         return []
     known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
     stages = [block.stage for block in program.blocks if len(block.stages) == 1]
     ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
     found = [gather for op in ops if (gather := gather_of(op)) is not None and hash(gather.table) in known]
     return [gather for gather in found if gather.row_bytes >= LEAST_BYTES and _is_known(gather)]
+
+
+def leaves_registers(program: Program) -> bool:
+    """Whether a program's products leave registers to who reads beside them."""
+    return all(product.n <= MOST_COLUMNS for product in program.products)
 
 
 def _is_known(gather: Gather) -> bool:

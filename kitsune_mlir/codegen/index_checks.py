@@ -177,8 +177,8 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = 
 
 
 def gathered_row(gather: ir.Operation, row: ir.Value) -> ir.Value:
-    """In a kernel: a row (i64) of the table of a kitsune.gather_rows, or 0 where the table does not have it, which is
-    reported."""
+    """In a kernel: a row (an integer) of the table of a kitsune.gather_rows, or 0 where the table does not have it,
+    which is reported."""
     now, table = _NOW.get(), gather.operands[1]
     if now is None:
         return row

@@ -10,12 +10,13 @@ products, which read by another proxy (PTX ISA, fence.proxy.async), and has a th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.ampere import cp_async
-from kitsune_mlir.codegen.hopper import warps, wgmma
+from kitsune_mlir.codegen.hopper import mbarrier, tma, warps, wgmma
 from kitsune_mlir.codegen.hopper.hand import hand
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -52,63 +53,76 @@ class GatherCode(PrefetchCode):
     products: InFlight = field(default_factory=GroupsInFlight)
     numbers: dict[tuple[ir.Block, int], list[ir.Value]] = field(default_factory=dict)
 
+    def _first_turn(self, ring: str) -> Slot:
+        """Where a tile fills all slots equally often their numbers are known, and take no registers."""
+        found, slots = super()._first_turn(ring), self.around.rings[ring].slots
+        opened = walk(self.agent, schedule.AcquireOp.OPERATION_NAME)
+        each = sum(op.operands[0].owner.operation.opview.label == ring for op in opened)
+        return found if each % slots else Slot(0, found.parity)
+
     def _commit(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
-        super(PrefetchCode, self)._commit(op)
+        opened = self.values[hash(op.operands[0])]
+        tma.fence()
+        warps.sync()
+        lane = device.mod(warps.thread(), warps.WARP)
+        mbarrier.arrive(self._here(opened.ring.label).full(opened.slot), device.equal(lane, 0))
+
+    def _acquire(self, op: ir.Operation) -> None:
+        _, slot = self._opened(op)
+        self._here(op.operands[0].owner.operation.opview.label).wait_empty(slot)
+
+    def _here(self, label: str) -> Ring:
+        """A ring whose places are computed where they are used: kept over the loop over tiles they take registers."""
+        ring = self.around.rings[label]
+        return replace(ring, barriers=warps.here(ring.barriers), data=warps.here(ring.data))
 
     def _gather_rows(self, op: ir.Operation) -> None:
+        """A loop, in whose turns places are computed anew: of those that are kept a thread has too few registers."""
         opened = self.values[hash(op.operands[0])]
         height, width = opened.tile.shape
-        nbytes = opened.tile.element_type.width // 8
         if height % ROWS:
             raise UnsupportedError(f"agent '{self.agent.label}' gathers rows {ROWS} at a time, not {height}")
-        thread = device.sub(warps.thread(), self.first)
-        warp, lane = device.div(thread, warps.WARP), device.mod(thread, warps.WARP)
-        own, granule = device.value(device.div(lane, LANES)), device.value(device.mod(lane, LANES))
-        column = device.add(self.number(op.operands[5]), device.mul(granule, cp_async.NBYTES // nbytes))
-        columns = ir.RankedTensorType(op.operands[1].type).shape[1]
-        inside = device.less(column, columns)
-        place = self.around.rings[opened.ring.label].place(opened.slot)
-        words, turns = self._numbers(op), self._turns_of(height)
-        for turn in range(turns):
-            each = warps.WARP // ROWS  # turns whose numbers lie in one register
-            (row,) = hand([words[turn // each]], device.add(own, turn % each * ROWS))
-            at = device.value(device.add(device.mul(self._group(warp, turn), ROWS), own))
-            to = self._swizzled(place, at, granule)
-            if (turn + 1) * self.agent.warp_count * ROWS <= height:
-                self._copy_granule(op, to, row, column, inside)
-                continue
-            with device.when(device.less(at, height)):  # the same for all lanes of a warp
-                self._copy_granule(op, to, row, column, inside)
+        ring, numbers = self._here(opened.ring.label), self._numbers(op)
+        columns, first = ir.RankedTensorType(op.operands[1].type).shape[1], self.number(op.operands[5])
+        whole = columns % width == 0
+
+        def turn(group: ir.Value, at: list[ir.Value]) -> list[ir.Value]:
+            """Copies four rows; the lanes that have their numbers are those from `at` on, of each register in turn."""
+            word = numbers[0]
+            for behind, other in enumerate(numbers[1:], 1):
+                word = arith.select(device.less(at[0], behind * warps.WARP), word, other)
+            _, lane = self._stands()
+            own, granule = device.value(device.div(lane, LANES)), device.value(device.mod(lane, LANES))
+            (number,) = hand([word], device.add(at[0], own))
+            row = device.value(device.add(device.mul(warps.here(group), ROWS), own))
+            column = device.add(first, device.mul(granule, width // LANES))
+            inside = None if whole else device.less(column, columns)
+            self._copy_granule(op, device.add(ring.place(opened.slot), _swizzled(row, granule)), number, column, inside)
+            return [device.value(device.add(at[0], ROWS))]
+
+        device.loop(self._stands()[0], height // ROWS, self.agent.warp_count, turn, [device.value(0)])
         cp_async.close_group()
         _, self.values[hash(op.results[0])] = self.products.add([])
 
-    def _turns_of(self, height: int) -> int:
-        """How many times each warp copies rows of a tile of so many."""
-        return -(-height // (ROWS * self.agent.warp_count))
+    def _stands(self) -> tuple[Int, Int]:
+        """The numbers of the thread's warp in the agent and of its lane."""
+        thread = device.sub(warps.thread(), self.first)
+        return device.div(thread, warps.WARP), device.mod(thread, warps.WARP)
 
-    def _group(self, warp: Int, turn: Int) -> Int:
-        """The rows, counted in those that a warp copies at a time, that it copies in a turn."""
-        return device.add(warp, device.mul(turn, self.agent.warp_count))
-
-    @staticmethod
-    def _swizzled(place: Int, row: ir.Value, granule: ir.Value) -> Int:
-        """Where a granule of a row lies in a slot."""
-        swizzled = arith.xori(granule, device.value(device.mod(row, PATTERN)))
-        at = device.add(device.mul(row, wgmma.BOX_ROW), device.mul(swizzled, cp_async.NBYTES))
-        return device.add(place, at)
-
-    def _copy_granule(self, op: ir.Operation, to: Int, row: ir.Value, column: Int, inside: ir.Value) -> None:
-        """Copies 16 bytes of a row of the table; zeros where the row is nowhere or ends before."""
+    def _copy_granule(self, op: ir.Operation, to: Int, number: ir.Value, column: Int, inside: ir.Value | None) -> None:
+        """Copies 16 bytes of a row of the table; zeros where the row is nowhere, or ends before (`inside`, i1)."""
         table, i64 = op.operands[1], ir.IntegerType.get_signless(64)
-        kind = ir.RankedTensorType(table.type)
-        there = arith.andi(inside, device.less(_NOWHERE, row))
-        first = arith.muli(arith.extui(i64, arith.maxsi(row, device.value(0))), arith.constant(i64, kind.shape[1]))
-        start = device.offset(self._pointer(table), first, kind.element_type)
-        begin = arith.select(inside, device.value(column), device.value(0))
+        kind, there = ir.RankedTensorType(table.type), device.less(_NOWHERE, number)
+        if inside is not None:
+            there, column = arith.andi(inside, there), arith.select(inside, device.value(column), device.value(0))
+        number = arith.maxsi(number, device.value(0))  # an address that is there, of which nothing may be read
+        first = arith.muli(arith.extui(i64, number), arith.constant(i64, kind.shape[1]))
+        first = arith.addi(first, arith.extui(i64, device.value(column)))
+        source = device.offset(self._pointer(table), first, kind.element_type)
         size = arith.select(there, device.value(cp_async.NBYTES), device.value(0))
-        cp_async.copy(to, device.offset(start, begin, kind.element_type), size)
+        cp_async.copy(to, source, size)
 
     def _numbers(self, op: ir.Operation) -> list[ir.Value]:
         """The numbers of the rows of the tile that a lane has, i32: the first register has those of its warp's first
@@ -119,22 +133,27 @@ class GatherCode(PrefetchCode):
         return self.numbers[key]
 
     def _load_numbers(self, op: ir.Operation) -> list[ir.Value]:
-        height = ir.RankedTensorType(op.operands[2].type).shape[0]
-        thread = device.sub(warps.thread(), self.first)
-        warp, lane = device.div(thread, warps.WARP), device.mod(thread, warps.WARP)
+        height, (warp, lane) = ir.RankedTensorType(op.operands[2].type).shape[0], self._stands()
         first, count = map(self.number, list(op.operands)[3:5])
         here = device.least(device.sub(count, first), height)
         evaluator, found = Evaluator(self.memories, nested=True), []
-        for word in range(-(-self._turns_of(height) * ROWS // warps.WARP)):
-            turn = device.add(device.div(lane, ROWS), word * (warps.WARP // ROWS))
-            row = device.value(device.add(device.mul(self._group(warp, turn), ROWS), device.mod(lane, ROWS)))
+        each, turns = warps.WARP // ROWS, -(-height // (ROWS * self.agent.warp_count))
+        for register in range(-(-turns // each)):
+            turn = device.add(device.div(lane, ROWS), register * each)
+            group = device.add(warp, device.mul(turn, self.agent.warp_count))
+            row = device.value(device.add(device.mul(group, ROWS), device.mod(lane, ROWS)))
             found.append((row, evaluator(op.operands[2], [row])))
         return [self._known(op, number, device.less(row, here)) for row, number in found]
 
     @staticmethod
     def _known(op: ir.Operation, number: ir.Value, there: ir.Value) -> ir.Value:
         """A row's number as a word; none where the tile does not have the row that it is for (i1)."""
-        i64 = ir.IntegerType.get_signless(64)
-        wide = number if number.type == i64 else arith.extsi(i64, number)
-        row = arith.trunci(device.i32(), index_checks.gathered_row(op, wide))
+        row = index_checks.gathered_row(op, number)
+        row = row if row.type == device.i32() else arith.trunci(device.i32(), row)
         return arith.select(there, row, device.value(_NOWHERE))
+
+
+def _swizzled(row: ir.Value, granule: ir.Value) -> Int:
+    """Where a granule of a row lies in a slot."""
+    at = arith.xori(granule, device.value(device.mod(row, PATTERN)))
+    return device.add(device.mul(row, wgmma.BOX_ROW), device.mul(at, cp_async.NBYTES))
