@@ -13,8 +13,8 @@ from pathlib import Path
 from kitsune_mlir.dialects import (
     boxes,
     clusters,
-    gather_rows,
     dots,
+    gather_rows,
     kernels,
     kitsune,
     prefetch,

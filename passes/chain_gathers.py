@@ -7,7 +7,7 @@
         %d0 = "kitsune.gather_rows"(%s0, %edges, %n, %row, %count, %c0)
         %s1 = "kitsune.acquire"(%gathered)
         %d1 = "kitsune.gather_rows"(%s1, %edges, %n, %row, %count, %c64)
-        "kitsune.commit"(%s0, %d0)                                   // waits for the copies of one slot, not of the other
+        "kitsune.commit"(%s0, %d0)                                   // waits for copies of this slot alone
         ... }) {sym_name = "gather"}
 
 A commit waits until copies have landed. It stands behind those of the next slots, so that some are always on their way.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.gathers import gather_of, is_gather, is_ordered, is_too_much
+from kitsune_mlir.chains.gathers import is_gather, is_ordered, is_too_much, streams
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
@@ -123,10 +123,7 @@ class DataflowGraph:
 def _gathers_too_much(op: ir.Operation) -> bool:
     """Whether `op` and gathers beside it take more of a row of a product's left operand out of tables than registers
     hold, and its rows do not come through shared memory either."""
-    if not is_gather(op) or not is_too_much(op.results[0]):
-        return False
-    gather = gather_of(op)
-    return gather is None or not gather.may_stream
+    return is_gather(op) and is_too_much(op.results[0]) and not streams(op.results[0])
 
 
 def _begins_sums(op: ir.Operation) -> bool:

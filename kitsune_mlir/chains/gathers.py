@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -15,6 +14,7 @@ MOST_GATHERED = 512  # bytes of a row that a product's operand in registers take
 # nothing else would read and write them once more.
 MOST_ORDERED, ORDERED_COLUMNS = 768, 128
 LEAST_STREAMED = 128  # bytes of a row that is gathered into slots: one of a slot
+MOST_COLUMNS = 512  # of a product whose operand is: a cluster has them in one pass
 ORDER, LOAD = "kitsune.order", "kitsune.load"
 UNIT = 16  # bytes that rows are multiples of, which threads copy and requests name
 
@@ -129,6 +129,16 @@ def is_too_much(part: ir.Value) -> bool:
         if part in ordered or sum(row_bytes(one) for one in gathers if one not in ordered) > MOST_GATHERED:
             return True
     return False
+
+
+def streams(value: ir.Value) -> bool:
+    """Whether a tensor that a product takes is rows of a table that threads gather into shared memory: what is too much
+    for registers, of products that chain. The kernel that would gather them before stores each row and has it loaded
+    once more, which takes DRAM longer than threads take to copy it, if these do nothing beside the kernel's work."""
+    gather = gather_of(rows.producer(value))
+    if gather is None or not gather.may_stream or not is_too_much(value):
+        return False
+    return all(rows.shape_of(product.results[0])[1] <= MOST_COLUMNS for product, _ in products_of(value))
 
 
 def products_of(value: ir.Value) -> list[tuple[ir.Operation, list[ir.Value]]]:

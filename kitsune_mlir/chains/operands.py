@@ -13,7 +13,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
-from .gathers import gather_of, is_too_much
+from .gathers import gather_of, streams
 
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
 # Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand. Those of an
@@ -48,10 +48,10 @@ def is_gathered(value: ir.Value) -> bool:
     """Whether a tile comes through shared memory as rows of a table that threads gather there: part of an operand of
     which more is gathered than registers hold."""
     gather = gather_of(rows.producer(value))
-    if gather is None or not gather.may_stream or not is_in_stage(value):
+    if gather is None or not is_in_stage(value) or not streams(value):
         return False
     numbers = [gather.op.operands[i] for i in gather.inputs]
-    return all(is_loaded(number) for number in numbers if is_in_stage(number)) and is_too_much(value)
+    return all(is_loaded(number) for number in numbers if is_in_stage(number))
 
 
 def is_read_by_threads(value: ir.Value) -> bool:

@@ -146,25 +146,6 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
     return step
 
 
-def gather_rows(where: str, operands: list[int], results: list[int]) -> Step:
-    def step(frame: Frame) -> None:
-        slot, table, rows, first, count, column = [frame.values[o] for o in operands]
-        slot.check_open(frame.at(where), "producer")
-        height, width = slot.buffer.shape
-        found = np.zeros((height, width), table.dtype)
-        here = min(height, max(0, count - first))
-        numbers = np.asarray(rows[:here], np.int64)
-        numbers = np.where((numbers >= 0) & (numbers < len(table)), numbers, 0)
-        taken = table[numbers, column : column + width]
-        found[:here, : taken.shape[1]] = taken
-        copy = Copy(slot, found)
-        slot.writers.append(copy)
-        frame.cta.copies.append(copy)
-        frame.values[results[0]] = copy
-
-    return step
-
-
 def split(where: str, operands: list[int], is_turned: bool) -> Step:
     def step(frame: Frame) -> None:
         source, *targets = [frame.values[o] for o in operands]

@@ -23,8 +23,8 @@ NBYTES = 16
 
 @dataclass(frozen=True)
 class ThreadCopies:
-    """What threads of the warpgroup from `first` on issued together: places in shared memory, in order, the threads that
-    copy there, the bytes that come, and a clock of what comes before."""
+    """What threads of the warpgroup from `first` on issued together: places in shared memory, in order, the threads
+    that copy there, the bytes that come, and a clock of what comes before."""
 
     first: int
     mask: np.ndarray

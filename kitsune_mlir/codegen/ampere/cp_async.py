@@ -1,9 +1,9 @@
 """Copies of 16 bytes from global to shared memory by each thread (PTX ISA, cp.async: Non-bulk copy), from sm_80 on.
 
 A thread's copies go on beside it. It has an mbarrier count an arrival when all copies that it began before have landed
-(cp.async.mbarrier.arrive.noinc): who waits there, sees them. Or it closes groups of copies and waits itself until all
-but the last so many are there (cp.async.commit_group, cp.async.wait_group): they are then its own stores, of the generic
-proxy, so that a fence between proxies stands before products by warpgroups see them.
+(cp.async.mbarrier.arrive.noinc): who waits there, sees them. Or it closes groups of copies, and waits itself until all
+but the last so many are there (cp.async.commit_group, cp.async.wait_group). These are then stores of its own, by the
+generic proxy: products by warpgroups see them behind a fence between proxies.
 """
 
 from __future__ import annotations
