@@ -17,6 +17,7 @@ SEND, COLLECT, TOTAL = "kitsune.send", "kitsune.collect", "kitsune.total"  # clu
 ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py
 ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
 PRODUCT, COPY = "kitsune.product", "kitsune.copy"  # products.py, boxes.py
+GATHER_ROWS = "kitsune.gather_rows"  # gather_rows.py
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
 OUTBOX_BYTES = 64 * BOX_BYTES  # of shared memory for a box of a copy's rows
 MOST_OUTBOXES = 2  # of a copy of an agent whose tiles leave so: one is written while the other leaves

@@ -7,7 +7,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import COLLECT, COPY, FILL, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
+from .kernels import COLLECT, COPY, FILL, GATHER_ROWS, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot, Token
 
@@ -73,9 +73,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
     @property
     def is_filled_by_threads(self) -> bool:
-        """Whether threads store what its slots in shared memory hold (`kitsune.fill`, `kitsune.split`)."""
+        """Whether threads store what its slots in shared memory hold (`kitsune.fill`, `kitsune.split`), or copy it
+        there by themselves (`kitsune.gather_rows`)."""
         made = any(use.operand_number > 0 for use in self._uses_of_slots(SPLIT))
-        return self.memory == SMEM and (made or bool(self._uses_of_slots(FILL)))
+        made = made or bool(self._uses_of_slots(FILL) or self._uses_of_slots(GATHER_ROWS))
+        return self.memory == SMEM and made
 
     @property
     def is_collected(self) -> bool:

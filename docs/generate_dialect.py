@@ -14,6 +14,7 @@ from kitsune_mlir.dialects import (
     boxes,
     clusters,
     dots,
+    gather_rows,
     kernels,
     kitsune,
     prefetch,
@@ -31,7 +32,10 @@ from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dialect.md"
-OF_LEVEL = boxes, clusters, dots, kernels, prefetch, products, rings, roles, split, spread, stow, write_rows
+OF_LEVEL = (
+    *(boxes, clusters, gather_rows, dots, kernels, prefetch, products, rings, roles, split),
+    *(spread, stow, write_rows),
+)
 SCHEDULED = tuple(module.__name__ for module in OF_LEVEL)
 EXAMPLES = ROOT / "test" / "dialects" / "round-trip.mlir"
 SORTS = {

@@ -5,16 +5,19 @@ What the stages before a chain's first product read, and its operand where that 
 loaded a tile ahead, and goes round the loop over tiles in registers. What a product's epilogue reads is loaded beside
 the product. Loads stand where a product is issued and not waited for: it takes a while until many are under way.
 
-Where rows leave for those of a table before a stage reads more, half of that, as far as registers hold it, is loaded in
-front of what brings them there, which takes a while, and the rest behind that, before the first of it is used.
+Where rows leave for those of a table before a stage reads more, or gathers more, half of that, as far as registers hold
+it, is loaded in front of what brings them there, which takes a while, and the rest behind that, before the first of it
+is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.operands import is_only_operand, is_streamed
+from kitsune_mlir.chains.gathers import gather_of
+from kitsune_mlir.chains.operands import is_gathered, is_only_operand, is_streamed
 from kitsune_mlir.chains.pressure import REGISTERS, pressures, registers_of
 from kitsune_mlir.chains.program import Block, Program
 from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
@@ -25,9 +28,10 @@ from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_deferred import defers
-from .chain_tiles import beside
+from .chain_tiles import beside, part
 from .schedule_build import constant_index
 
+Source: TypeAlias = kitsune.LoadOp | ir.Operation  # of rows: a load, or a gather
 _LEAVING = 56  # registers of a thread that rows take which leave by number, beside their tile
 
 
@@ -39,7 +43,7 @@ class Ahead:
     def __init__(self, program: Program, tiles_each: float):
         self.tiles: list[kitsune.LoadOp] = []
         self._beside: dict[int, list[kitsune.LoadOp]] = {}
-        self._around: dict[int, list[kitsune.LoadOp]] = {}
+        self._around: dict[int, list[Source]] = {}
         self._cluster = program.cluster
         self._here: Sequence[ir.Value] = ()
         self.next: list[ir.Value] = []
@@ -75,7 +79,8 @@ class Ahead:
                 room = min(
                     REGISTERS - product.pass_columns // 2, 2 * (REGISTERS - _LEAVING - product.pass_columns // 2)
                 )
-                found = _fitting(block, room, products[0], program.cluster)
+                gathers = [op.operation for op in block.stage.block.operations if _is_gathered_here(op.operation)]
+                found = _fitting(block, room, products[0], program.cluster, gathers)
                 self._around[id(block)] = [load for load in found if _is_whole(load, 2 * program.cluster)]
 
     def load(self, number: ir.Value, end: ir.Value, row: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
@@ -104,24 +109,33 @@ class Ahead:
         """Behind the stage of a block: where all that goes round has been used, the next tile's may be loaded."""
         self._is_used = self._is_used or bool(self.tiles) and self.tiles[-1] in block.stage.loads
 
-    def around(self, block: Block, cloner: RowCloner) -> list[kitsune.LoadOp]:
+    def around(self, block: Block, cloner: RowCloner) -> list[Source]:
         """What is to be loaded around what has a stage's rows leave, and is not there."""
         return [load for load in self._around.pop(id(block), []) if hash(load.results[0]) not in cloner.values]
 
     def leaves(
         self,
-        loads: Sequence[kitsune.LoadOp],
+        loads: Sequence[Source],
         cloner: RowCloner,
         row: ir.Value,
         first: Callable[[int], ir.Value],
+        value: Callable[[ir.Value], ir.Value],
     ) -> Callable[[], None]:
         """Rows of a tile are to leave, of which a CTA has so many columns each from `first` on. What is given says that
-        they have."""
-        halves = [self._half(load, row, first, 0) for load in loads]
+        they have. `value` is the tile that a warpgroup computes of what is gathered."""
+        tiles = [None if isinstance(load, kitsune.LoadOp) else value(load.results[0]) for load in loads]
+
+        def half(load: Source, tile: ir.Value | None, number: int) -> ir.Value:
+            if tile is None:
+                return self._half(load, row, first, number)
+            width = rows.shape_of(tile)[1]
+            return part(tile, number * width // 2, width // 2)
+
+        halves = [half(load, tile, 0) for load, tile in zip(loads, tiles, strict=True)]
 
         def left() -> None:
-            for load, half in zip(loads, halves, strict=True):
-                cloner[load.results[0]] = beside([half, self._half(load, row, first, 1)])
+            for load, tile, loaded in zip(loads, tiles, halves, strict=True):
+                cloner[load.results[0]] = beside([loaded, half(load, tile, 1)])
 
         return left
 
@@ -180,12 +194,24 @@ def _operands(program: Program, room: int) -> list[kitsune.LoadOp]:
     ]
 
 
-def _fitting(block: Block, room: int, product: ir.Operation | None = None, parts: int = 1) -> list[kitsune.LoadOp]:
-    """Loads of a stage of which so many registers hold one of `parts` of the columns, all of whose elements are used in
-    their own places; those that are used behind a product."""
-    order, found = [op.operation for op in block.stage.block.operations], list[kitsune.LoadOp]()
+def _is_gathered_here(op: ir.Operation) -> bool:
+    """Whether an operator takes rows out of a table as they are, which do not come through shared memory."""
+    gather = gather_of(op)
+    return gather is not None and gather.may_stream and not is_gathered(op.results[0])
+
+
+def _fitting(
+    block: Block,
+    room: int,
+    product: ir.Operation | None = None,
+    parts: int = 1,
+    gathers: Sequence[ir.Operation] = (),
+) -> list[Source]:
+    """Loads of a stage, and these gathers, of which so many registers hold one of `parts` of the columns, all of whose
+    elements are used in their own places; those that are used behind a product."""
+    order, found = [op.operation for op in block.stage.block.operations], list[Source]()
     users_of = order if product is None else order[order.index(product) + 1 :]
-    for load in block.stage.loads:
+    for load in [*block.stage.loads, *gathers]:
         if not _is_whole(load, parts):
             continue
         users = [use.owner.operation for use in load.results[0].uses]
@@ -198,12 +224,12 @@ def _fitting(block: Block, room: int, product: ir.Operation | None = None, parts
     return found
 
 
-def _registers(loads: Sequence[kitsune.LoadOp]) -> int:
+def _registers(loads: Sequence[Source]) -> int:
     """What a thread holds of rows."""
     return sum(registers_of(load.results[0]) for load in loads)
 
 
-def _is_whole(load: kitsune.LoadOp, parts: int) -> bool:
+def _is_whole(load: Source, parts: int) -> bool:
     """Whether threads load rows, or so many parts of them, in words: of 16-bit elements 16 bytes together, of f32
     pairs."""
     kind = ir.RankedTensorType(load.results[0].type)

@@ -273,7 +273,7 @@ class ChainBody(ChainPasses):
             if loads:  # behind all that makes the tile
                 self._keep_wide(value)
                 tile = self.cloner[value]
-            left = self.kernel.ahead.leaves(loads, self.cloner, self.row, self._first)
+            left = self.kernel.ahead.leaves(loads, self.cloner, self.row, self._first, self._value)
             self._write_rows(tile, store, offsets[1])
             left()
             return

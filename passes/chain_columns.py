@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import is_column
 from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
@@ -153,12 +154,6 @@ def _at_columns(body: ir.Block) -> list[ir.Operation]:
     """What takes elements of tables at a place that the number of the column is part of."""
     extracts = [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
     return [one for one in extracts if any(map(is_column, list(one.operands)[1:]))]
-
-
-def is_column(index: ir.Value) -> bool:
-    """Whether an index is the number of the column that an operator computes."""
-    op = rows.producer(index)
-    return op is not None and op.name == "linalg.index" and ir.IntegerAttr(op.attributes["dim"]).value == 1
 
 
 def _columns_of_table(table: ir.Value, first: ir.Value, count: int) -> ir.Value:

@@ -48,6 +48,28 @@ class Fills:
 Filling: TypeAlias = list[Fill | Fills]
 
 
+def of_ring(filling: Filling, ring: str) -> list[Fill]:
+    """The boxes of a ring, in the order in which they are asked for, those of loops over chunks one by one."""
+    found = []
+    for fill in filling:
+        if isinstance(fill, Fills):
+            turns = range(fill.first, fill.last, fill.step)
+            found += [
+                replace(one, column=turn if one.column is None else one.column)
+                for turn in turns
+                for one in of_ring(fill.body, ring)
+            ]
+        elif fill.ring == ring:
+            found.append(fill)
+    return found
+
+
+def without_ring(filling: Filling, ring: str) -> Filling:
+    """All other boxes."""
+    loops = [replace(fill, body=without_ring(fill.body, ring)) if isinstance(fill, Fills) else fill for fill in filling]
+    return [fill for fill in loops if isinstance(fill, Fills) or fill.ring != ring]
+
+
 def rolled(filling: Filling) -> Filling:
     """The same with what repeats as loops, one in another: boxes whose columns, or rows, are as far from those before
     each time, or that differ in their tensors alone. The feeding thread's code is small, so that it does not push that

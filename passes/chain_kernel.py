@@ -19,8 +19,9 @@ from kitsune_mlir.planning.target import Target
 
 from .chain_ahead import Ahead
 from .chain_checks import check
-from .chain_fills import Fill, Filling, Fills, place, rolled, selected
-from .chain_prefetch import gathers_of, prefetch
+from .chain_fills import Fill, Filling, Fills, of_ring, place, rolled, selected, without_ring
+from .chain_gathers import gather
+from .chain_prefetch import gathers_of, leaves_registers, prefetch
 from .chain_room import Room
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
@@ -31,7 +32,8 @@ COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
-STREAMED, WEIGHTS, VECTORS, STOWED, SENT, TURN = "tiles", "weights", "vectors", "stowed", "sent", "turn"
+STREAMED, GATHERED, WEIGHTS, VECTORS = "tiles", "gathered", "weights", "vectors"
+STOWED, SENT, TURN = "stowed", "sent", "turn"
 
 Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
 
@@ -98,7 +100,8 @@ class ChainKernel:
     def prepare(self) -> None:
         """Decides what shared memory and registers hold beside the tiles, and makes what the kernel reads from around
         it."""
-        asks = self.room.tiles_each > 1 and self.target.has_warpgroups
+        self.gathers = any(map(self.program.gathers, self.program.products))
+        asks = self.room.tiles_each > 1 and self.target.has_warpgroups and not self.gathers
         self.asked = gathers_of(self.program) if asks else []
         self.keeps = not self.asked and self.room.may_keep()
         self.slots = self.room.slots(self.keeps)
@@ -117,19 +120,29 @@ class ChainKernel:
         sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
         dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
         self._alloc_rings()
-        feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
-        feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
+        few = self.gathers and leaves_registers(self.program)
+        feeds, multiplies = (_ASKING if self.asked or few else _REGISTERS)[self.copies]
+        alone = not (self.asked or self.gathers)
+        feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS if alone else 1, feeds)))
+        beside = None
+        if not alone:
+            name = "ask" if self.asked else "gather"
+            beside = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (1, _WARPS - 1, feeds)))
         if self.asked:
-            self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
+            self._ask(beside, dealt)
         math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
         with ir.InsertionPoint(math.regions[0].blocks.append(index)):
             self._multiply(math.regions[0].blocks[0].arguments[0], dealt, body)
+        if self.gathers:
+            with ir.InsertionPoint(beside.regions[0].blocks.append(index)):
+                gather(self, of_ring(self.filling, GATHERED), dealt)
+        self.filling = without_ring(self.filling, GATHERED)
         with ir.InsertionPoint(feed.regions[0].blocks.append(index)):  # does what the other one asks for
             self._fill_vectors()
             self._fill([fill for fill, _ in self.kept], constant_index(0), {})
             loop = scf.ForOp(*dealt.results)
             with ir.InsertionPoint(loop.body):
-                first = self._start(loop.induction_variable)
+                first = self.start(loop.induction_variable)
                 taken = [self._open_queue(schedule.WaitOp, label) for label in self._gotten]
                 self._taken = {hash(slot.owner.operation.operands[0]): slot for slot in taken}
                 self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
@@ -157,7 +170,7 @@ class ChainKernel:
         number, end, step = dealt.results
 
         def row(number: ir.Value) -> ir.Value:
-            return arith.addi(self._start(number), arith.muli(copy, constant_index(COPY_ROWS)))
+            return arith.addi(self.start(number), arith.muli(copy, constant_index(COPY_ROWS)))
 
         loaded = self.ahead.load(number, end, row)
         self._open_vectors()
@@ -172,7 +185,7 @@ class ChainKernel:
         for slot in [*self.open.values(), *(slot for _, slot in self.kept)]:
             schedule.ReleaseOp(slot, [])
 
-    def _start(self, number: ir.Value) -> ir.Value:
+    def start(self, number: ir.Value) -> ir.Value:
         """The first row of a tile; its first column, where tiles are of columns too, is `column`."""
         if self.grid is not None:
             passes = constant_index(self.grid.passes)
@@ -187,7 +200,7 @@ class ChainKernel:
             loop = scf.ForOp(*dealt.results)
             with ir.InsertionPoint(loop.body):
                 slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
-                first = self._start(loop.induction_variable)
+                first = self.start(loop.induction_variable)
                 for gather in self.asked:
                     with gather.op.location:
                         prefetch(gather, slot, first, self.extent, self.tile_rows)
@@ -249,7 +262,7 @@ class ChainKernel:
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
-        streamed = [segment.value for segment in self.program.segments() if segment.streams]
+        streamed = [segment.value for segment in self.program.segments() if segment.streams and not segment.gathered]
         loads = [op for value in streamed if (op := rows.producer(value)).name == kitsune.LoadOp.OPERATION_NAME]
         found = [load.operands[0] for load in loads]
         for stage in self.program.stages:
@@ -266,6 +279,8 @@ class ChainKernel:
         streamed, weights = self.slots
         if program.streams:
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
+        if self.gathers:
+            self._alloc(GATHERED, self.tile_rows, "split", streamed, element)
         if self.asked:
             self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
@@ -301,7 +316,7 @@ class ChainKernel:
 
     def wait(self, fill: Fill, into: Filling) -> ir.Value:
         """The next full slot of a ring, which the other agent fills so; that of a box that is kept."""
-        if self.keeps and fill.ring != STREAMED:
+        if self.keeps and fill.ring not in (STREAMED, GATHERED):
             for known, slot in self.kept:
                 if known == fill:
                     return slot

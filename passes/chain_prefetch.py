@@ -18,111 +18,56 @@ the rows in L2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
-
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import Gather, gather_of
 from kitsune_mlir.chains.operands import is_in_stage, is_loaded
 from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.row_cloner import RowCloner
-from kitsune_mlir.traffic import element_bytes
 
-from .chain_columns import is_column
 from .schedule_build import constant_index, empty_generic
 
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
 MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
-_UNIT = 16  # bytes that a request is a multiple of
-
-
-@dataclass(frozen=True)
-class Gather:
-    """An operator of a stage that takes whole rows out of a table, by an extract in its body."""
-
-    op: ir.Operation
-    extract: ir.Operation
-
-    @property
-    def table(self) -> ir.Value:
-        return self.extract.operands[0]
-
-    @property
-    def row_bytes(self) -> int:
-        return prod(rows.shape_of(self.table)[1:]) * element_bytes(ir.RankedTensorType(self.table.type).element_type)
 
 
 def gathers_of(program: Program) -> list[Gather]:
     """Those of a program whose rows are asked for ahead: where its products leave registers to who asks, rows that a
     request may name."""
-    if any(product.n > MOST_COLUMNS for product in program.products):
+    if not leaves_registers(program):
         return []
     known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
     stages = [block.stage for block in program.blocks if len(block.stages) == 1]
     ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
-    found = [gather for op in ops if (gather := _gather(op)) is not None and hash(gather.table) in known]
-    return [gather for gather in found if _is_of_rows(gather)]
+    found = [gather for op in ops if (gather := gather_of(op)) is not None and hash(gather.table) in known]
+    return [gather for gather in found if gather.row_bytes >= LEAST_BYTES and _is_known(gather)]
 
 
-def _gather(op: ir.Operation) -> Gather | None:
-    s = rows.Structured(op)
-    extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
-    if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or len(op.results) != 1:
-        return None
-    gather = Gather(op, extracts[0])
-    table = gather.table
-    if not is_column(gather.extract.operands[-1]) or len(rows.shape_of(table)) != 2:
-        return None
-    if rows.shape_of(table)[1] != rows.shape_of(op.results[0])[1]:
-        return None
-    return gather if gather.row_bytes >= LEAST_BYTES and gather.row_bytes % _UNIT == 0 else None
+def leaves_registers(program: Program) -> bool:
+    """Whether a program's products leave registers to who reads beside them."""
+    return all(product.n <= MOST_COLUMNS for product in program.products)
 
 
-def _is_of_rows(gather: Gather) -> bool:
+def _is_known(gather: Gather) -> bool:
     """Whether the number of a row depends on the row alone, and on what is loaded."""
-    op, s, inputs = gather.op, rows.Structured(gather.op), _inputs(gather)
-    if s.maps[-1] != ir.AffineMap.get_identity(2):
-        return False
-    of_rows = all(rows.loops_of(expr) <= {0} for i in inputs for expr in s.maps[i].results)
-    scalar = all(one.name != "linalg.index" for one in _computed(gather))
-    return of_rows and scalar and all(is_loaded(op.operands[i]) for i in inputs if is_in_stage(op.operands[i]))
-
-
-def _number(gather: Gather) -> ir.Value:
-    """What the row's number is computed as, an integer."""
-    value = gather.extract.operands[1]
-    cast = rows.producer(value)
-    return cast.operands[0] if cast is not None and cast.name == "arith.index_cast" else value
-
-
-def _inputs(gather: Gather) -> list[int]:
-    """The operands that the row's number is computed of."""
-    s = rows.Structured(gather.op)
-    used = {hash(operand) for op in _computed(gather) for operand in op.operands} | {hash(_number(gather))}
-    return [i for i in range(s.inputs) if hash(s.body.arguments[i]) in used]
-
-
-def _computed(gather: Gather) -> list[ir.Operation]:
-    """The operations of the body that compute the row's number, in order."""
-    body, found, stack = rows.Structured(gather.op).body, set[ir.Operation](), [_number(gather)]
-    while stack:
-        op = rows.producer(stack.pop())
-        if op is not None and op.block == body and op not in found:
-            found.add(op)
-            stack += op.operands
-    return [op.operation for op in body.operations if op.operation in found]
+    inputs = [gather.op.operands[i] for i in gather.inputs]
+    return gather.is_of_rows and all(is_loaded(value) for value in inputs if is_in_stage(value))
 
 
 def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, tile_rows: int) -> None:
     """Asks for a tile's rows, of which the first is number `first` of `count`."""
-    cloner, own, computed = RowCloner(tile_rows), _inputs(gather), _computed(gather)
+    PrefetchOp(slot, gather.table, numbers_of(gather, first, tile_rows), first, count)
+
+
+def numbers_of(gather: Gather, first: ir.Value, tile_rows: int) -> ir.Value:
+    """The numbers of the rows of a table that a tile of so many rows takes, whose first row is number `first`."""
+    cloner, own, computed = RowCloner(tile_rows), gather.inputs, gather.computed
     inputs = [_tile(gather.op.operands[i], first, cloner) for i in own]
     if inputs and not computed and list(inputs[0].type.shape) == [tile_rows]:
-        PrefetchOp(slot, gather.table, inputs[0], first, count)
-        return
-    s, i64, number = rows.Structured(gather.op), ir.IntegerType.get_signless(64), _number(gather)
+        return inputs[0]
+    s, i64, number = rows.Structured(gather.op), ir.IntegerType.get_signless(64), gather.number
     maps = [ir.AffineMap.get(1, 0, list(s.maps[i].results)) for i in own]
     start = tensor.empty([tile_rows], i64)
     numbers = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(1)], ["parallel"])
@@ -135,7 +80,7 @@ def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, t
                 clone.operands[i] = values.get(hash(operand), operand)
             values.update(zip(map(hash, op.results), clone.results))
         linalg.YieldOp([_cast(values.get(hash(number), number), i64)])
-    PrefetchOp(slot, gather.table, numbers.results[0], first, count)
+    return numbers.results[0]
 
 
 def _tile(value: ir.Value, first: ir.Value, cloner: RowCloner) -> ir.Value:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.operands import is_gathered
 from kitsune_mlir.chains.packing import packed_width
 from kitsune_mlir.chains.product_plan import Product, Segment, starts_from_zero
 from kitsune_mlir.chains.program import Block
@@ -18,7 +19,7 @@ from kitsune_mlir.mlir import ir, scf
 
 from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
-from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel
+from .chain_kernel import COPY_ROWS, GATHERED, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed
 from .chain_tiles import Pieces, beside, part, zeros
 from .schedule_build import constant_index
@@ -173,6 +174,8 @@ class ChainProducts:
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         made = rows.producer(value)
         column = None if chunk is None else chunk * self.kernel.chunk
+        if is_gathered(value):
+            return Fill(GATHERED, (value,), 0, column, self.kernel.tile_rows)
         if made.name == kitsune.GetOp.OPERATION_NAME:
             source = self.kernel.queues[kitsune_label(made.operands[0])].results[0]
         else:

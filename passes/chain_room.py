@@ -41,7 +41,7 @@ class Room:
         self.pipeline, self.program, self.target, self.ctas = pipeline, program, target, ctas
         self.vectors, self.stows = vectors, stows
         self.cluster, self.copies, self.tile_rows = program.cluster, program.consumers, program.tile_rows
-        streamed = LEAST_SLOTS * self.tile_rows * SLOT_ROW if program.streams else 0
+        streamed = LEAST_SLOTS * self.tile_rows * SLOT_ROW * program.streaming
         if self._free() - streamed < LEAST_SLOTS * program.weight_columns * SLOT_ROW:
             raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
 
@@ -88,7 +88,7 @@ class Room:
         """Whether it holds all weights, and a CTA has tiles enough for it to matter. Equal stages that reduce rows
         stay a loop, whose weights are streamed: what they compute takes longer than that, and is long code many times
         over."""
-        streamed = MOST_TILE_SLOTS * self.tile_rows * SLOT_ROW if self.program.streams else 0
+        streamed = MOST_TILE_SLOTS * self.tile_rows * SLOT_ROW * self.program.streaming
         weights = sum(count * _aligned(columns * SLOT_ROW) for columns, count in self.boxes().items())
         several = self.cluster == 1 and self.tiles_each >= LEAST_TILES
         several = several and not any(len(block.stages) > 1 and _reduces(block) for block in self.program.blocks)
@@ -97,13 +97,14 @@ class Room:
 
     def slots(self, keeps: bool) -> tuple[int, int]:
         """The slots of streamed tiles and, where these are not kept, of weights."""
-        slot, tile, room = self.program.weight_columns * SLOT_ROW, self.tile_rows * SLOT_ROW, self._free()
+        slot, room = self.program.weight_columns * SLOT_ROW, self._free()
+        rings, tile = self.program.streaming, self.tile_rows * SLOT_ROW * max(1, self.program.streaming)
         if keeps:
             return MOST_TILE_SLOTS, 0
         streamed = MOST_TILE_SLOTS if room - MOST_TILE_SLOTS * tile >= (LEAST_SLOTS + 1) * slot else LEAST_SLOTS
         if self.program.alone:  # as many as of weights
             streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
-        return streamed, min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
+        return streamed, min(MOST_SLOTS, (room - (streamed * tile if rings else 0)) // slot)
 
 
 def _reduces(block: Block) -> bool:

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import is_gather, is_ordered, is_too_much, streams
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
-from kitsune_mlir.traffic import element_bytes
 
-MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
-# The same with rows that are put into order (order-rows), where sums leave the registers for it: a kernel that does
-# nothing else would read and write them once more.
-MOST_ORDERED, ORDERED_COLUMNS = 768, 128
 IN_ORDER = "kitsune.in_order"  # marks the gathers that put what an order's keys are computed from into order
 
 
@@ -111,7 +106,7 @@ class DataflowGraph:
             return REDUCTION
         if op.name == "linalg.matmul":
             return PRODUCT
-        moves = op.name != "linalg.generic" or _is_gather(op) or _begins_sums(op)
+        moves = op.name != "linalg.generic" or is_gather(op) or _begins_sums(op)
         return MOVE if moves else SIMT
 
     def _sources(self, value: ir.Value) -> list[int]:
@@ -127,44 +122,8 @@ class DataflowGraph:
 
 def _gathers_too_much(op: ir.Operation) -> bool:
     """Whether `op` and gathers beside it take more of a row of a product's left operand out of tables than registers
-    hold. Then rows that are put into order are, before, and need not be counted."""
-    if not _is_gather(op):
-        return False
-    for use in op.results[0].uses:
-        reader, parts = use.owner.operation, [op]
-        if reader.name == "tensor.concat":
-            sources = [rows.producer(part) for part in reader.operands]
-            parts = [source for source in sources if source is not None and _is_gather(source)]
-            readers = [(other.owner.operation, other.operand_number) for other in reader.results[0].uses]
-        else:
-            readers = [(reader, use.operand_number)]
-        for product in (user for user, number in readers if (user.name, number) == ("linalg.matmul", 0)):
-            ordered = [part for part in parts if is_ordered(part)]
-            most = (
-                MOST_ORDERED if ordered and rows.shape_of(product.results[0])[1] <= ORDERED_COLUMNS else MOST_GATHERED
-            )
-            if sum(row_bytes(part.results[0]) for part in parts) <= most:
-                continue
-            others = [part for part in parts if part not in ordered]
-            if op in ordered or sum(row_bytes(part.results[0]) for part in others) > MOST_GATHERED:
-                return True
-    return False
-
-
-def is_ordered(op: ir.Operation) -> bool:
-    """Whether an operation is a gather of rows by the result of a kitsune.order."""
-    by = rows.producer(op.operands[0]) if op.name == "linalg.generic" and _is_gather(op) else None
-    return by is not None and by.name == kitsune.OrderOp.OPERATION_NAME
-
-
-def _is_gather(op: ir.Operation) -> bool:
-    return op.name == "linalg.generic" and rows.Structured(op).gathers()
-
-
-def row_bytes(value: ir.Value) -> int:
-    """Bytes of a tensor's row."""
-    element = ir.RankedTensorType(value.type).element_type
-    return prod(size for size in rows.shape_of(value)[1:] if size != rows.DYNAMIC) * element_bytes(element)
+    hold, and its rows do not come through shared memory either."""
+    return is_gather(op) and is_too_much(op.results[0]) and not streams(op.results[0])
 
 
 def _begins_sums(op: ir.Operation) -> bool:

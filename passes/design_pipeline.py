@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import is_gather, streams
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.design import StagePlan, design
@@ -45,7 +46,19 @@ class DesignPipeline(ModulePass):
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
+                _separate_gathers(pipeline)
                 _Designer(pipeline, self.fuse).run()
+
+
+def _separate_gathers(pipeline: kitsune.PipelineOp) -> None:
+    """Gives whatever reads rows beside a product a gather of its own, where the product's come through shared memory:
+    there is no tile of them that a stage could hand on."""
+    for op in [op.operation for op in pipeline.block.operations]:
+        if not is_gather(op) or not streams(op.results[0]):
+            continue
+        others = [use for use in op.results[0].uses if use.owner.operation.name == "linalg.generic"]
+        for use in others:
+            use.owner.operands[use.operand_number] = op.clone(ir.InsertionPoint(use.owner)).results[0]
 
 
 class _Designer:

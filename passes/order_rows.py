@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kitsune_mlir import determinism, rows
+from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.example_sizes import known_shape
@@ -33,7 +34,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 
 from .base import ModulePass
-from .dataflow_graph import IN_ORDER, row_bytes
+from .dataflow_graph import IN_ORDER
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
 from .schedule_build import constant_index, empty_generic
 

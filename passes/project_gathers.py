@@ -21,11 +21,11 @@ from itertools import accumulate
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 from .base import ModulePass
-from .dataflow_graph import MOST_GATHERED, row_bytes
 from .schedule_build import empty_generic
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import determinism, rows
+from kitsune_mlir.chains.gathers import is_ordered
 from kitsune_mlir.chains.operands import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
@@ -31,7 +32,7 @@ from kitsune_mlir.planning.cost import scattered_us
 from kitsune_mlir.traffic import tensor_bytes
 
 from .base import ModulePass
-from .dataflow_graph import IN_ORDER, is_ordered
+from .dataflow_graph import IN_ORDER
 
 SCATTER = "tm_tensor.scatter"
 LEAST_COLUMNS = 16  # of a tile: narrower ones are not worth a way out of their own

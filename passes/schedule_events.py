@@ -181,6 +181,8 @@ class Reading:
                 into = dialect.ring_of(op.operands[0])
                 touch = Touch(operands[1], "consumer", copied.place, into.label if into is not None else None)
                 return [touch, copied] if from_slot else [copied]
+            case "kitsune.gather_rows":
+                return [Copy(operands[0], results[0], self._place(op))]
             case "kitsune.prefetch":
                 return [Done(operands[0], self._place(op))]
             case "kitsune.read" if op.opview.is_of_boxes:

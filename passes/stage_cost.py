@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.operands import is_multiplied_alone, is_read_by_threads, parts_of
+from kitsune_mlir.chains.operands import is_gathered, is_multiplied_alone, is_read_by_threads, parts_of
 from kitsune_mlir.chains.pressure import registers_of
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
@@ -75,7 +75,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             plain_ops += widest * sum(DEAR.get(name, 1) for name in names)
             reduces = "reduction" in str(op.attributes["iterator_types"])
             reduced = reduced or reduces
-            simt += widest * sum(dear.get(name, 1) for name in names if name not in FREE) * (REDUCED if reduces else 1)
+            if not _is_copied(op):
+                computed = sum(dear.get(name, 1) for name in names if name not in FREE)
+                simt += widest * computed * (REDUCED if reduces else 1)
             if (taken := _gathered_bytes(op)) > 0:
                 gathered += MOVED * taken if _is_part(op) and not _is_part_of_operand(op) else taken
                 if not _is_part(op):
@@ -113,7 +115,13 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
+        copied_bytes=sum(row_bytes(op.results[0].type) for op in stage.block.operations if _is_copied(op.operation)),
     )
+
+
+def _is_copied(op: ir.Operation) -> bool:
+    """Whether threads gather an operator's result into shared memory."""
+    return op.name == "linalg.generic" and is_gathered(op.results[0])
 
 
 def _is_kept(tile: ir.Value) -> bool:

@@ -13,6 +13,8 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
+from .gathers import gather_of, streams
+
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
 # Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand. Those of an
 # argument take a kernel of their own for that, what another kernel makes it may make longer.
@@ -32,12 +34,24 @@ def is_streamed(value: ir.Value) -> bool:
     op, nbytes = rows.producer(value), row_bytes(value)
     if op is None or not is_multiplied(element_of(value)):
         return False
+    if is_gathered(value):
+        return True
     if op.name == kitsune.GetOp.OPERATION_NAME:
         return crosses(rows.producer(op.operands[0]).opview) and nbytes % 16 == 0
     if op.name != kitsune.LoadOp.OPERATION_NAME or nbytes < STREAMED_BYTES:
         return False
     most = MOST_HELD_OF_ARGUMENT if isinstance(op.operands[0].owner, ir.Block) else MOST_HELD_BYTES
     return nbytes % 16 == 0 or nbytes > most and _can_be_widened(op)
+
+
+def is_gathered(value: ir.Value) -> bool:
+    """Whether a tile comes through shared memory as rows of a table that threads gather there: part of an operand of
+    which more is gathered than registers hold."""
+    gather = gather_of(rows.producer(value))
+    if gather is None or not is_in_stage(value) or not streams(value):
+        return False
+    numbers = [gather.op.operands[i] for i in gather.inputs]
+    return all(is_loaded(number) for number in numbers if is_in_stage(number))
 
 
 def is_read_by_threads(value: ir.Value) -> bool:

@@ -16,8 +16,8 @@ Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplie
 class Segment:
     """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
     from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. A tile
-    that `streams` comes through shared memory. Elements have `nbytes` bytes; an f32 weight lies there in `pieces`
-    (tf32.py), one after another."""
+    that `streams` comes through shared memory, one that is `gathered` as rows of a table. Elements have `nbytes` bytes;
+    an f32 weight lies in shared memory in `pieces` (tf32.py), one after another."""
 
     value: ir.Value
     start: int
@@ -26,6 +26,7 @@ class Segment:
     parts: int = 1
     nbytes: int = 2
     pieces: int = 1
+    gathered: bool = False
 
     @property
     def chunk_columns(self) -> int:

@@ -35,6 +35,7 @@ from .chainable import check_stage
 from .equal_stages import equal_runs
 from .operands import (
     is_exchanged,
+    is_gathered,
     is_handed_on,
     is_held,
     is_inside,
@@ -180,8 +181,17 @@ class Program:
         segments = []
         for value, start, (_, width) in zip(tiles, packing.starts(), _columns_of(tiles)):
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
-            segments.append(Segment(value, start, width // parts, self._streams(value), parts))
-        return Product(op, n, columns, segments, sets)
+            streams, gathered = self._streams(value), is_gathered(value)
+            segments.append(Segment(value, start, width // parts, streams, parts, gathered=gathered))
+        product = Product(op, n, columns, segments, sets)
+        if self.gathers(product) and (product.passes > 1 or not self._target.has_warpgroups):
+            raise UnsupportedError("rows are gathered into shared memory for warpgroups, and for products of one pass")
+        return product
+
+    @staticmethod
+    def gathers(product: Product) -> bool:
+        """Whether rows of a table that a product multiplies come through shared memory."""
+        return any(segment.gathered for segment in product.segments)
 
     def _streamed_columns(self, n: int, most: int) -> int:
         """Columns of each pass over n, at most so many: those of which the fewest beyond n are multiplied; and of these
@@ -303,8 +313,13 @@ class Program:
 
     @property
     def streams(self) -> bool:
-        """Whether some operand comes through shared memory."""
-        return any(segment.streams for segment in self.segments())
+        """Whether some operand comes through shared memory by tensor copies."""
+        return any(segment.streams and not segment.gathered for segment in self.segments())
+
+    @property
+    def streaming(self) -> int:
+        """Rings of operands that come through shared memory: by tensor copies, and as rows that threads gather."""
+        return self.streams + any(map(self.gathers, self.products))
 
     @property
     def consumers(self) -> int:

@@ -112,7 +112,10 @@ _NOW: ContextVar[Checks | None] = ContextVar("index_checks", default=None)
 def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
     """The checks of the kernels whose code is generated inside."""
     checks = Checks()
-    for op in walk(pipeline, "tensor.extract", "kitsune.scatter", "kitsune.write_rows"):
+    for op in walk(pipeline, "tensor.extract", "kitsune.scatter", "kitsune.write_rows", "kitsune.gather_rows"):
+        if op.name == "kitsune.gather_rows" and _key(op) not in checks.numbers:  # one for all columns of the rows
+            checks.numbers[_key(op)] = checks.number_at(location(op.location))
+            checks.tables += [table for table in [op.operands[1]] if _is_open(table) and table not in checks.tables]
         adds = op.name == "kitsune.scatter" or op.name == "kitsune.write_rows" and op.opview.adds
         if adds or op.name == "tensor.extract" and _checked(op):
             checks.numbers[_key(op)] = len(checks.places)
@@ -170,6 +173,17 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = 
     inside = _is_inside(row, now.sizes.get(hash(extract.operands[0])), extract.operands[0].type.shape[axis])
     if reports and origin(extract.operands[1 + axis]) == DATA:
         now.report(_not(inside), now.numbers[_key(extract)])
+    return arith.select(inside, row, arith.constant(row.type, 0))
+
+
+def gathered_row(gather: ir.Operation, row: ir.Value) -> ir.Value:
+    """In a kernel: a row (an integer) of the table of a kitsune.gather_rows, or 0 where the table does not have it,
+    which is reported."""
+    now, table = _NOW.get(), gather.operands[1]
+    if now is None:
+        return row
+    inside = _is_inside(row, now.sizes.get(hash(table)), table.type.shape[0])
+    now.report(_not(inside), now.numbers[_key(gather)])
     return arith.select(inside, row, arith.constant(row.type, 0))
 
 
@@ -233,6 +247,8 @@ def _checked(extract: ir.Operation) -> bool:
 
 
 def _key(op: ir.Operation) -> int:
+    if op.name == "kitsune.gather_rows":
+        return hash(op.operands[2])
     return hash(op.results[0]) if len(op.results) else hash(op.operands[0])
 
 

@@ -29,6 +29,7 @@ _ISSUED = {"gpu": 0.29, "cpu": 1.0}  # operations that warps, or a core, do in t
 # 100,003 rows of 464 numbers of f16, a norm and three layers took 170 us, and 69 were predicted (H100).
 _MOST_KEPT, _SPILLED = 104, 1500.0
 _STORED = 16.0  # bytes a cycle that a GPU's tile leaves its CTA with, before the next one's sums take the registers
+_COPIED = 128 / 18  # bytes a cycle that threads copy of rows here and there, 16 each, beside those that compute
 _STREAMED = 0.89  # of DRAM's rate, that a GPU's pipelines reach
 _PASSED = 0.15  # of L2's work for a byte of weights, what one takes that DRAM gives
 _FEW = 2.0  # times its share of L2's rate that one SM can draw where others rest
@@ -80,6 +81,7 @@ class StageCost:
     kept: float = 0.0  # registers of a thread that hold the widest rows that are read and reduced
     kernels: int = 0  # of other operators, where the stage runs an operator at a time
     plain_bytes: float = 0.0  # that these move, a row
+    copied_bytes: float = 0.0  # of a row that threads gather into shared memory, in each CTA that shares columns
 
     @property
     def product_count(self) -> int:
@@ -128,7 +130,8 @@ def role_price(
         work -= (1 - _BESIDE) * min(terms[TENSOR], work - terms[TENSOR])
     share = min(_FEW, target.sms / (ctas or target.sms)) if target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
-    return Price(l2_us, L2) if l2_us > work else Price(work, limit)
+    copied_us = rows * sum(stage.copied_bytes for stage in role) / (_COPIED * CYCLES_A_US)
+    return max(Price(work, limit), Price(l2_us, L2), Price(copied_us, L1), key=lambda price: price.us)
 
 
 def _spilled(stage: StageCost, target: Target) -> float:

@@ -22,6 +22,7 @@ from kitsune_mlir.mlir import ir, location
 
 from . import between, numeric, steps
 from .between import Between
+from .gather_rows import gather_rows
 from .rings import Ring, ScheduleFault
 from .steps import Cluster, Cta, Frame, Output, Run, Step
 
@@ -218,6 +219,8 @@ class Program:
                 return steps.total(op, where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return steps.read(op, where, operands, results)
+            case "kitsune.gather_rows":
+                return gather_rows(where, operands, results)
             case "kitsune.prefetch":
                 return lambda frame: frame.values[operands[0]].check_open(frame.at(where), "producer")
             case "kitsune.write":

@@ -3808,3 +3808,123 @@ func.func @collect_in_an_argument(%A: tensor<64x32xbf16>, %F: tensor<64x32xf32>,
   }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @gathered_into_a_ring_of_columns(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op fills boxes along rows in smem, ring 'x' has columns}}
+      %d = "kitsune.gather_rows"(%s, %A, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_a_vector(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op copies rows of a tensor of two dimensions, found tensor<64xbf16>}}
+      %d = "kitsune.gather_rows"(%s, %V, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_other_elements(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op moves elements of tensor<64x64xf16> as those of tensor<64x64xbf16>}}
+      %d = "kitsune.gather_rows"(%s, %H, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_few_bytes(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op copies rows of multiples of 16 bytes, found tensor<64x68xbf16>}}
+      %d = "kitsune.gather_rows"(%s, %N, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x68xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_narrow_slots(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op fills slots of rows of 128 bytes, found tensor<64x32xbf16>}}
+      %d = "kitsune.gather_rows"(%s, %A, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x32xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_numbers_of_fewer_rows(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<32xi32>}}
+      %d = "kitsune.gather_rows"(%s, %A, %J, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<32xi32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_into_no_integers(%A: tensor<64x64xbf16>, %H: tensor<64x64xf16>, %N: tensor<64x68xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %J: tensor<32xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.gather_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<64xf32>}}
+      %d = "kitsune.gather_rows"(%s, %A, %F, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xf32>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @gathered_outside_agents(%s: !kitsune.slot<tensor<64x64xbf16>>, %A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.gather_rows' op stands in no kitsune.agent}}
+  %d = "kitsune.gather_rows"(%s, %A, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+  return
+}

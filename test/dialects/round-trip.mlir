@@ -157,6 +157,10 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
       %w = "kitsune.select"(%c0, %a, %a) : (index, tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
       %e = "kitsune.copy"(%s, %w, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<16x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
       "kitsune.commit"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      %g = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // CHECK: %{{.*}} = "kitsune.gather_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+      %h = "kitsune.gather_rows"(%g, %a, %to, %c0, %m, %c0) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
+      "kitsune.commit"(%g, %h) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
     }) {copies = 1 : i64, registers = 40 : i64, sym_name = "feed", warps = 4 : i64} : () -> ()
     "kitsune.agent"() ({
     ^bb0(%copy: index):

@@ -5,7 +5,8 @@ component's clock when it accessed memory; a warp has seen the accesses of a com
 A thread's own accesses are in order; between threads a barrier, or an arrival and a wait, puts them so
 (PTX ISA, Memory Consistency Model: causality order). An arrival is taken to release its whole warp.
 
-Copies and products reach memory by the async proxy, threads by the generic one. Accesses of two proxies, one of them a
+Copies by engines and products reach memory by the async proxy, threads, also where they copy 16 bytes each (cp.async),
+by the generic one. Accesses of two proxies, one of them a
 write, are in order only with a fence between (PTX ISA, Proxies; fence.proxy.async), and so are those of the async
 proxies of two CTAs, for a proxy is in order with itself inside a thread block only (proxy-preserved base causality
 order). The end of a copy or a product is such a fence (Async proxy): what waited for it needs none. So a fence is
@@ -87,15 +88,16 @@ class Clocks:
         self.nothing = np.zeros(self.size, np.int64)  # the clock of what comes after nothing, never written
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
+        self.by_threads = np.zeros(self.size, np.bool_)  # copies of the generic proxy, beside those who issued them
         self.phases = 0  # of mbarriers, that are complete
         # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
         self.fenced, self.found = np.zeros(self.seen.shape, np.int64), np.zeros(self.seen.shape, np.int64)
         # By space and CTA, then by warp.
         self._fences: dict[tuple[str, int], dict[int, Fences]] = defaultdict(lambda: defaultdict(Fences))
 
-    def component(self, name: str, cta: int) -> int:
+    def component(self, name: str, cta: int, by_threads: bool = False) -> int:
         assert len(self.names) < self.size, "too many mbarriers for one launch here"
-        self.ctas[len(self.names)] = cta
+        self.ctas[len(self.names)], self.by_threads[len(self.names)] = cta, by_threads
         self.names.append(name)
         return len(self.names) - 1
 
@@ -133,7 +135,7 @@ class Clocks:
         them as its proxy has it."""
         found = [fences.before(int(seen[warp])) for warp, fences in self._fences[space, cta].items()]
         fenced = np.maximum.reduce([self.nothing, *(row for row in found if row is not None)])
-        asynchronous = self.ctas[len(self.now) :]
+        asynchronous = np.where(self.by_threads, -1, self.ctas)[len(self.now) :]
         fenced[len(self.now) :][(asynchronous == cta) if space == "global" else (asynchronous >= 0)] = _EVER
         return fenced
 
@@ -216,7 +218,7 @@ class EngineClock:
         """Whether accesses that come before it do so as its proxy has it."""
         stamps = _different(stamps)
         by = components(stamps)
-        if space == "shared" and by.min() >= len(self.clocks.now):
+        if space == "shared" and by.min() >= len(self.clocks.now) and not some(self.clocks.by_threads[by]):
             return np.ones(len(by), np.bool_)
         return clocks_of(stamps) <= self.fenced(space)[by]
 

@@ -18,7 +18,7 @@ from .space import Space
 from .tma import Box
 
 if TYPE_CHECKING:
-    from .thread_copies import ThreadCopies
+    from .thread_copies import Groups, ThreadCopies
 
 RANK_BITS = 24  # an address in a cluster, own or mapped: the CTA's rank above so many bits
 
@@ -66,7 +66,8 @@ class CtaState:
         self.named: dict[int, NamedBarrier] = {}
         self.units: dict[int, ProductUnit] = {}
         self.bulk: dict[int, BulkGroups] = {}  # by thread
-        self.copied: list[ThreadCopies] = []  # by threads, which no arrival counts on yet
+        self.copied: list[ThreadCopies] = []  # by threads, which no arrival counts on yet, and which are in no group
+        self.groups: dict[int, Groups] = {}  # of such copies, by warp
         self.agents: list[Any] = []  # that have not ended
         self.left = False  # by threads that waited in vain
         self.cluster: Cluster

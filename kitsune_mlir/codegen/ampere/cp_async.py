@@ -1,7 +1,9 @@
 """Copies of 16 bytes from global to shared memory by each thread (PTX ISA, cp.async: Non-bulk copy), from sm_80 on.
 
 A thread's copies go on beside it. It has an mbarrier count an arrival when all copies that it began before have landed
-(cp.async.mbarrier.arrive.noinc): who waits there, sees them.
+(cp.async.mbarrier.arrive.noinc): who waits there, sees them. Or it closes groups of copies, and waits itself until all
+but the last so many are there (cp.async.commit_group, cp.async.wait_group). These are then stores of its own, by the
+generic proxy: products by warpgroups see them behind a fence between proxies.
 """
 
 from __future__ import annotations
@@ -28,6 +30,16 @@ def arrive(barrier: Int) -> None:
     """An arrival of each thread at an mbarrier, made for these, once its copies have landed."""
     text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
     device.assembly(text, "r,~{memory}", [device.value(barrier)], None)
+
+
+def close_group() -> None:
+    """What the thread has begun to copy since the last group is one."""
+    device.assembly("cp.async.commit_group;", "~{memory}", [], None)
+
+
+def wait_groups(pending: int) -> None:
+    """Until the copies of all but the thread's last so many groups have landed."""
+    device.assembly(f"cp.async.wait_group {pending};", "~{memory}", [], None)
 
 
 def wait_all() -> None:

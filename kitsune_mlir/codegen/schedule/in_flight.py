@@ -65,8 +65,12 @@ class InFlight:
     def wait(self, token: Token) -> None:
         """Until the product has ended; those after it may go on."""
         if token.number is not None and token.number > self.waited:
-            wgmma.wait(self.issued - token.number)
+            self._wait_until(self.issued - token.number)
             self.waited = token.number
+
+    def _wait_until(self, pending: int) -> None:
+        """Until no more than so many are in flight."""
+        wgmma.wait(pending)
 
     def settle(self, acc: Acc) -> list[ir.Value]:
         """The sums, once the products that made them have ended."""

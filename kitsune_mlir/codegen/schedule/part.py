@@ -21,6 +21,7 @@ from .agent import AgentCode
 from .around import Ctas, KernelAround, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .exchanges import TOTAL_BARRIERS, Totals
+from .gather_rows import GatherCode, gathers
 from .meetings import BARRIER_BYTES, Meetings
 from .prefetch import PrefetchCode, asks
 from .rows import RowCode, scratch_bytes
@@ -170,6 +171,8 @@ class PartCode:
             return RowCode
         if multiplies_alone(agent):
             return DotsCode
+        if gathers(agent):
+            return GatherCode
         if asks(agent):
             return PrefetchCode
         return AgentCode if self.target.has_warpgroups else WarpCode

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import mbarrier, warps
+from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
@@ -38,9 +39,13 @@ class PrefetchCode(AgentCode):
             raise UnsupportedError(
                 f"agent '{self.agent.label}' asks for rows of tables, and has {self.agent.count} copies"
             )
-        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        self.turns = {ring: self._first_turn(ring) for ring in self._rings(self.agent.operation)}
         self.values[hash(self.agent.block.arguments[0])] = 0
         self._block(self.agent.block)
+
+    def _first_turn(self, ring: str) -> Slot:
+        """The slot that is filled first of a ring."""
+        return self.around.rings[ring].start()
 
     def _acquire(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)

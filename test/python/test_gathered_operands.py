@@ -1,0 +1,175 @@
+"""Operands of which more is gathered than registers hold: their rows come into the chain's shared memory as they are
+gathered, in the interpreter and in the simulator."""
+
+import copy
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen.ampere import cp_async
+from kitsune_mlir.codegen.schedule import gather_rows
+from kitsune_mlir.codegen.schedule.part import PartCode
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.schedule_events import Reading
+from kitsune_mlir.planning import schedule_proof, target
+from kitsune_mlir.schedule import run
+from kitsune_mlir.schedule.numeric import rounded
+from kitsune_mlir.tools.gpusim import KernelFault
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+BF16 = torch.bfloat16
+GPU = target.load("sm_90a")
+CHAINED = {"place-stages": "shape=chained tile-rows=128"}
+
+
+class Edges(nn.Module):
+    """Two layers of what edges have, and of rows of several tables."""
+
+    def __init__(self, own, widths, inner, width):
+        super().__init__()
+        self.first, self.last = nn.Linear(own + sum(widths), inner), nn.Linear(inner, width)
+
+    def forward(self, e, numbers, tables):
+        ends = [torch.index_select(table, 0, number) for table, number in zip(tables, numbers, strict=True)]
+        return self.last(torch.relu(self.first(torch.cat([e, *ends], 1) if e is not None else torch.cat(ends, 1))))
+
+
+def case(own, widths, inner, width, edges, index=torch.int64, dtype=BF16):
+    """The model, and arguments with numbers that occur twice."""
+    torch.manual_seed(5)
+    tables = [torch.randn(edges + 7 * i, columns, dtype=dtype) for i, columns in enumerate(widths)]
+    numbers = [torch.randint(0, edges, (edges,), dtype=index) for _ in widths]
+    e = torch.randn(edges, own, dtype=dtype) if own else None
+    return Edges(own, widths, inner, width).to(dtype).eval(), (e, numbers, tables)
+
+
+def compiled(model, args, target, options=CHAINED):
+    found = kitsune_mlir.compile(model, args, target=target, options=options)
+    assert [launch["form"] for launch in found.plan["launches"]] == ["scheduled chain"]
+    return found
+
+
+def is_right(found, model, args):
+    e, numbers, tables = args
+    with torch.no_grad():
+        exact = copy.deepcopy(model).double()
+        wanted = exact(None if e is None else e.double(), numbers, [table.double() for table in tables])
+    return (found.double() - wanted).norm() <= 6e-3 * wanted.norm()
+
+
+CASES = [  # what edges have, tables, hidden layer, results, edges, numbers
+    (64, (64, 128, 256), 128, 64, 301, torch.int32),
+    (0, (256, 128), 128, 64, 129, torch.int64),
+    (64, (512,), 256, 128, 3, torch.int64),
+    (0, (72, 256, 80), 64, 32, 77, torch.int32),  # rows that end within a box
+]
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("own, widths, inner, width, edges, index", CASES)
+def test_rows_are_gathered_in_the_kernel(own, widths, inner, width, edges, index, gpu_of):
+    model, args = case(own, widths, inner, width, edges, index)
+    found = compiled(model, args, gpu_of(2))
+    assert found.mlir("small:schedule-chains").count('"kitsune.gather_rows"') == sum(-(-w // 64) for w in widths)
+    assert is_right(Simulation(found, seed=3)(*args), model, args)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_mutants_are_found(gpu_of, monkeypatch):
+    """No fence between proxies, no wait for copies, an arrival too many, and one too few."""
+    model, args = case(0, (320,), 64, 32, 520)
+    small, wait_groups, ends = gpu_of(2), cp_async.wait_groups, PartCode._ends
+
+    def is_found():
+        found = compiled(model, args, small)
+        try:
+            return not is_right(Simulation(found)(*args), model, args)
+        except (KernelFault, AssertionError):
+            return True
+
+    assert not is_found()
+    with monkeypatch.context() as broken:
+        broken.setattr(gather_rows.tma, "fence", lambda: None)
+        assert is_found()
+    with monkeypatch.context() as broken:
+        broken.setattr(cp_async, "wait_groups", lambda pending: None)
+        assert is_found()
+    with monkeypatch.context() as broken:
+        broken.setattr(cp_async, "wait_groups", lambda pending: wait_groups(pending + 1))
+        assert is_found()
+    for more in (1, -1):
+
+        def wrong(self, ring, more=more):
+            full, empty = ends(self, ring)
+            return full + more * (ring.label == "gathered"), empty
+
+        with monkeypatch.context() as broken:
+            broken.setattr(PartCode, "_ends", wrong)
+            assert is_found()
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_number_out_of_range_is_reported(gpu_of):
+    model, args = case(0, (256, 128), 64, 32, 140, torch.int32)
+    simulation = Simulation(compiled(model, args, gpu_of(2)))
+    for wrong in (140, -1, 2**31 - 1):
+        e, numbers, tables = args
+        numbers = [numbers[0].clone(), numbers[1]]
+        numbers[0][131] = wrong
+        with pytest.raises(UserError, match=r"test_gathered_operands\.py:\d+: an index is out of range$"):
+            simulation(e, numbers, tables)
+            simulation.synchronize()
+
+
+TEXT = Path(__file__).parents[1] / "passes" / "schedule-chains" / "gathered-operand.mlir"
+
+
+def edges(count):
+    """The module of a chain that gathers an operand, of so many rows, scheduled."""
+    module = mlir.parse(TEXT.read_text().replace("40000", str(count)), mlir.context())
+    steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains"]
+    pipeline.run(module, [pipeline.make(step, CHAINED.get(step, ""), "sm_90a") for step in steps])
+    return module
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_interpreter_agrees(seed):
+    module = edges(300)
+    (kernel,) = dialect.kernels(module)
+    random = np.random.default_rng(seed)
+    x, e = (random.integers(-2, 3, size).astype(np.float32) for size in ((500, 320), (300, 128)))
+    numbers = random.integers(0, 500, 300)
+    w, v = (random.integers(-1, 2, size).astype(np.float32) for size in ((64, 448), (16, 64)))
+    w *= random.random(w.shape) < 4 / 448
+    v *= random.random(v.shape) < 4 / 64
+    bias = random.integers(-2, 3, 64).astype(np.float32)
+    (found,) = run(kernel, [x, e, numbers, w, bias, v], ctas=2, seed=seed)
+    hidden = np.maximum(np.concatenate([e, x[numbers]], 1) @ w.T + bias, 0)
+    np.testing.assert_array_equal(found, rounded(rounded(hidden, "bf16") @ v.T, "bf16"))
+
+
+def test_the_proof_asks_when_slots_are_committed():
+    """A commit of another slot's copies, and commits that stand behind more slots than a ring has beside those that
+    warpgroups hold."""
+    text = str(edges(40000))
+    assert not faults(text)
+    commits = re.findall(r'"kitsune.commit"\(%\d+, %\d+\)', text[text.index("kitsune.gather_rows") :])
+    swapped = commits[0].partition(",")[0] + "," + commits[1].partition(",")[2]
+    (fault,) = faults(text.replace(commits[0], swapped))
+    assert "gathered" in fault
+    (fault,) = faults(text.replace("tensor<128x64xbf16>, 4 : i64>", "tensor<128x64xbf16>, 3 : i64>"))
+    assert "closes a cycle of waits: the acquire of ring 'gathered'" in fault
+
+
+def faults(text):
+    module = mlir.parse(text, mlir.context())
+    (kernel,) = dialect.kernels(module)
+    return [str(fault) for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
