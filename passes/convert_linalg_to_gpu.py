@@ -81,11 +81,11 @@ class ConvertLinalgToGpu(ModulePass):
         with module.context:
             read_windows(_main(module))
             share_elements(_main(module))
-            merge_loops(_main(module))
         with _kernels_aside(module):
             main = _main(module)
             with main.context, main.location:
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
+                merge_loops(main)
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
             bufferize(module)

@@ -1,4 +1,4 @@
-"""Loops of a reduction that run through neighbouring dimensions of all they read are one loop.
+"""Loops that run through neighbouring dimensions of all that an operator has are one loop, where its kernel wants it.
 
     %s = linalg.generic {iterator_types = ["parallel", "reduction", "reduction", "parallel"]} ins(%x : 8x56x56x256) ...
   =>
@@ -6,39 +6,60 @@
     %s = linalg.generic {iterator_types = ["parallel", "reduction", "parallel"]} ins(%r) ...
 
 A kernel shares one reduced loop among threads; of two, each thread would go through the other alone, though there are
-threads enough for both. So it is with averages over images whose channels are their last dimension.
+threads enough for both. So it is with averages over images whose channels are their last dimension. And a transpose is
+done by blocks of elements (codegen/gpu_turned.py) where lines have whole sectors: those of small images together have.
 """
 
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.planning.kernel_cost import SECTOR
+from kitsune_mlir.traffic import element_bytes
 
 from .schedule_build import clone_body, empty_generic, map_of, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:
-    """Rewrites such reductions of @main."""
-    for op in walk(main, "linalg.generic"):
+    """Rewrites such operators of @main."""
+    for op in walk(main, "linalg.generic", "linalg.transpose"):
         while op is not None:
             op = _merged(op)
 
 
 def _merged(op: ir.Operation) -> ir.Operation | None:
-    """The reduction with a pair of its loops as one, in its place; None where it has no such pair."""
+    """The operator with a pair of its loops as one, in its place; None where it has no such pair."""
     s = rows.Structured(op)
-    if s.iterators.count("reduction") < 2 or s.index_ops() or s.tables():
+    if s.iterators.count("reduction") == 1 or s.index_ops() or s.tables():
         return None
     if any(not isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr) for map_ in s.maps for expr in map_.results):
         return None
     dims = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps]  # None of one element
     for first in range(len(s.iterators) - 1):
         pair = [first, first + 1]
-        if [s.iterators[loop] for loop in pair] != ["reduction"] * 2:
-            continue
-        if all(_may_merge(value, own, pair) for value, own in zip(op.operands, dims, strict=True)):
+        wanted = [s.iterators[loop] for loop in pair] == ["reduction"] * 2 or _is_short_line(s, dims, pair)
+        if wanted and all(_may_merge(value, own, pair) for value, own in zip(op.operands, dims, strict=True)):
             return _merge(s, dims, first)
     return None
+
+
+def _is_short_line(s: rows.Structured, dims: list[list[int | None]], pair: list[int]) -> bool:
+    """Whether an elementwise operator reads a tensor along another loop than its result, and one of the pair is the
+    loop of lines of either that are shorter than a sector."""
+    own = [(value, found) for value, found in zip(s.op.operands, dims) if rows.is_tensor(value) and found]
+    if "reduction" in s.iterators or len(s.op.results) != 1 or len(own) < 2:
+        return False
+    *inputs, (out, along) = own
+    turned = [
+        (value, found) for value, found in inputs if None not in (found[-1], along[-1]) and found[-1] != along[-1]
+    ]
+    lines = [*turned, (out, along)] if turned else []
+    return any(found[-1] == pair[1] and 0 < _line_bytes(value) < SECTOR for value, found in lines)
+
+
+def _line_bytes(value: ir.Value) -> int:
+    kind = ir.RankedTensorType(value.type)
+    return kind.shape[-1] * element_bytes(kind.element_type)
 
 
 def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int]) -> bool:
@@ -56,20 +77,33 @@ def _are_known(value: ir.Value, places: list[int]) -> bool:
 
 
 def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.Operation:
-    """The reduction with its loop `first` and the next one as one."""
+    """The operator with its loop `first` and the next one as one."""
     op, loops, operands, maps = s.op, len(s.iterators) - 1, list[ir.Value](), list[ir.AffineMap]()
     with op.location, ir.InsertionPoint(op):
         for value, own in zip(op.operands, dims, strict=True):
             if first in own:
                 at, sizes = own.index(first), [None if n == rows.DYNAMIC else n for n in rows.shape_of(value)]
-                value = reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
+                value = _reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
                 own = [*own[: at + 1], *own[at + 2 :]]
             operands.append(value)
             maps.append(map_of(loops, [None if loop is None else loop - (loop > first) for loop in own]))
-        iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
-        made = empty_generic(operands[: s.inputs], operands[s.inputs :], maps, iterators)
-        clone_body(s.body, made)
-    for old, new in zip(op.results, made.results, strict=True):
-        old.replace_all_uses_with(new)
+        if op.name == "linalg.transpose":
+            order = [rows.dim_of(expr) for expr in maps[0].results]
+            permutation = [order.index(loop) for loop in range(loops)]
+            made = linalg.transpose(operands[0], outs=operands[1:], permutation=permutation).results[0].owner.operation
+        else:
+            iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
+            made = empty_generic(operands[: s.inputs], operands[s.inputs :], maps, iterators)
+            clone_body(s.body, made)
+        for old, new in zip(op.results, made.results, strict=True):
+            sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(old)]
+            old.replace_all_uses_with(reshaped(new, sizes))
     op.erase()
     return made
+
+
+def _reshaped(value: ir.Value, sizes: list[int | None]) -> ir.Value:
+    made = rows.producer(value)
+    if made is None or made.name != "tensor.empty" or None in sizes:
+        return reshaped(value, sizes)
+    return tensor.empty(sizes, ir.RankedTensorType(value.type).element_type)

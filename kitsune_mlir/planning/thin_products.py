@@ -21,7 +21,7 @@ _WIDENED = 2.0  # instructions more where elements have 16 bits
 # Of sums over rows: the least turns of a loop whose lanes have one operand together, and the most points of a product
 # of matrices, beyond which a thread that has blocks of results loads less.
 LEAST_SHARED, MOST_SHARED = 128, 1 << 21
-SMALL = 16  # rows, columns and k of a small product
+SMALL = 32  # rows, columns and k of a small product
 _SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6

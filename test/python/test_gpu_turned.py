@@ -130,3 +130,22 @@ def test_transposes_beside_elementwise_operators(name, blocks):
     found = Simulation(compiled, seed=1)(X, Y)
     for one, wanted in zip(found if isinstance(found, tuple) else [found], [function(X, Y)], strict=False):
         torch.testing.assert_close(torch.as_tensor(one), wanted[0] if isinstance(wanted, tuple) else wanted)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("last", [False, True])
+def test_short_lines_of_images_are_one(scaled, last, blocks):
+    """14 elements of a line have no sector; 196 of an image do. Channels become the last dimension, or cease to be."""
+    order = [0, 2, 3, 1] if last else [0, 3, 1, 2]
+
+    def model(x, rows):
+        y = x.permute(order)
+        return y * 2 + rows if scaled else y.clone()
+
+    torch.manual_seed(0)
+    x = torch.randn((2, 24, 14, 14) if last else (2, 14, 14, 24)).bfloat16()
+    args = x, torch.randn((14, 14, 1) if last else (14, 14)).bfloat16()
+    compiled = kitsune_mlir.compile(Function(model), args, target="sm_90a")
+    assert len(compiled.plan["launches"]) == 1
+    assert "vector<4xbf16>" in compiled.mlir("sm_90a:convert-linalg-to-gpu")
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(*args)), model(*args), rtol=1e-2, atol=1e-2)
