@@ -57,6 +57,7 @@ from .shared_elements import share_elements
 from .window_reads import read_windows
 
 _FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_ONCE = "builtin.module(cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
 _TO_LOOPS = "builtin.module(func.func(tm-tensor-to-loops))"
@@ -86,6 +87,7 @@ class ConvertLinalgToGpu(ModulePass):
             with main.context, main.location:
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
+            run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
             bufferize(module)

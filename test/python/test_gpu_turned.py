@@ -149,3 +149,13 @@ def test_short_lines_of_images_are_one(scaled, last, blocks):
     assert len(compiled.plan["launches"]) == 1
     assert "vector<4xbf16>" in compiled.mlir("sm_90a:convert-linalg-to-gpu")
     torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(*args)), model(*args), rtol=1e-2, atol=1e-2)
+
+
+def test_filters_of_two_shapes_are_turned_once(small_gpu):
+    """Their lines as one are alike, and each has a buffer of its own, which is written when the program is loaded."""
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(64, 64, (7, 1), padding=(3, 0), bias=False),
+        torch.nn.Conv2d(64, 64, (1, 7), padding=(0, 3), bias=False),
+    )
+    compiled = kitsune_mlir.compile(model.bfloat16().eval(), (torch.randn(1, 64, 9, 9).bfloat16(),), target=small_gpu)
+    assert [launch["form"] for launch in compiled.plan["launches"]].count("operator") == 1  # of the images
