@@ -129,7 +129,8 @@ class Ahead:
             if tile is None:
                 return self._half(load, row, first, number)
             width = rows.shape_of(tile)[1]
-            return part(tile, number * width // 2, width // 2)
+            count = max(WIDE, width // 2 - WIDE)  # the numbers of its rows, and their checks, take registers too
+            return part(tile, count, width - count) if number else part(tile, 0, count)
 
         halves = [half(load, tile, 0) for load, tile in zip(loads, tiles, strict=True)]
 

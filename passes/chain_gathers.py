@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import Gather, gather_of
+from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.gather_rows import GatherRowsOp
 from kitsune_mlir.mlir import ir, scf
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 
 MOST_BEHIND = 2  # slots that are being filled behind the one that a commit waits for
 _HELD = 2  # slots that a warpgroup may have open while it waits for the next one, and this one
+
+
+def wants_registers(program: Program, slots: int) -> bool:
+    """Whether threads that gather have more to keep than feeding threads have registers for: numbers of the rows of
+    several tables, or those of the slots, which are known where each has its turn equally often in a tile."""
+    gathered = [segment for segment in program.segments() if segment.gathered]
+    return len(gathered) > 1 or sum(segment.chunks for segment in gathered) % slots > 0
 
 
 def gather(kernel: ChainKernel, fills: Sequence[Fill], dealt: schedule.TilesOp) -> None:

@@ -20,7 +20,7 @@ from kitsune_mlir.planning.target import Target
 from .chain_ahead import Ahead
 from .chain_checks import check
 from .chain_fills import Fill, Filling, Fills, of_ring, place, rolled, selected, without_ring
-from .chain_gathers import gather
+from .chain_gathers import gather, wants_registers
 from .chain_prefetch import gathers_of, leaves_registers, prefetch
 from .chain_room import Room
 from .chain_stows import slots_of_stows
@@ -120,8 +120,8 @@ class ChainKernel:
         sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
         dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
         self._alloc_rings()
-        few = self.gathers and leaves_registers(self.program)
-        feeds, multiplies = (_ASKING if self.asked or few else _REGISTERS)[self.copies]
+        leaves = self.gathers and (leaves_registers(self.program) or wants_registers(self.program, self.slots[0]))
+        feeds, multiplies = (_ASKING if self.asked or leaves else _REGISTERS)[self.copies]
         alone = not (self.asked or self.gathers)
         feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS if alone else 1, feeds)))
         beside = None

@@ -42,6 +42,19 @@ class Edges(nn.Module):
         return self.last(torch.relu(self.first(torch.cat([e, *ends], 1) if e is not None else torch.cat(ends, 1))))
 
 
+class Residual(nn.Module):
+    """Two layers of rows of two tables, added to those of the first."""
+
+    def __init__(self, width, other):
+        super().__init__()
+        self.up, self.down = nn.Linear(width + other, 128), nn.Linear(128, width)
+
+    def forward(self, table, other, numbers):
+        x = torch.index_select(table, 0, numbers)
+        both = torch.cat([x, torch.index_select(other, 0, numbers)], 1)
+        return x + self.down(torch.relu(self.up(both)))
+
+
 def case(own, widths, inner, width, edges, index=torch.int64, dtype=BF16):
     """The model, and arguments with numbers that occur twice."""
     torch.manual_seed(5)
@@ -80,6 +93,26 @@ def test_rows_are_gathered_in_the_kernel(own, widths, inner, width, edges, index
     found = compiled(model, args, gpu_of(2))
     assert found.mlir("small:schedule-chains").count('"kitsune.gather_rows"') == sum(-(-w // 64) for w in widths)
     assert is_right(Simulation(found, seed=3)(*args), model, args)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_each_cta_of_a_cluster_gathers_all_columns(gpu_of):
+    model, args = case(0, (320,), 256, 64, 140)
+    found = compiled(model, args, gpu_of(4), {"place-stages": "shape=chained tile-rows=128 cluster=2"})
+    assert found.mlir("small:schedule-chains").count('"kitsune.gather_rows"') == 5
+    assert is_right(Simulation(found)(*args), model, args)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_residual_of_what_is_gathered_is_gathered_too(gpu_of):
+    """Whatever reads the rows beside the product has a gather of its own."""
+    torch.manual_seed(6)
+    model = Residual(192, 128).to(BF16).eval()
+    args = torch.randn(200, 192, dtype=BF16), torch.randn(210, 128, dtype=BF16), torch.randint(0, 200, (150,))
+    found = compiled(model, args, gpu_of(2))
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(args[0].double(), args[1].double(), args[2])
+    assert (Simulation(found)(*args).double() - wanted).norm() <= 6e-3 * wanted.norm()
 
 
 @pytest.mark.usefixtures("unassembled")

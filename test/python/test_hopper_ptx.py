@@ -257,6 +257,28 @@ def test_messages(model, width):
     assert adding.count("red.relaxed.gpu.global.add.v4.f32") == min(width, 256) // 64 * 8  # 512 are of two CTAs
 
 
+class Ends(nn.Module):
+    """A network on the rows that edges have in tables."""
+
+    def __init__(self, widths, inner):
+        super().__init__()
+        self.first, self.last = nn.Linear(sum(widths), inner), nn.Linear(inner, 64)
+
+    def forward(self, numbers, *tables):
+        ends = [torch.index_select(table, 0, numbers) for table in tables]
+        return self.last(torch.relu(self.first(torch.cat(ends, 1))))
+
+
+@pytest.mark.parametrize("widths, registers", [((512,), 24), ((128, 192), 40)], ids=str)
+def test_operands_that_threads_gather(widths, registers):
+    """16 bytes a thread, without numbers of rows or slots that spill; a fence for each slot."""
+    tables = [torch.zeros(60_000, width, dtype=BF16) for width in widths]
+    (text,) = check(Ends(widths, 256).to(BF16), (torch.zeros(65_536, dtype=torch.int32), *tables))
+    chunks = sum(widths) // 64
+    assert text.count("cp.async.cg.shared.global") == text.count("cp.async.wait_group") == chunks
+    assert f"setmaxnreg.dec.sync.aligned.u32 \t{registers}" in text
+
+
 def test_messages_in_order():
     """The first block gathers edges as it does nodes; the last writes its edges where they were."""
     assert len(check(*meshgraphnets(218_453, 1_310_720, 128, blocks=2, dtype=BF16))) == 3

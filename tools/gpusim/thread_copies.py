@@ -48,7 +48,7 @@ def copy(run: Assembler, mask: np.ndarray, to: Any, source: Any, nbytes: int, th
     if nbytes != NBYTES:
         raise MemoryFault(f"cp.async of {nbytes} bytes past the L1 cache")
     ((to_register,), (from_register,)) = to, source
-    places = lanes.of(spread(run.read(to_register), mask.shape)).astype(np.int64)
+    places = lanes.of(spread(run.read(to_register), mask.shape)).astype(np.int64) - run.cta.shared.start
     starts = lanes.of(spread(run.read(from_register), mask.shape)).astype(np.int64)
     counts = lanes.of(spread(run.read(there), mask.shape)).astype(np.int64)
     if (places % NBYTES).any() or (counts < 0).any() or (counts > NBYTES).any():
