@@ -37,8 +37,11 @@ def convolution(
 ) -> Any:
     if groups == 1 and not transposed and _is_of_wide_patches(x, weight, stride, padding, dilation):
         return _of_patches(x, weight, bias)
-    if groups == 1 and not transposed and _sees_images(x, weight, padding[0]):
-        return _of_slices(x[:, :, :: stride[0]], weight, bias, stride[1:], padding[1:], dilation[1:])
+    if groups == 1 and not transposed and (across := _across(x, weight, padding)) is not None:
+        sizes = [[size for i, size in enumerate(each) if i != across] for each in (stride, padding, dilation)]
+        taken = x.movedim(2 + across, 1)[:, :: stride[across]]
+        y = aten.convolution(taken.flatten(0, 1), weight.squeeze(2 + across), bias, *sizes, False, [0, 0], 1)
+        return y.unflatten(0, taken.shape[:2]).movedim(1, 2 + across)
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
     if weight.shape[:2] != (groups, 1):
@@ -58,16 +61,14 @@ def convolution(
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
 
 
-def _sees_images(x: Tensor, weight: Tensor, padding: int) -> bool:
-    """Whether filters of one slice of a volume have rows of fewer numbers than tensor cores multiply together."""
-    return x.dim() == 5 and weight.shape[2] == 1 and padding == 0 and weight.shape[1] * weight.shape[4] < CHUNK
-
-
-def _of_slices(x: Tensor, weight: Tensor, bias: Tensor | None, *sizes: Sequence[int]) -> Tensor:
-    """The convolution of volumes whose slices are images of a longer batch."""
-    images = x.transpose(1, 2)
-    y = aten.convolution(images.flatten(0, 1), weight.squeeze(2), bias, *sizes, False, [0, 0], 1)
-    return y.unflatten(0, images.shape[:2]).transpose(1, 2)
+def _across(x: Tensor, weight: Tensor, padding: Sequence[int]) -> int | None:
+    """The dimension of a volume's space across which filters are one slice, and see images, whose rows have fewer
+    numbers than tensor cores multiply together; None where there is none."""
+    if x.dim() != 5:
+        return None
+    slices = [i for i in range(3) if weight.shape[2 + i] == 1 and padding[i] == 0]
+    wide = {i: weight.shape[3 if i == 2 else 4] for i in slices}
+    return next((i for i in slices if 1 < wide[i] and weight.shape[1] * wide[i] < CHUNK), None)
 
 
 def _linear(

@@ -330,11 +330,17 @@ def test_an_open_number_of_folded_images(small_gpu):
     assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 2
 
 
-def test_slices_of_volumes_of_few_channels_are_images(small_gpu):
+@pytest.mark.parametrize("across", [0, 2])
+def test_slices_of_volumes_of_few_channels_are_images(across, small_gpu):
     """So a row of the filter is one element."""
-    module = nn.Conv3d(3, 16, (1, 3, 5), (2, 1, 2), (0, 1, 2))
-    assert ran(module, (2, 3, 4, 20, 22), small_gpu) == 1
-    compiled = compile(module, (torch.randn(2, 3, 4, 20, 22).bfloat16(),), target=small_gpu)
+    sizes = [[3, 5], [1, 2], [1, 2]]
+    for each, own in zip(sizes, (1, 2, 0), strict=True):
+        each.insert(across, own)
+    shape = [20, 22]
+    shape.insert(across, 4)
+    module = nn.Conv3d(3, 16, *map(tuple, sizes))
+    assert ran(module, (2, 3, *shape), small_gpu) == 1
+    compiled = compile(module, (torch.randn(2, 3, *shape).bfloat16(),), target=small_gpu)
     assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 192"]
 
 
