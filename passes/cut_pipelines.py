@@ -76,8 +76,8 @@ class CutPipelines(ModulePass):
 
     def _gathers_inside(self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining) -> bool:
         """Whether threads beside warpgroups gather wide operands faster than kernels in front of the pipeline would."""
-        if not target.has_warpgroups or self.stages:
-            return False
+        if not target.has_warpgroups or self.stages or self.whole:
+            return target.has_warpgroups and self.whole
         inside = _Cutter(pipeline, target, chaining, cut).plan().predicted_us
         other = pipeline.operation.clone(ir.InsertionPoint(pipeline)).opview
         wholes = gather_before(other)
