@@ -11,8 +11,10 @@
     }) {sym_name = "net"}                      }) {sym_name = "net_part1"}
 
 A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What does
-not chain, or is faster one operator at a time, becomes plain linalg again. Weights are first brought into the order
-that chains (turned_weights.py). CPUs are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
+not chain, or is faster one operator at a time, becomes plain linalg again. Rows that threads would gather into shared
+memory are gathered in front of the pipeline where that is predicted to be faster (gather_before.py). Weights are first
+brought into the order that chains (turned_weights.py). CPUs are left alone. The decisions are made in
+`kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations
@@ -22,15 +24,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
-from kitsune_mlir.planning.place import Chained
+from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, moved_us, part_name
+from kitsune_mlir.planning.place import UNKNOWN_ROWS, Chained
 
 from .base import ModulePass
 from .flat_tiles import flatten_tiles
+from .gather_before import gather_before, gathered
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
 from .place_stages import Chaining, example_rows, row_count
@@ -59,6 +63,8 @@ class CutPipelines(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
+            if gathered(pipeline) and not self._gathers_inside(pipeline, target, chaining):
+                gather_before(pipeline)
             if target.has_tensor_cores and single_product(pipeline, target) is not None:
                 continue  # one kernel, whatever it is called
             if target.has_tensor_cores:
@@ -67,6 +73,21 @@ class CutPipelines(ModulePass):
                 turn_weights(pipeline)
             if not self.whole:
                 _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
+
+    def _gathers_inside(self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining) -> bool:
+        """Whether threads beside warpgroups gather wide operands faster than kernels in front of the pipeline would."""
+        if not target.has_warpgroups or self.stages or self.whole:
+            return target.has_warpgroups and self.whole
+        inside = _Cutter(pipeline, target, chaining, cut).plan().predicted_us
+        other = pipeline.operation.clone(ir.InsertionPoint(pipeline)).opview
+        wholes = gather_before(other)
+        before = _Cutter(other, target, chaining, cut).plan().predicted_us
+        count = row_count(pipeline) or UNKNOWN_ROWS
+        before += sum(moved_us(2 * count * row_bytes(whole), target) for whole in wholes)
+        other.operation.erase()
+        for whole in wholes:
+            whole.owner.erase()
+        return inside <= before
 
 
 class _Cutter:

@@ -33,14 +33,15 @@ def whole_values(pipeline: kitsune.PipelineOp) -> RowCloner:
     """Computes in front of a designed pipeline what its stages do, on whole tensors; values by those of stages."""
     values: dict[int, ir.Value] = {}
     with pipeline.operation.location, ir.InsertionPoint(pipeline):
-        cloner = RowCloner(_all_rows(pipeline), values)
+        cloner = RowCloner(all_rows(pipeline), values)
         for stage in pipeline.stages:
             for op in stage.block.operations:
                 _inline_operation(op.operation, cloner)
     return cloner
 
 
-def _all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:
+def all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:
+    """How many rows a designed pipeline streams."""
     whole = next(load for stage in pipeline.stages for load in stage.loads).operands[0]
     size = rows.shape_of(whole)[0]
     return tensor.DimOp(whole, arith.ConstantOp.create_index(0)).result if size == rows.DYNAMIC else size

@@ -89,6 +89,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "tensor.concat" and (copied := [part for part in op.operands if _is_loaded(part)]):
             kernels += 1  # what the pipeline computes is written in its place
             plain += 2 * sum(row_bytes(part.type) for part in copied)
+    copied = [op for op in stage.block.operations if _is_copied(op.operation)]
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
@@ -115,7 +116,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
-        copied_bytes=sum(row_bytes(op.results[0].type) for op in stage.block.operations if _is_copied(op.operation)),
+        copied_bytes=sum(row_bytes(op.results[0].type) for op in copied),
+        copied=len(copied),
     )
 
 

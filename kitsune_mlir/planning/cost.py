@@ -30,6 +30,7 @@ _ISSUED = {"gpu": 0.29, "cpu": 1.0}  # operations that warps, or a core, do in t
 _MOST_KEPT, _SPILLED = 104, 1500.0
 _STORED = 16.0  # bytes a cycle that a GPU's tile leaves its CTA with, before the next one's sums take the registers
 _COPIED = 128 / 18  # bytes a cycle that threads copy of rows here and there, 16 each, beside those that compute
+_NUMBERS_US = 0.8  # of a tile, until the numbers of its rows in a table are there: what memory takes to answer
 _STREAMED = 0.89  # of DRAM's rate, that a GPU's pipelines reach
 _PASSED = 0.15  # of L2's work for a byte of weights, what one takes that DRAM gives
 _FEW = 2.0  # times its share of L2's rate that one SM can draw where others rest
@@ -82,6 +83,7 @@ class StageCost:
     kernels: int = 0  # of other operators, where the stage runs an operator at a time
     plain_bytes: float = 0.0  # that these move, a row
     copied_bytes: float = 0.0  # of a row that threads gather into shared memory, in each CTA that shares columns
+    copied: int = 0  # out of so many tables, by numbers of their own
 
     @property
     def product_count(self) -> int:
@@ -131,6 +133,7 @@ def role_price(
     share = min(_FEW, target.sms / (ctas or target.sms)) if target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
     copied_us = rows * sum(stage.copied_bytes for stage in role) / (_COPIED * CYCLES_A_US)
+    copied_us += _NUMBERS_US * sum(stage.copied for stage in role)
     return max(Price(work, limit), Price(l2_us, L2), Price(copied_us, L1), key=lambda price: price.us)
 
 

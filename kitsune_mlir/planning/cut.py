@@ -186,12 +186,16 @@ def _apart_us(stage: StageCost, of: Rows, target: Target) -> float:
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved
 
 
+def moved_us(nbytes: float, target: Target) -> float:
+    """Predicted microseconds of a kernel that moves so many bytes through DRAM."""
+    return KERNEL_US + target.launch_us + nbytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
+
+
 def _in_pieces_us(rows: int, k: int, pairs: int, target: Target) -> float:
     """Predicted microseconds of the kernel that makes so many rows of f32 pieces, where they are multiplied so."""
     if pairs == 1:
         return 0.0
-    nbytes = rows * k * (4 + 2 * PIECES_OF[pairs])
-    return KERNEL_US + target.launch_us + nbytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
+    return moved_us(rows * k * (4 + 2 * PIECES_OF[pairs]), target)
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

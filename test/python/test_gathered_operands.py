@@ -27,7 +27,8 @@ from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 BF16 = torch.bfloat16
 GPU = target.load("sm_90a")
-CHAINED = {"place-stages": "shape=chained tile-rows=128"}
+WHOLE = {"cut-pipelines": "whole=true"}  # a GPU of few SMs would gather in front of the chain
+CHAINED = WHOLE | {"place-stages": "shape=chained tile-rows=128"}
 
 
 class Edges(nn.Module):
@@ -98,7 +99,7 @@ def test_rows_are_gathered_in_the_kernel(own, widths, inner, width, edges, index
 @pytest.mark.usefixtures("unassembled")
 def test_each_cta_of_a_cluster_gathers_all_columns(gpu_of):
     model, args = case(0, (320,), 256, 64, 140)
-    found = compiled(model, args, gpu_of(4), {"place-stages": "shape=chained tile-rows=128 cluster=2"})
+    found = compiled(model, args, gpu_of(4), WHOLE | {"place-stages": "shape=chained tile-rows=128 cluster=2"})
     assert found.mlir("small:schedule-chains").count('"kitsune.gather_rows"') == 5
     assert is_right(Simulation(found)(*args), model, args)
 
@@ -113,6 +114,15 @@ def test_a_residual_of_what_is_gathered_is_gathered_too(gpu_of):
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(args[0].double(), args[1].double(), args[2])
     assert (Simulation(found)(*args).double() - wanted).norm() <= 6e-3 * wanted.norm()
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_rows_are_gathered_before_where_there_are_no_warpgroups(gpu_of):
+    model, args = case(64, (256, 128), 64, 32, 130)
+    found = kitsune_mlir.compile(model, args, target=gpu_of(2, "sm_80"))
+    forms = [launch["form"] for launch in found.plan["launches"]]
+    assert forms[-1] == "scheduled chain" and set(forms[:-1]) == {"operator"}
+    assert is_right(Simulation(found)(*args), model, args)
 
 
 @pytest.mark.usefixtures("unassembled")

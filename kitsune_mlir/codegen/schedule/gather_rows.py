@@ -56,9 +56,10 @@ class GatherCode(PrefetchCode):
     def _first_turn(self, ring: str) -> Slot:
         """Where a tile fills all slots equally often their numbers are known, and take no registers."""
         found, slots = super()._first_turn(ring), self.around.rings[ring].slots
-        opened = walk(self.agent, schedule.AcquireOp.OPERATION_NAME)
-        each = sum(op.operands[0].owner.operation.opview.label == ring for op in opened)
-        return found if each % slots else Slot(0, found.parity)
+        acquires = walk(self.agent, schedule.AcquireOp.OPERATION_NAME)
+        own = [op for op in acquires if op.operands[0].owner.operation.opview.label == ring]
+        in_one_loop = all(op.block == own[0].block for op in own)
+        return Slot(0, found.parity) if in_one_loop and len(own) % slots == 0 else found
 
     def _commit(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
@@ -148,6 +149,8 @@ class GatherCode(PrefetchCode):
     @staticmethod
     def _known(op: ir.Operation, number: ir.Value, there: ir.Value) -> ir.Value:
         """A row's number as a word; none where the tile does not have the row that it is for (i1)."""
+        if number.type.width < device.i32().width:
+            number = arith.extsi(device.i32(), number)
         row = index_checks.gathered_row(op, number)
         row = row if row.type == device.i32() else arith.trunci(device.i32(), row)
         return arith.select(there, row, device.value(_NOWHERE))
