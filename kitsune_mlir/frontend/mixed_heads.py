@@ -31,7 +31,7 @@ def place(node: Node) -> int | None:
     heads = x.shape[-1]
     if not all(isinstance(size, int) for size in x.shape) or not x.is_floating_point() or not 1 < heads <= MOST:
         return None
-    if weight.shape != (heads, heads):
+    if weight.shape != (heads, heads) or x.is_contiguous():
         return None
     return next((at for at in range(x.dim() - 1) if x.movedim(-1, at).is_contiguous()), None)
 
