@@ -105,7 +105,9 @@ class _Cutter:
         found = self.plan()
         if len(found.runs) == 1 and found.runs[0].chains:
             return
-        reason = self.chaining(self.pipeline)[1] or "asked for"
+        forms, denied = self.chaining(self.pipeline)
+        whole = "asked for" if self.choose is cut_everywhere else "so it is predicted to be faster"
+        reason = whole if forms else denied
         priced = all(stage_cost(stage).products is not None for stage in self.stages)
         if priced and not any(run.chains for run in found.runs):
             reason = "its operators are predicted to be faster one by one"

@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
+from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
@@ -243,11 +243,8 @@ def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)
 
 
-def work_of(follows: Follows, dear: Mapping[str, int] | None = None) -> float:
-    """Instructions that deal with an element, where operations take as many as `dear` says, others one; without it, as
-    many as functions take whose results are rounded to what is stored."""
-    kinds = [ir.RankedTensorType(op.results[0].type).element_type for op in follows.stored]
-    dear = dear or (DEAR_FAST if kinds and all(map(is_packed, kinds)) else DEAR)
+def work_of(follows: Follows, dear: Mapping[str, int] = DEAR) -> float:
+    """Instructions that deal with an element, where operations take as many as `dear` says, others one."""
     bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
     return float(sum(dear.get(inner.operation.name, 1) for body in bodies for inner in body))
 

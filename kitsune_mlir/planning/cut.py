@@ -23,6 +23,7 @@ from .thin_products import THIN_BY, thin_us
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
+_EASY = 2  # CTAs of a cluster, of which a chip that is full of them has few places left
 PLAIN_RATE = 0.005  # of the tensor cores, that products without kernels there reach
 # The ways in which the stages from the first to the last, both included, chain; none where they do not.
 Chains = Callable[[int, int], Sequence[Chained]]
@@ -76,12 +77,12 @@ def cut(
     example: int = UNKNOWN_ROWS,
 ) -> Cut:
     """The cheapest cut. `rows` is None when open until the call: `example` are then those to decide for (open_rows.py).
-    A pipeline that chains as a whole is cut only into stages that run apart, all of them. `chains` is asked about runs
-    with products only, and not about longer ones than one that it denied."""
+    A pipeline that chains as a whole, in fewer than four CTAs, is cut only into stages that run apart, all of them.
+    `chains` is asked about runs with products only, and not about longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
     runs = [whole]
-    if not whole.chains:
+    if all(form.cluster > _EASY for form in whole.forms):
         every = list(_runs(stages, queues, ask))
         runs = [run for run in every if run.chains] + [Run(run.first, run.last) for run in _shortest(every)]
     runs += [Run(i, i) for i in range(count) if stages[i].products is not None]

@@ -12,7 +12,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.passes import pipeline, priced_product
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
-from kitsune_mlir.planning.thin_products import MOST_ROWS
+from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, SMALL
 from kitsune_mlir.precision import give
 from kitsune_mlir.schedule import run
 from kitsune_mlir.schedule.rings import rounded_to_tf32
@@ -56,7 +56,8 @@ def test_our_own_schedules_are_proven(sizes, turned, element):
     """Sizes that are no multiples of anything, few rows with long sums, both orders of both operands."""
     module = scheduled(*sizes, turned, element)
     kernels = list(dialect.kernels(module))
-    thin = min(sizes[1:3]) <= MOST_ROWS  # then it may be left to schedule-rows
+    small = sizes[3] <= MOST_TERMS or max(sizes[1:]) <= SMALL
+    thin = small or min(sizes[1:3]) <= MOST_ROWS  # then it may be left to others
     assert len(kernels) == (np.prod(np.array(sizes, float)) >= 1 << 16) or (thin and not kernels)
     for kernel in kernels:
         assert kernel.attributes["predicted_us"].value >= targets.load("sm_90a").launch_us
