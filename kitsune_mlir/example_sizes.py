@@ -7,7 +7,7 @@ program computes them. Code is right for all sizes: these are for choices betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
@@ -146,7 +146,9 @@ def _number(value: ir.Value, steps: int) -> int | None:
         return None if holds is None else _number(op.operands[1 if holds else 2], after)
     if op.name == "affine.apply":
         map_ = ir.AffineMapAttr(op.attributes["map"]).value
-        return _evaluated(map_.results[0], map_.n_dims, [_number(operand, after) for operand in op.operands])
+        return evaluated(
+            map_.results[0], map_.n_dims, [_number(operand, after) for operand in op.operands], _calculated
+        )
     if op.name.startswith("arith.") and len(op.operands) == 2:
         return _calculated(op.name[6:], *(_number(operand, after) for operand in op.operands))
     return None
@@ -189,7 +191,14 @@ _AFFINE = {
 }
 
 
-def _evaluated(expr: ir.AffineExpr, dims: int, numbers: list[int | None]) -> int | None:
+def evaluated(
+    expr: ir.AffineExpr,
+    dims: int,
+    numbers: Sequence[int | None],
+    calculate: Callable[[str, int | None, int | None], int | None],
+) -> int | None:
+    """An affine expression of these numbers, those of its dimensions first, `calculate` being asked for what an
+    operation of arith makes of two; None where one is not known."""
     if isinstance(expr, ir.AffineConstantExpr):
         return int(expr.value)
     if isinstance(expr, ir.AffineDimExpr):
@@ -197,7 +206,7 @@ def _evaluated(expr: ir.AffineExpr, dims: int, numbers: list[int | None]) -> int
     if isinstance(expr, ir.AffineSymbolExpr):
         return numbers[dims + expr.position]
     name = next(name for kind, name in _AFFINE.items() if isinstance(expr, kind))
-    return _calculated(name, *(_evaluated(side, dims, numbers) for side in (expr.lhs, expr.rhs)))
+    return calculate(name, *(evaluated(side, dims, numbers, calculate) for side in (expr.lhs, expr.rhs)))
 
 
 def _product(sizes: list[int | None]) -> int | None:

@@ -116,7 +116,8 @@ class TensorSizes:
             return self.shape(op.operands[0])[ir.IntegerAttr(axis.attributes["value"]).value] if known else None
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
-            return _evaluated(map_.results[0], map_.n_dims, [self._number(value) for value in op.operands])
+            numbers = [self._number(value) for value in op.operands]
+            return example_sizes.evaluated(map_.results[0], map_.n_dims, numbers, _of_two)
         if op.name == "arith.index_cast":
             return self._number(op.operands[0])
         if op.name == "arith.select" and self._is_below_zero(op.operands[0]):
@@ -158,15 +159,8 @@ def _joined(times: bool, a: int, b: int) -> int | None:
     return a // b if b and a % b == 0 else None
 
 
-def _evaluated(expr: ir.AffineExpr, dims: int, numbers: list[int]) -> int | None:
+def _of_two(name: str, a: int | None, b: int | None) -> int | None:
     """A product, or a part, of sizes."""
-    if isinstance(expr, ir.AffineConstantExpr):
-        return int(expr.value)
-    if isinstance(expr, ir.AffineDimExpr):
-        return numbers[expr.position]
-    if isinstance(expr, ir.AffineSymbolExpr):
-        return numbers[dims + expr.position]
-    if not isinstance(expr, ir.AffineMulExpr | ir.AffineFloorDivExpr):
+    if a is None or b is None or name not in ("muli", "floordivsi"):
         return None
-    a, b = (_evaluated(side, dims, numbers) for side in (expr.lhs, expr.rhs))
-    return None if a is None or b is None else _joined(isinstance(expr, ir.AffineMulExpr), a, b)
+    return _joined(name == "muli", a, b)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from kitsune_mlir.mlir import arith, gpu, ir, memref
+from kitsune_mlir.mlir import arith, ir, memref
 
 from .affine_index import evaluate
 from .gpu_generic import Generic
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
-from .gpu_words import ENOUGH, neighbours, taps_of_lines
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, only_if, product
+from .gpu_words import ENOUGH, neighbours, of_thread, taps_of_lines
 
 COUNT = 4  # neighbours of a thread: more would leave fewer threads, and many of them idle at the end of a short line
 
@@ -57,10 +57,7 @@ class Uneven:
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The neighbours of block number `block`."""
         generic, last = self.generic, self.generic.parallel[-1]
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
-        with only_if(index, product(self.groups(kernel.inside))):
-            dims = dict(zip(generic.parallel, delinearize(index, self.groups(kernel.inside)), strict=True))
-            dims[last] = arith.muli(dims[last], as_value(self.count))
+        with of_thread(generic, kernel, block, self.groups(kernel.inside), self.count) as dims:
             found, _ = neighbours(generic, kernel, dims, self.count, even=False)
             for e, values in enumerate(found):
                 column = arith.addi(dims[last], as_value(e)) if e else dims[last]

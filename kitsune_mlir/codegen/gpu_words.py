@@ -8,7 +8,8 @@ Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
@@ -89,11 +90,8 @@ class Words:
 
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of block number `block`."""
-        generic, last = self.generic, self.generic.parallel[-1]
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
-        with only_if(index, product(self.groups(kernel.inside))):
-            dims = dict(zip(generic.parallel, delinearize(index, self.groups(kernel.inside)), strict=True))
-            dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(self.count).result)
+        generic = self.generic
+        with of_thread(generic, kernel, block, self.groups(kernel.inside), self.count) as dims:
             places = [dims]
             if self.lines > 1:
                 line = generic.parallel[-2]
@@ -101,6 +99,20 @@ class Words:
                 places = [{**dims, line: arith.addi(first, as_value(n))} for n in range(self.lines)]
             found = [neighbours(generic, kernel, place, self.count) for place in places]
             store_all(generic, kernel, found)
+
+
+@contextmanager
+def of_thread(
+    generic: Generic, kernel: Kernel, block: ir.Value, groups: Sequence[Size], count: int
+) -> Iterator[dict[int, ir.Value]]:
+    """The indices of a thread of block number `block` by loop, where it has some: of `groups`, the sizes of the loops,
+    the last is that of groups of `count` neighbours, of which it has the first one's."""
+    last = generic.parallel[-1]
+    index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+    with only_if(index, product(groups)):
+        dims = dict(zip(generic.parallel, delinearize(index, groups), strict=True))
+        dims[last] = arith.muli(dims[last], as_value(count))
+        yield dims
 
 
 def _tables(generic: Generic) -> list[ir.Operation] | None:

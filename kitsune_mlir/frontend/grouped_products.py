@@ -55,7 +55,7 @@ def grouped_product(
 
 
 def _running_sums(x: Tensor) -> Tensor:
-    """Of few numbers: those up to each, added up."""
+    """The sum of the numbers up to each of them, of which there are few."""
     places = torch.arange(x.shape[0], device=x.device)
     return torch.where(places <= places.unsqueeze(1), x, torch.zeros_like(x)).sum(1)
 
