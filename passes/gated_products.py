@@ -37,7 +37,8 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import COLUMNS, NARROW, ProductTiles, single_widths
+from kitsune_mlir.planning.product_tiles import ProductTiles
+from kitsune_mlir.planning.product_widths import COLUMNS, NARROW, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.traffic import tensor_bytes

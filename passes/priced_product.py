@@ -16,13 +16,12 @@ from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
-    COLUMNS,
     MOST_SPLIT,
     PAIRS,
     ProductTiles,
     choose,
-    layer_widths,
 )
+from kitsune_mlir.planning.product_widths import COLUMNS, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import tensor_bytes

@@ -27,7 +27,8 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, layer_widths
+from kitsune_mlir.planning.product_tiles import CLUSTERS, choose
+from kitsune_mlir.planning.product_widths import layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import tensor_bytes

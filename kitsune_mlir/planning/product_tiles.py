@@ -11,6 +11,7 @@ from math import ceil, gcd
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .open_rows import MANY, nearly_fastest
 from .product_slots import alternating_slots, making_slots
+from .product_widths import BETWEEN, COLUMNS
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -22,9 +23,6 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
     3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
 PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
-COLUMNS = (16, 32, 64, 96, 128, 192, 256)
-BETWEEN = (80, 96, 112, 144, 160, 176, 208, 224, 240)  # besides, of a layer alone
-NARROW = (8,)  # besides, of each of several products that stand side by side
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
@@ -402,21 +400,6 @@ def _tiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
         *(copied, by_rows, short, made, whole_slots),
     )
-
-
-def single_widths(n: int) -> tuple[int, ...]:
-    """Columns that tiles of a single layer of `n` columns may have. Narrower ones read the left operand more often than
-    their price says: 64 x 4096 x 4096 took 12.7 us in tiles of 32 columns, 10.6 in tiles of 64, of which two CTAs have
-    half of k each (H200)."""
-    wide = tuple(columns for columns in COLUMNS if columns % CHUNK == 0)
-    return (*wide, *(columns for columns in COLUMNS if n <= columns < CHUNK or n <= columns == 96))
-
-
-def layer_widths(n: int) -> tuple[int, ...]:
-    """The same of a layer whose kernel multiplies nothing else: besides, columns between whole boxes, of which threads
-    store what becomes. 256 x 6144 x 6144 took 41.5 us in tiles of 192 columns, 30.4 in tiles of 96, one of which each
-    multiprocessor has (H200)."""
-    return tuple(sorted({*single_widths(n), *(columns for columns in BETWEEN if columns < n)}))
 
 
 def short_rows(m: int) -> int:
