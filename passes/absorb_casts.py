@@ -26,11 +26,13 @@ def absorb_cast(cast: ir.Operation) -> None:
         for sunk in [_sink(cast, use.owner.operation) for use in uses]:
             absorb_cast(sunk)
         cast.erase()
+    elif _scalar_cast(cast).name == "arith.truncf" and _can_yield(source, cast):
+        _yield(source.owner, cast)
     elif uses and all(_reads(use) for use in uses):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
-    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
+    elif _scalar_cast(cast).name == "arith.extf" and _can_yield(source, cast):
         _yield(source.owner, cast)
 
 

@@ -44,6 +44,7 @@ from .open_reshapes import reassociate
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
+from .side_operands import compute_beside
 from .sliced_parts import slice_part
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -95,6 +96,7 @@ class PrepareLinalg(ModulePass):
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):
                 centre_again(op)
+            compute_beside(module)
 
 
 def _is_idle(op: ir.Operation) -> bool:

@@ -244,9 +244,19 @@ def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
 
 
 def work_of(follows: Follows, dear: Mapping[str, int] = DEAR) -> float:
-    """Instructions that deal with an element, where operations take as many as `dear` says, others one."""
-    bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
-    return float(sum(dear.get(inner.operation.name, 1) for body in bodies for inner in body))
+    """Instructions that deal with an element, where operations take as many as `dear` says, others one. What one of
+    the operators rounds for the next stays as it is, in registers."""
+    found, stored = 0, {op.results[0] for op in follows.stored}
+    made = {op.results[0] for op in follows.ops}
+    for op in follows.ops:
+        body, kept = op.regions[0].blocks[0], op.results[0] not in stored
+        between = [argument for argument, value in zip(body.arguments, op.operands) if value in made]
+        for inner in body.operations:
+            inner = inner.operation
+            widens = inner.name == "arith.extf" and inner.operands[0] in between
+            narrows = inner.name == "arith.truncf" and kept
+            found += 0 if widens or narrows else dear.get(inner.name, 1)
+    return float(found)
 
 
 def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:

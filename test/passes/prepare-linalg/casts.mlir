@@ -122,3 +122,31 @@ func.func @row_numbers(%x: tensor<9x16xf32>, %i: tensor<?xi32>, %count: index) -
   } -> tensor<?x16xf32>
   return %y : tensor<?x16xf32>
 }
+
+// A rounding of what an operator computes is the operator's, though all its readers could do it: what lies in memory
+// between them is narrow, and each of the readers has the same number.
+// CHECK-LABEL: func.func @scaled
+// CHECK: linalg.generic {{.*}} outs(%{{.+}} : tensor<2x8xbf16>)
+// CHECK: arith.mulf
+// CHECK: arith.truncf
+// CHECK: linalg.generic {{.*}} ins(%{{.+}}, %{{.+}} : tensor<2x8xbf16>, tensor<2x8xbf16>)
+func.func @scaled(%x: tensor<2x8xf32>, %s: tensor<8xf32>, %r: tensor<2x8xbf16>) -> tensor<2x8xbf16> {
+  %o = tensor.empty() : tensor<2x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %s : tensor<2x8xf32>, tensor<8xf32>) outs(%o : tensor<2x8xf32>) {
+  ^bb0(%in: f32, %in2: f32, %out: f32):
+    %0 = arith.mulf %in, %in2 : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xbf16>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%t : tensor<2x8xf32>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %0 = arith.truncf %in : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%n, %r : tensor<2x8xbf16>, tensor<2x8xbf16>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: bf16, %in2: bf16, %out: bf16):
+    %0 = arith.addf %in, %in2 : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  return %y : tensor<2x8xbf16>
+}

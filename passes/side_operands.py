@@ -1,0 +1,122 @@
+"""What an operator behind a product reads besides the product is computed in that operator.
+
+    %g = linalg.generic ins(%y) { sigmoid } ...                  // of what is there before the product
+    %p = linalg.matmul ins(%x, %w) ...
+    %z = linalg.generic ins(%p, %g) { %p * %g } ...
+  =>
+    %p = linalg.matmul ins(%x, %w) ...
+    %z = linalg.generic ins(%p, %y) { %p * sigmoid(%y) } ...
+
+The product's kernel computes what is behind the product; what is beside it would be a pass over memory of its own. What
+is behind another product is left to that one's kernel, what is made of sums along rows to the kernel that makes these.
+Values are rounded as before.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import match_product
+from kitsune_mlir.mlir import ir, walk
+
+from . import convolutions
+from .generic_operands import prune
+from .product_follows import is_elementwise
+from .schedule_build import cloned, empty_generic
+
+_MOST_READ = 2  # tensors as large as the result: threads load them ahead
+_VIEWS = (*rows.RESHAPES, "tensor.extract_slice")
+
+
+def compute_beside(module: ir.Module) -> None:
+    """Moves such operators of a module into their readers."""
+    sources = _Sources()
+    for op in walk(module, "linalg.generic"):
+        while sources.are_behind_product(op) and (beside := sources.beside(op)) is not None:
+            op = _merged(op, beside)
+
+
+class _Sources:
+    """What values are made of, each asked once: models are long chains."""
+
+    def __init__(self) -> None:
+        self._behind: dict[ir.Value, bool] = {}
+        self._before: dict[ir.Value, bool] = {}
+
+    def are_behind_product(self, op: ir.Operation) -> bool:
+        """Whether an elementwise operator takes what a product gives, as it is or with others in between."""
+        return _is_elementwise(op) and any(map(self._is_behind, _inputs(op)))
+
+    def beside(self, reader: ir.Operation) -> int | None:
+        """The number of an input of an operator that is computed of what is there before, for the operator alone."""
+        identity = ir.AffineMap.get_identity(len(rows.Structured(reader).iterators))
+        maps = rows.Structured(reader).maps
+        for number, value in enumerate(_inputs(reader)):
+            op = rows.producer(value)
+            if op is None or maps[number] != identity or len(list(value.uses)) != 1 or not _is_elementwise(op):
+                continue
+            large = [v for v in _inputs(op) if rows.is_tensor(v) and sum(size != 1 for size in rows.shape_of(v)) > 1]
+            if op.block == reader.block and len(large) <= _MOST_READ and all(map(self._is_before, _inputs(op))):
+                return number
+        return None
+
+    def _is_behind(self, value: ir.Value) -> bool:
+        op = rows.producer(value)
+        if op is None:
+            return False
+        if value not in self._behind:
+            passed = op.name in _VIEWS or _is_elementwise(op)
+            self._behind[value] = _multiplies(op) or (passed and any(map(self._is_behind, _inputs(op))))
+        return self._behind[value]
+
+    def _is_before(self, value: ir.Value) -> bool:
+        """Whether a value is an argument, what a product reads, which is stored, or computed of such."""
+        op = rows.producer(value)
+        if op is None or op.name in rows.SUPPORT:
+            return True
+        if value not in self._before:
+            read = any(_multiplies(use.owner.operation) for use in value.uses)
+            passed = op.name in rows.RESHAPES or _is_elementwise(op)
+            self._before[value] = read or (passed and all(map(self._is_before, _inputs(op))))
+        return self._before[value]
+
+
+def _inputs(op: ir.Operation) -> list[ir.Value]:
+    operands = list(op.operands)
+    return operands[: rows.Structured(op).inputs] if op.name == "linalg.generic" else operands[:1]
+
+
+def _multiplies(op: ir.Operation) -> bool:
+    return op.name in convolutions.NAMES or (op.name.startswith("linalg.") and match_product(op) is not None)
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether an operator is elementwise, of numbers that lie where its own do, or are the same for a dimension."""
+    if not is_elementwise(op, ()):
+        return False
+    s = rows.Structured(op)
+    dims = [[dim for expr in map_.results if (dim := rows.dim_of(expr)) is not None] for map_ in s.maps]
+    return not s.tables() and all(own == sorted(own) for own in dims)
+
+
+def _merged(reader: ir.Operation, number: int) -> ir.Operation:
+    """The operator that computes its input of that number itself, in the reader's place."""
+    s, beside = rows.Structured(reader), rows.Structured(rows.producer(reader.operands[number]))
+    inputs = [value for i, value in enumerate(_inputs(reader)) if i != number]
+    maps = [map_ for i, map_ in enumerate(s.maps[: s.inputs]) if i != number]
+    with reader.location, ir.InsertionPoint(reader):
+        made = empty_generic(
+            [*inputs, *_inputs(beside.op)],
+            [reader.operands[s.inputs]],
+            [*maps, *beside.maps[: beside.inputs], s.maps[s.inputs]],
+            s.iterators,
+        )
+    arguments = list(made.regions[0].blocks[0].arguments)
+    with reader.location, ir.InsertionPoint(made.regions[0].blocks[0]):
+        (found,) = cloned(beside.body, [*arguments[len(inputs) : -1], None])
+        own = [*arguments[: len(inputs)], arguments[-1]]
+        own.insert(number, found)
+        ir.Operation.create("linalg.yield", operands=cloned(s.body, own))
+    reader.results[0].replace_all_uses_with(made.results[0])
+    reader.erase()
+    beside.op.erase()
+    return prune(made)
