@@ -75,14 +75,16 @@ class GatedProducts(ModulePass):
         if not target.has_tensor_cores:
             return
         flatten_follows(module)
-        parted = []
+        parted, computed = [], set[ir.Operation]()
         for product in _products(module):
             parts = parts_of(product)
-            if parts is None or joined_follows(parts.slices) is None:
+            met = None if parts is None else joined_follows(parts.slices)
+            if parts is None or met is None:
                 continue
             if _are_rows(parts, target):
                 _sum_along_rows(part(parts))
-            elif _are_faster(parts, target):
+            elif computed.isdisjoint(met.ops) and _are_faster(parts, met, target):
+                computed.update(met.ops)  # by one kernel: of another product they would read its parts, as they lie
                 parted.append(tuple(part(parts)))
         flatten_follows(module)
         groups = [(True, products) for products in parted]
@@ -208,10 +210,10 @@ def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
         op.erase()
 
 
-def _are_faster(parts: Parts, target: Target) -> bool:
+def _are_faster(parts: Parts, met: Follows, target: Target) -> bool:
     """Whether a kernel of all parts is predicted to be faster than one of the product and one of what follows."""
-    product, met = _priced(parts.product, target), joined_follows(parts.slices)
-    if product is None or met is None:
+    product = _priced(parts.product, target)
+    if product is None:
         return False
     alone, count = _alone_us(product, follows_of(parts.product)), len(parts.slices)
     one = replace(product, sizes=product.sizes | {"n": parts.columns})
