@@ -29,9 +29,9 @@ from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
 from .split_batches import Stored, offsets_of
+from .tile_order import place_of
 
 _WARPS = 4
-_DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class ProductKernel:
                     begin = pingpong.before() if pingpong and name == "math" else []
                     loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
-                        place = partial(self._place, loop.induction_variable, roles, extents, sizes)
+                        place = partial(place_of, loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
                         if pingpong is None and name == "feed":
                             self._feed(rings, place()[0])
@@ -261,21 +261,6 @@ class ProductKernel:
         box = "rows" if along else "columns"
         names = map(ir.StringAttr.get, (label, "smem", box, share))
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-    def _place(
-        self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
-    ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
-        """By role the first element of a tile, and the tile's number along that dimension."""
-        at, rest = {}, number
-        counts = {role: _ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
-        if list(roles) == ["m", "n"]:
-            at = _in_groups(number, counts["m"], counts["n"])
-        else:
-            for role in reversed(roles):
-                at[role] = rest if role == roles[0] else arith.remui(rest, counts[role])
-                rest = arith.divui(rest, counts[role]) if role != roles[0] else rest
-        first = {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
-        return first, at
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
@@ -490,31 +475,3 @@ def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.
 
 def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:
     return index if by is None else arith.addi(index, by)
-
-
-def _ceildiv(extent: ir.Value, size: int) -> ir.Value:
-    """How many boxes of so many elements there are; a constant where the extent is one."""
-    if (known := _constant(extent)) is not None:
-        return constant_index(-(-known // size))
-    return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
-
-
-def _constant(number: ir.Value) -> int | None:
-    if isinstance(number.owner, ir.Block) or number.owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(number.owner.attributes["value"]).value
-
-
-def _in_groups(number: ir.Value, down: ir.Value, across: ir.Value) -> dict[str, ir.Value]:
-    """Rows and columns of a tile, in groups of _DOWN tiles of rows, down the rows first: the CTAs at work at one time
-    read few different rows and few different columns, which stay in the L2."""
-    rows, columns = _constant(down), _constant(across)
-    if columns == 1:
-        return {"m": number, "n": constant_index(0)}
-    if rows is not None and rows <= _DOWN:
-        return {"m": arith.remui(number, down), "n": arith.divui(number, down)}
-    size = arith.muli(across, constant_index(_DOWN))
-    group, inside = arith.divui(number, size), arith.remui(number, size)
-    first = arith.muli(group, constant_index(_DOWN))
-    height = arith.minui(arith.subi(down, first), constant_index(_DOWN))
-    return {"m": arith.addi(first, arith.remui(inside, height)), "n": arith.divui(inside, height)}

@@ -11,7 +11,8 @@ models slice, transpose and repeat:
 
 Copies of boxes and stores of tiles take an offset for each dimension, so that a kernel reads %e, or writes the tensor
 in front of such a transpose, where the heads lie. The role of a dimension is then "b/D%S", number b / D modulo S of the
-batch, or "=N", always N. Where a tile has rows of some neighbours alone, "m" may be cut so too.
+batch, "b/D%S+N", number N behind that, or "=N", always N: what a layer makes of queries, keys and values side by side
+is read in its parts. Where a tile has rows of some neighbours alone, "m" may be cut so too.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def _offset(role: str, place: dict[str, ir.Value], value_of: Callable[[int], ir.
     name, _, part = role.partition("/")
     found = place[name]
     if part:
+        part, _, behind = part.partition("+")
         step, _, size = part.partition("%")
         if name == "m":  # the place among rows that lie together may be behind the last of them
             if step == "1":
@@ -104,13 +106,15 @@ def _offset(role: str, place: dict[str, ir.Value], value_of: Callable[[int], ir.
             found = place["apart"]
         found = found if step == "1" else arith.divui(found, value_of(int(step)))
         found = arith.remui(found, value_of(int(size))) if size else found
+        found = arith.addi(found, constant_index(int(behind))) if behind else found
     return found
 
 
 @dataclass(frozen=True)
 class _Dim:
     """A dimension of a tensor, or a part of one: its size and its role. Of the batch it is number b / `step`, modulo
-    its size unless it is the `first`; of role "=" it is `number`. Rows are cut into as many as are `together` alone."""
+    how many are `taken`, or else its size, unless it is the `first`, `number` further; of role "=" it is `number`. Rows
+    are cut into as many as are `together` alone."""
 
     size: int
     role: str
@@ -118,19 +122,21 @@ class _Dim:
     first: bool = True
     number: int = 0
     together: int = 0
+    taken: int = 0
 
     @property
     def name(self) -> str:
         if self.role == "=":
             return f"={self.number}"
-        if self.first and self.step == 1:
+        if self.first and self.step == 1 and not self.number:
             return self.role
-        return f"{self.role}/{self.step}" + ("" if self.first else f"%{self.size}")
+        modulo = "" if self.first else f"%{self.taken or self.size}"
+        return f"{self.role}/{self.step}{modulo}" + (f"+{self.number}" if self.number else "")
 
     def cut(self, size: int) -> tuple[_Dim, _Dim] | None:
         """Two in its place, the second of this size; None where it is not cut."""
         may = self.role in ("b", "=") or self.role == "m" and (self.step > 1 or size == self.together)
-        if self.size % size or not may:
+        if self.size % size or not may or self.taken:
             return None
         outer = replace(self, size=self.size // size, step=self.step * size, number=self.number // size)
         return outer, replace(self, size=size, first=False, number=self.number % size)
@@ -252,15 +258,23 @@ def _cut(dims: list[_Dim], sizes: Sequence[int]) -> list[list[_Dim]] | None:
 def _sliced(
     op: ir.Operation, dims: list[list[_Dim]], source: Sequence[int], sizes: Sequence[int]
 ) -> list[list[_Dim]] | None:
-    """The same for a slice of such sizes, which has all or one of each dimension."""
+    """The same for a slice of such sizes: of each dimension all, some of what the batch is a part of, such as heads, or
+    one of several equal parts."""
     offsets, _, strides = slice_of(op)
     found = []
     if len(dims) != len(source) or any(stride != 1 for stride in strides) or rows.DYNAMIC in offsets:
         return None
     for own, offset, size, whole in zip(dims, offsets, sizes, source):
-        if size not in (1, whole):
+        inner = size // own[0].size
+        if size == whole:
+            found.append(own)
+        elif size > 1 and own[0].role == "b" and not (own[0].taken or whole % inner or offset % inner):
+            some = replace(own[0], size=whole // inner, number=offset // inner, taken=own[0].size)
+            found.append([some, *own[1:]])
+        elif not (whole % size or offset % size):
+            found.append([_Dim(whole // size, "=", number=offset // size), *(own if size > 1 else ())])
+        else:
             return None
-        found.append(own if size == whole else [_Dim(whole, "=", number=offset)])
     return found
 
 

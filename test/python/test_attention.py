@@ -339,6 +339,42 @@ def test_operands_are_read_where_they_lie(small_gpu):
     assert (device.pipeline_launches, device.launches) == (2, 0)
 
 
+class Sliced(nn.Module):
+    """The same, sliced: queries before keys before values, of which there may be fewer, or head by head."""
+
+    def __init__(self, width, heads, key_heads, by_head=False):
+        super().__init__()
+        torch.manual_seed(width)
+        self.heads, self.by_head, self.sizes = heads, by_head, [heads * 24, key_heads * 24, key_heads * 24]
+        self.inputs = nn.Linear(width, sum(self.sizes))
+
+    def forward(self, x):
+        x = self.inputs(x)
+        if self.by_head:
+            parts = x.unflatten(-1, (self.heads, -1)).transpose(1, 2).chunk(3, -1)
+        else:
+            parts = (part.unflatten(-1, (-1, 24)).transpose(1, 2) for part in x.split(self.sizes, -1))
+        return F.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("form", [(4, 4), (4, 2), (3, 3, True)], ids=str)
+def test_slices_are_read_where_they_lie(form, small_gpu):
+    device = run(Sliced(64, *form).bfloat16(), tensors((2, 70, 64)), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (2, 0)
+
+
+def test_slices_of_open_tokens_are_read_where_they_lie(small_gpu):
+    model, (x,) = Sliced(64, 4, 2).bfloat16(), tensors((2, 70, 64))
+    compiled = kitsune_mlir.compile(
+        model, (x,), target=small_gpu, dynamic_shapes={"x": {1: torch.export.Dim("tokens", min=2, max=512)}}
+    )
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["product0", "attention0"]
+    for tokens in (70, 3, 131):
+        (x,) = tensors((2, tokens, 64))
+        found = torch.as_tensor(Simulation(compiled, seed=tokens)(x))
+        torch.testing.assert_close(found.float(), model(x).float(), rtol=2e-2, atol=2e-2)
+
+
 def grouped(query, key, value):
     """Heads side by side, two of queries for each of keys."""
     query, key, value = (x.unflatten(-1, (-1, 24)).transpose(1, 2) for x in (query, key, value))
