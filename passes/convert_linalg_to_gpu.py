@@ -52,6 +52,7 @@ from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
 from .shared_elements import share_elements
 from .window_reads import read_windows
@@ -78,6 +79,8 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
+        with module.context:
+            read_parts(_main(module))
         run_passes(module, _FUSE)
         with module.context:
             read_windows(_main(module))

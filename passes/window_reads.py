@@ -13,15 +13,9 @@ one in the body of an elementwise operator, and what lies outside is in no memor
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
 through windows of a tensor, which few results share: of a channel with several filters each. Windows of one element are
-those of elementwise operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as
-it was before. Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words
-(gpu_words.py).
-
-
-through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
-operators and transposes of a tensor with zeros around it, or of a slice of that, as where rows are shifted by a place
-or two and numbers come in at their ends. A tensor that is only widened is read as it was before. Which
-elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
+those of elementwise operators and transposes of a tensor with zeros around it, or of a slice of that, as where rows are
+shifted by a place or two and numbers come in at their ends. A tensor that is only widened is read as it was before.
+Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
 from __future__ import annotations

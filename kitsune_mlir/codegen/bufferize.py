@@ -28,7 +28,11 @@ def bufferize(module: ir.Module) -> None:
     """
     _forbid_writes(module)
     stand_ins = [_give_body(op.opview) for op in walk(module, "func.func") if op.opview.is_external]
-    run_passes(module, _GENERALIZE, _ONE_SHOT)
+    run_passes(module, _GENERALIZE)
+    for op in walk(module, "tensor.empty"):  # two concatenations that began with one would be parts of one buffer
+        for use in list(op.results[0].uses)[1:]:
+            use.owner.operands[use.operand_number] = op.clone(ip=ir.InsertionPoint(use.owner)).results[0]
+    run_passes(module, _ONE_SHOT)
     for function in [op.opview for op in walk(module, "func.func")]:
         if function.name.value in stand_ins:
             _take_body(function)

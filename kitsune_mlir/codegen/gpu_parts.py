@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, slice_of, walk
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_copy import Copy
@@ -104,7 +105,7 @@ def _is_untouched(target: ir.Value, block: ir.Block, first: int, last: int) -> b
     root = root_of(target)
     for op in [op.operation for op in block.operations][first:last]:
         own = _target(op)
-        if own is not None and root_of(own) == root and are_apart(own.type, target.type):
+        if own is not None and root_of(own) == root and lie_apart(own, target):
             touched = _read(op)
         else:
             touched = [operand for one in walk(op) for operand in one.operands] if op.name not in IDLE else []
@@ -148,14 +149,14 @@ def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
         if target is not None:
             nbytes += _parameter_bytes(op)
             others = [operand for operand in _read(op) if isinstance(operand.type, ir.MemRefType)]
-            before = [_target(operations[other]).type for other in found]
+            before = [_target(operations[other]) for other in found]
             own = root is None or root_of(target) == root
             within = [other for other in others if root_of(other) == root_of(target)]
-            if within and not found and all(are_apart(target.type, other.type) for other in within):
+            if within and not found and all(lie_apart(target, other) for other in within):
                 return [number]
             if not own or within or (found and nbytes > MOST_BYTES):
                 break
-            if not all(are_apart(target.type, kind) for kind in before):
+            if not all(lie_apart(target, other) for other in before):
                 break
             found.append(number)
             root = root_of(target)
@@ -188,6 +189,19 @@ def _read(op: ir.Operation) -> list[ir.Value]:
     last = len(op.operands) - 1
     inner = [operand for one in walk(op) if one != op for operand in one.operands]
     return [*list(op.operands)[:last], *inner]
+
+
+def lie_apart(a: ir.Value, b: ir.Value) -> bool:
+    """Whether two parts of a buffer surely have no element in common: `are_apart`, or slices of one view that are apart
+    along a dimension, where other dimensions are open, too."""
+    first, second = rows.producer(a), rows.producer(b)
+    if first is None or second is None or {first.name, second.name} != {"memref.subview"}:
+        return are_apart(a.type, b.type)
+    one, two = slice_of(first), slice_of(second)
+    ways = zip(one.offsets, one.sizes, two.offsets, two.sizes)
+    behind = any(min(own) >= 0 and (own[0] >= sum(own[2:]) or own[2] >= sum(own[:2])) for own in ways)
+    of_one = first.operands[0] == second.operands[0] and {*one.strides, *two.strides} == {1}
+    return (of_one and behind) or are_apart(a.type, b.type)
 
 
 def are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:

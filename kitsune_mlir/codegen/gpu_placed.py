@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
-from .gpu_parts import are_apart, is_dense, needed
+from .gpu_parts import is_dense, lie_apart, needed
 
 ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand that has the size of the call
 ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where it does not say
@@ -285,7 +285,7 @@ def _writes(op: ir.Operation, target: ir.Value) -> bool:
         segments = op.attributes["operandSegmentSizes"] if "operandSegmentSizes" in op.attributes else None
         outputs = outputs[-1 if segments is None else list(ir.DenseI32ArrayAttr(segments))[0] :]
     touched = [value for value in outputs if isinstance(value.type, ir.MemRefType)]
-    return any(root_of(value) == root_of(target) and not are_apart(value.type, target.type) for value in touched)
+    return any(root_of(value) == root_of(target) and not lie_apart(value, target) for value in touched)
 
 
 def _leaves(op: ir.Operation, target: ir.Value) -> bool:
@@ -293,7 +293,7 @@ def _leaves(op: ir.Operation, target: ir.Value) -> bool:
     touched = [value for inner in walk(op) for value in inner.operands if isinstance(value.type, ir.MemRefType)]
     if op.name.startswith("memref.") and op.name != "memref.copy":
         return True
-    return all(root_of(value) != root_of(target) or are_apart(value.type, target.type) for value in touched)
+    return all(root_of(value) != root_of(target) or lie_apart(value, target) for value in touched)
 
 
 def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
