@@ -9,8 +9,9 @@ from functools import partial
 
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
-from kitsune_mlir.contraction import Contraction, Roles
+from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
+from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import DRAM, Price
@@ -174,13 +175,13 @@ class ProductKernel:
                         place = partial(self._place, loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
                         if pingpong is None and name == "feed":
-                            self._feed(rings, place()[0])
+                            self._feed(rings, self._looked_up(place()[0]))
                         elif name == "make":
                             make_pieces(self, rings, place()[0] if tiles.split > 1 else {})
                         elif pingpong is None:
                             self._multiply(rings, place, kept, slots)
                         elif name == "feed":
-                            pingpong.feed(rings, place()[0])
+                            pingpong.feed(rings, self._looked_up(place()[0]))
                         else:
                             around = pingpong.tile(rings, list(loop.inner_iter_args), place)
                         scf.yield_(around)
@@ -276,6 +277,17 @@ class ProductKernel:
                 rest = arith.divui(rest, counts[role]) if role != roles[0] else rest
         first = {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
         return first, at
+
+    def _looked_up(self, at: dict[str, ir.Value]) -> dict[str, ir.Value]:
+        """Where a tile is, with the place of its matrix where a number says that."""
+        numbers = self.of.found.numbers
+        if numbers is None:
+            return at
+        with numbers.location:
+            found = LookUpOp(numbers.tensor, at["b"], i64(numbers.size), ir.IndexType.get())
+            if numbers.wrapped:
+                found.attributes["wrapped"] = ir.UnitAttr.get()
+        return at | {NUMBERED: found.results[0]}
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many

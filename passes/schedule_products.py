@@ -50,6 +50,7 @@ from kitsune_mlir.planning.thin_products import THIN_BY, small_us
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
+from .numbered_matrices import by_number
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
@@ -146,7 +147,9 @@ class _Scheduler(PricedProduct):
             self._by_rows()
             return False
         self.check()
-        plain, self.found = self.found, with_split_batches(self.found)
+        plain = self.found
+        with ir.InsertionPoint(self.op):
+            self.found = with_split_batches(by_number(self.found))
         follows = follows_of(self.op)
         tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):

@@ -11,7 +11,8 @@ models slice, transpose and repeat:
 
 Copies of boxes and stores of tiles take an offset for each dimension, so that a kernel reads %e, or writes the tensor
 in front of such a transpose, where the heads lie. The role of a dimension is then "b/D%S", number b / D modulo S of the
-batch, or "=N", always N. Where a tile has rows of some neighbours alone, "m" may be cut so too.
+batch, "=N", always N, or "@", what numbers say of the batch (numbered_matrices.py). Where a tile has rows of some
+neighbours alone, "m" may be cut so too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction, Roles
+from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.mlir import arith, ir, slice_of
 from kitsune_mlir.planning import open_sizes
 
@@ -42,8 +43,8 @@ class Stored:
 
 
 def is_batch(role: str) -> bool:
-    """Whether a dimension is the batch, or a part of it."""
-    return role.startswith("b")
+    """Whether a dimension is the batch, a part of it, or where numbers say of it."""
+    return role.startswith(("b", NUMBERED))
 
 
 def with_split_batches(found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of) -> Contraction:

@@ -1,0 +1,71 @@
+"""Products whose matrices are taken out of a tensor by number, as those of a mixture's experts are.
+
+    %t = linalg.generic ins(%numbers : tensor<39xi64>) ... {        // tensor<39x1536x2048xbf16>
+      tensor.extract %w[%number, %row, %column] }                   // of tensor<8x1536x2048xbf16>
+    %p = linalg.batch_matmul ins(%x, %t)
+
+The kernel looks up the number and copies boxes of %w, so that %t is made nowhere: neighbours of the batch with one
+matrix read it from the L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.row_numbers import row_number
+
+from .row_groups import root
+from .schedule_build import reshaped
+
+_MATRIX = 2  # the dimensions of one
+
+
+def by_number(found: Contraction) -> Contraction:
+    """The product with the tensor that holds its right matrices, or else its left ones, in the place of those that are
+    taken out of it; new operations stand at the insertion point."""
+    for name, value, roles in (("right", found.right, found.right_roles), ("left", found.left, found.left_roles)):
+        taken = _taken(value, roles)
+        if taken is not None:
+            table, numbers = taken
+            return replace(found, **{name: table, f"{name}_roles": (NUMBERED, *roles[1:]), "numbers": numbers})
+    return found
+
+
+def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
+    """The tensor that has the matrices of a batch, and which of them these are; None where they are not taken so."""
+    gather, sizes = rows.producer(root(value)), rows.shape_of(value)
+    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1 or roles[0] != "b":
+        return None
+    s = rows.Structured(gather)
+    extracts = [op.operation for op in s.body.operations if op.operation.name == "tensor.extract"]
+    if len(extracts) != 1 or list(s.body.operations)[-1].operands[0] != extracts[0].results[0]:
+        return None
+    table, number, *inside = extracts[0].operands
+    outer, shape = len(s.iterators) - _MATRIX, rows.shape_of(gather.results[0])
+    if s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)) or "reduction" in s.iterators or outer < 1:
+        return None
+    if not _are_loops(inside, outer) or rows.DYNAMIC in (of := rows.shape_of(table)) or shape[outer:] != of[1:]:
+        return None
+    if of[1:] != sizes[1:] or (gather.results[0] != value and prod(shape[:outer]) != sizes[0]):
+        return None
+    found = row_number(number)
+    argument = ir.BlockArgument(found.source).arg_number if isinstance(found.source.owner, ir.Block) else s.inputs
+    if argument >= s.inputs or list(map(rows.dim_of, s.maps[argument].results)) != list(range(outer)):
+        return None
+    kind = ir.RankedTensorType(gather.operands[argument].type).element_type
+    if found.size not in (None, of[0]) or not isinstance(kind, ir.IntegerType) or kind.width not in (32, 64):
+        return None
+    numbers = reshaped(gather.operands[argument], [None if sizes[0] == rows.DYNAMIC else sizes[0]])
+    return table, Numbers(numbers, of[0], found.size is not None, gather.location)
+
+
+def _are_loops(indices: list[ir.Value], first: int) -> bool:
+    """Whether these are the numbers of a generic's last dimensions, from `first` on."""
+    made = [rows.producer(index) for index in indices]
+    if len(made) != _MATRIX or any(op is None or op.name != "linalg.index" for op in made):
+        return False
+    return [attr_int(op, "dim") for op in made if op is not None] == list(range(first, first + _MATRIX))
