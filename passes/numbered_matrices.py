@@ -10,6 +10,7 @@ matrix read it from the L2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -31,14 +32,15 @@ def by_number(found: Contraction) -> Contraction:
         taken = _taken(value, roles)
         if taken is not None:
             table, numbers = taken
-            return replace(found, **{name: table, f"{name}_roles": (NUMBERED, *roles[1:]), "numbers": numbers})
+            return replace(found, **{name: table, f"{name}_roles": (NUMBERED, *roles[-_MATRIX:]), "numbers": numbers})
     return found
 
 
 def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
     """The tensor that has the matrices of a batch, and which of them these are; None where they are not taken so."""
     gather, sizes = rows.producer(root(value)), rows.shape_of(value)
-    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1 or roles[0] != "b":
+    count = sizes[0] if roles[0] == "b" else 1
+    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1 or "b" in roles[1:]:
         return None
     s = rows.Structured(gather)
     extracts = [op.operation for op in s.body.operations if op.operation.name == "tensor.extract"]
@@ -50,17 +52,23 @@ def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
         return None
     if not _are_loops(inside, outer) or rows.DYNAMIC in (of := rows.shape_of(table)) or shape[outer:] != of[1:]:
         return None
-    if of[1:] != sizes[1:] or (gather.results[0] != value and prod(shape[:outer]) != sizes[0]):
+    if of[1:] != sizes[-_MATRIX:] or (gather.results[0] != value and prod(shape[:outer]) != count):
         return None
     found = row_number(number)
     argument = ir.BlockArgument(found.source).arg_number if isinstance(found.source.owner, ir.Block) else s.inputs
-    if argument >= s.inputs or list(map(rows.dim_of, s.maps[argument].results)) != list(range(outer)):
+    if argument >= s.inputs or not _are_all(s.maps[argument].results, shape[:outer]):
         return None
     kind = ir.RankedTensorType(gather.operands[argument].type).element_type
     if found.size not in (None, of[0]) or not isinstance(kind, ir.IntegerType) or kind.width not in (32, 64):
         return None
-    numbers = reshaped(gather.operands[argument], [None if sizes[0] == rows.DYNAMIC else sizes[0]])
+    numbers = reshaped(gather.operands[argument], [None if count == rows.DYNAMIC else count])
     return table, Numbers(numbers, of[0], found.size is not None, gather.location)
+
+
+def _are_all(exprs: Sequence[ir.AffineExpr], sizes: Sequence[int]) -> bool:
+    """Whether these are the numbers of a generic's first loops, of so many turns each."""
+    found = [size == 1 or rows.dim_of(expr) == d for d, (expr, size) in enumerate(zip(exprs, sizes, strict=False))]
+    return len(exprs) == len(sizes) and all(found)
 
 
 def _are_loops(indices: list[ir.Value], first: int) -> bool:

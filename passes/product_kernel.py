@@ -230,9 +230,12 @@ class ProductKernel:
 
     def _price(self, written: int) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        operands = dict.fromkeys(in_memory(value) for pieces in self.pieces.values() for value in pieces)
+        numbers = self.of.found.numbers
+        parts = {name: numbers.part if numbers and NUMBERED in roles else 1.0 for name, roles in self.operands.items()}
+        operands = {in_memory(value): parts[name] for name, pieces in self.pieces.items() for value in pieces}
         read = [value for value in matrices_of(self.made, self.follows) if value not in operands]
-        nbytes = written + sum(map(tensor_bytes, (*operands, *read)))
+        nbytes = written + sum(tensor_bytes(value) * part for value, part in operands.items())
+        nbytes += sum(map(tensor_bytes, read))
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
 
@@ -284,7 +287,8 @@ class ProductKernel:
         if numbers is None:
             return at
         with numbers.location:
-            found = LookUpOp(numbers.tensor, at["b"], i64(numbers.size), ir.IndexType.get())
+            number = at["b"] if "b" in at else constant_index(0)
+            found = LookUpOp(numbers.tensor, number, i64(numbers.size), ir.IndexType.get())
             if numbers.wrapped:
                 found.attributes["wrapped"] = ir.UnitAttr.get()
         return at | {NUMBERED: found.results[0]}

@@ -129,6 +129,9 @@ class _Scheduler(PricedProduct):
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
         self.read_sizes()
         known = self.taken
+        if prod(known.values()) >= LEAST:
+            with ir.InsertionPoint(self.op):
+                self.found = by_number(self.found)
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
@@ -147,9 +150,7 @@ class _Scheduler(PricedProduct):
             self._by_rows()
             return False
         self.check()
-        plain = self.found
-        with ir.InsertionPoint(self.op):
-            self.found = with_split_batches(by_number(self.found))
+        plain, self.found = self.found, with_split_batches(self.found)
         follows = follows_of(self.op)
         tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
@@ -160,7 +161,7 @@ class _Scheduler(PricedProduct):
         if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
             return False  # convert-linalg-to-gpu sums over the rows
         small = small_us(*(self.sizes.get(role, 1) for role in "bmnk"), self.target)
-        if small is not None and (tiles is None or small < THIN_BY * tiles.microseconds):
+        if small is not None and self.found.numbers is None and (tiles is None or small < THIN_BY * tiles.microseconds):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
@@ -186,6 +187,8 @@ class _Scheduler(PricedProduct):
         is what the product takes as sums over rows, None where it is none."""
         follows = follows_of(self.op)
         one = follows.stored == follows.ops[-1:]
+        if self.found.numbers is not None:
+            return None
         plan = dots.plan(self.op, self.found, follows.ops if one else [], self.target)
         if plan is None or not plan.moves_less:
             return None

@@ -113,3 +113,30 @@ def test_a_number_out_of_range_is_an_error(gpu_of):
             simulation(x, numbers.where(numbers != 1, wrong))
             simulation.synchronize()
     torch.testing.assert_close(simulation(x, numbers), model(x, numbers), rtol=1e-2, atol=1e-1)
+
+
+class Experts(nn.Module):
+    """Several experts a token, side by side, as mixtures for few tokens are written."""
+
+    def __init__(self, equation):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(5, 168, 136, dtype=BF16), requires_grad=False)
+        self.equation = equation
+
+    def forward(self, x, numbers):
+        return torch.einsum(self.equation, self.weight[numbers], x)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(
+    ("equation", "tokens"),
+    [("beck,bk->bec", 6), ("beck,bk->bec", 1), ("tkdh,td->tkh", 6), ("beck,bek->bec", 6), ("tkdh,tnd->tnkh", 2)],
+)
+def test_experts_of_tokens(equation, tokens, gpu_of):
+    torch.manual_seed(0)
+    model, numbers = Experts(equation), torch.randint(0, 5, (tokens, 3))
+    inner = 136 if "ck" in equation else 168
+    shape = {"bek": (tokens, 3, inner), "tnd": (tokens, 7, inner)}.get(equation[5:8], (tokens, inner))
+    args = torch.randn(shape, dtype=BF16), numbers
+    got = Simulation(compiled((model, args), gpu_of(4)))(*args)
+    torch.testing.assert_close(got, model(*args), rtol=2e-2, atol=2e-1)
