@@ -26,6 +26,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .generic_operands import indexing_maps, set_maps
+from .numbered_matrices import taken_by
 from .schedule_build import empty_generic, map_of, reshaped
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
@@ -61,7 +62,7 @@ def _apart(value: ir.Value, along: int) -> _Apart | None:
     while (op := rows.producer(value)) is not None and op.name in (*rows.RESHAPES, "linalg.transpose"):
         movers.append(op)
         value = op.operands[0]
-    if op is None or op.name != "linalg.generic" or not rows.Structured(op).gathers():
+    if taken_by(op) is None:
         return None
     sizes = rows.shape_of(value)
     parts: list[list[int]] | None = [[d] for d in range(len(sizes))]

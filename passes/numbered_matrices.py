@@ -11,7 +11,7 @@ matrix read it from the L2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
@@ -39,8 +39,31 @@ def by_number(found: Contraction) -> Contraction:
 def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
     """The tensor that has the matrices of a batch, and which of them these are; None where they are not taken so."""
     gather, sizes = rows.producer(root(value)), rows.shape_of(value)
-    count = sizes[0] if roles[0] == "b" else 1
-    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1 or "b" in roles[1:]:
+    found, count = taken_by(gather), sizes[0] if roles[0] == "b" else 1
+    if gather is None or found is None or "b" in roles[1:] or rows.DYNAMIC in (of := rows.shape_of(found.table)):
+        return None
+    *outer, _, _ = rows.shape_of(gather.results[0])
+    if of[1:] != sizes[-_MATRIX:] or (gather.results[0] != value and prod(outer) != count):
+        return None
+    kind = ir.RankedTensorType(found.numbers.type).element_type
+    if found.wrap not in (None, of[0]) or not isinstance(kind, ir.IntegerType) or kind.width not in (32, 64):
+        return None
+    numbers = reshaped(found.numbers, [None if count == rows.DYNAMIC else count])
+    return found.table, Numbers(numbers, of[0], found.wrap is not None, gather.location)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Matrices that are taken out of a table by these numbers; `wrap` is added to negative ones."""
+
+    table: ir.Value
+    numbers: ir.Value
+    wrap: int | None
+
+
+def taken_by(gather: ir.Operation | None) -> Taken | None:
+    """What an operator takes whole matrices out of, one for each element of a tensor; None of any other."""
+    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1:
         return None
     s = rows.Structured(gather)
     extracts = [op.operation for op in s.body.operations if op.operation.name == "tensor.extract"]
@@ -50,19 +73,13 @@ def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
     outer, shape = len(s.iterators) - _MATRIX, rows.shape_of(gather.results[0])
     if s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)) or "reduction" in s.iterators or outer < 1:
         return None
-    if not _are_loops(inside, outer) or rows.DYNAMIC in (of := rows.shape_of(table)) or shape[outer:] != of[1:]:
-        return None
-    if of[1:] != sizes[-_MATRIX:] or (gather.results[0] != value and prod(shape[:outer]) != count):
+    if not _are_loops(inside, outer) or shape[outer:] != rows.shape_of(table)[1:]:
         return None
     found = row_number(number)
     argument = ir.BlockArgument(found.source).arg_number if isinstance(found.source.owner, ir.Block) else s.inputs
     if argument >= s.inputs or not _are_all(s.maps[argument].results, shape[:outer]):
         return None
-    kind = ir.RankedTensorType(gather.operands[argument].type).element_type
-    if found.size not in (None, of[0]) or not isinstance(kind, ir.IntegerType) or kind.width not in (32, 64):
-        return None
-    numbers = reshaped(gather.operands[argument], [None if count == rows.DYNAMIC else count])
-    return table, Numbers(numbers, of[0], found.size is not None, gather.location)
+    return Taken(table, gather.operands[argument], found.size)
 
 
 def _are_all(exprs: Sequence[ir.AffineExpr], sizes: Sequence[int]) -> bool:

@@ -4,9 +4,9 @@
 
 // CHECK-LABEL: func.func @experts
 // CHECK:         %[[W:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<16x2x96x128xbf16>)
+// CHECK:         %[[L:.*]] = tensor.collapse_shape %[[W]] {{\[}}[0, 1], [2], [3]] {{.*}} into tensor<32x96x128xbf16>
 // CHECK:         %[[X:.*]] = linalg.generic {{.*}} ins(%arg2 : tensor<16x128x1xbf16>) outs(%{{.*}} : tensor<16x2x128x1xbf16>)
-// CHECK-DAG:     %[[L:.*]] = tensor.collapse_shape %[[W]] {{\[}}[0, 1], [2], [3]] {{.*}} into tensor<32x96x128xbf16>
-// CHECK-DAG:     %[[R:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0, 1], [2], [3]] {{.*}} into tensor<32x128x1xbf16>
+// CHECK:         %[[R:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0, 1], [2], [3]] {{.*}} into tensor<32x128x1xbf16>
 // CHECK:         %[[P:.*]] = linalg.batch_matmul ins(%[[L]], %[[R]] : {{.*}} -> tensor<32x96x1xf32>
 // CHECK:         return %{{.*}} : tensor<16x192x1xf32>
 func.func @experts(%w: tensor<8x96x128xbf16>, %n: tensor<16x2xi64>, %x: tensor<16x128x1xbf16>) -> tensor<16x192x1xf32> {
