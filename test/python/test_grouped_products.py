@@ -20,7 +20,11 @@ class Experts(torch.nn.Module):
         return torch.nn.functional.grouped_mm(x[order], self.weight.transpose(1, 2), offs=ends)
 
 
-@pytest.mark.parametrize(("rows", "experts"), [(150, 5), (3, 7)], ids=["one without rows", "fewer rows than experts"])
+@pytest.mark.parametrize(
+    ("rows", "experts"),
+    [(150, 5), (3, 7), (1100, 4)],
+    ids=["one without rows", "fewer rows than experts", "many rows an expert"],
+)
 def test_experts(rows, experts):
     torch.manual_seed(0)
     model = Experts(experts)
