@@ -21,7 +21,7 @@ from .working import working
 aten = torch.ops.aten
 
 _BLOCK, _MANY = 64, 128  # rows of a block: those of the smallest tile of tensor cores, and where groups are large
-_LARGE = 256  # rows that groups have on average, so that half a block, which is empty in each, is a fifth
+_LARGE = 256  # rows that groups have on average: about half a block of each is empty
 
 
 def grouped_product(
