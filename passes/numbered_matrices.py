@@ -61,8 +61,9 @@ class Taken:
     wrap: int | None
 
 
-def taken_by(gather: ir.Operation | None) -> Taken | None:
-    """What an operator takes whole matrices out of, one for each element of a tensor; None of any other."""
+def taken_by(gather: ir.Operation | None, dimensions: int = _MATRIX) -> Taken | None:
+    """What an operator takes whole matrices out of, or other tensors of so many dimensions, one for each number of a
+    tensor; None of any other."""
     if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1:
         return None
     s = rows.Structured(gather)
@@ -70,10 +71,10 @@ def taken_by(gather: ir.Operation | None) -> Taken | None:
     if len(extracts) != 1 or list(s.body.operations)[-1].operands[0] != extracts[0].results[0]:
         return None
     table, number, *inside = extracts[0].operands
-    outer, shape = len(s.iterators) - _MATRIX, rows.shape_of(gather.results[0])
+    outer, shape = len(s.iterators) - dimensions, rows.shape_of(gather.results[0])
     if s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)) or "reduction" in s.iterators or outer < 1:
         return None
-    if not _are_loops(inside, outer) or shape[outer:] != rows.shape_of(table)[1:]:
+    if not _are_loops(inside, outer, dimensions) or shape[outer:] != rows.shape_of(table)[1:]:
         return None
     found = row_number(number)
     argument = ir.BlockArgument(found.source).arg_number if isinstance(found.source.owner, ir.Block) else s.inputs
@@ -88,9 +89,9 @@ def _are_all(exprs: Sequence[ir.AffineExpr], sizes: Sequence[int]) -> bool:
     return len(exprs) == len(sizes) and all(found)
 
 
-def _are_loops(indices: list[ir.Value], first: int) -> bool:
+def _are_loops(indices: list[ir.Value], first: int, count: int) -> bool:
     """Whether these are the numbers of a generic's last dimensions, from `first` on."""
     made = [rows.producer(index) for index in indices]
-    if len(made) != _MATRIX or any(op is None or op.name != "linalg.index" for op in made):
+    if len(made) != count or any(op is None or op.name != "linalg.index" for op in made):
         return False
-    return [attr_int(op, "dim") for op in made if op is not None] == list(range(first, first + _MATRIX))
+    return [attr_int(op, "dim") for op in made if op is not None] == list(range(first, first + count))
