@@ -40,8 +40,9 @@ def grouped_product(
         begun = min(rows, groups)  # groups that have rows
         block = _MANY if rows >= _LARGE * groups else _BLOCK
         count = begun + (rows - begun) // block
-    offs = torch.cat([offs[:-1].long(), torch.full((1,), rows, dtype=torch.int64, device=x.device)])
-    starts = torch.cat([offs.new_zeros(1), offs[:-1]])
+    number = torch.arange(groups, device=x.device)
+    offs = torch.where(number == groups - 1, rows, offs.long())
+    starts = torch.where(number < number.unsqueeze(1), offs, torch.zeros_like(offs)).amax(1)  # the end of those before
     blocks = (offs - starts + (block - 1)) // block
     ends = _running_sums(blocks)
     first = ends - blocks  # block of each group
