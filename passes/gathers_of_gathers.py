@@ -137,8 +137,8 @@ def _columns_gathered(columns: ir.Value) -> ir.Value:
     taken = taken_by(gather, dimensions=1)
     if gather is None or taken is None or not ir.RankedTensorType(taken.table.type).has_static_shape:
         return columns
-    kind, (offsets, sizes, _) = ir.RankedTensorType(taken.table.type), slice_of(cut)
-    parts = [0, offsets[1]], [kind.shape[0], sizes[1]], [1, 1]
+    kind, (offsets, sizes, strides) = ir.RankedTensorType(taken.table.type), slice_of(cut)
+    parts = [0, offsets[1]], [kind.shape[0], sizes[1]], [1, strides[1]]
     type_ = ir.RankedTensorType.get(parts[1], kind.element_type)
     table = tensor.ExtractSliceOp(type_, taken.table, [], [], [], *parts).result
     count = tensor.dim(taken.numbers, constant_index(0)) if rows.DYNAMIC in shape else shape[0]

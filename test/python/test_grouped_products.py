@@ -55,8 +55,9 @@ class Mixture(torch.nn.Module):
     """A mixture's layer as transformers writes it: rows in the order of their experts, two products with a gate between
     them, and back in the order of tokens."""
 
-    def __init__(self, experts=4, width=48, inner=40):
+    def __init__(self, interleaved, experts=4, width=48, inner=40):
         super().__init__()
+        self.interleaved = interleaved
         weights = torch.randn(experts, 2 * inner, width) / 7, torch.randn(experts, width, inner) / 7
         self.up, self.down = (torch.nn.Parameter(w.to(torch.bfloat16), requires_grad=False) for w in weights)
 
@@ -65,7 +66,8 @@ class Mixture(torch.nn.Module):
         choice, order = torch.sort(choice.reshape(-1), stable=True)
         experts = self.up.shape[0]
         ends = torch.histc(choice.float(), bins=experts, min=0, max=experts - 1).cumsum(0, dtype=torch.int32)
-        gate, up = F.grouped_mm(x[order // 2], self.up.transpose(1, 2), offs=ends).chunk(2, dim=-1)
+        y = F.grouped_mm(x[order // 2], self.up.transpose(1, 2), offs=ends)
+        gate, up = (y[:, ::2], y[:, 1::2]) if self.interleaved else y.chunk(2, dim=-1)
         y = F.grouped_mm(F.silu(gate) * up, self.down.transpose(1, 2), offs=ends)
         y = y * weights.reshape(-1)[order].unsqueeze(-1)
         back = torch.empty_like(order)
@@ -76,7 +78,11 @@ class Mixture(torch.nn.Module):
 @pytest.mark.parametrize("favourite", [None, 1], ids=["some rows each", "all rows to one"])
 def test_a_mixture_of_experts(favourite, gpu_of, unassembled):
     torch.manual_seed(0)
-    model, x, scores = Mixture(), torch.randn(75, 48, dtype=torch.bfloat16), torch.randn(75, 4, dtype=torch.bfloat16)
+    model, x, scores = (
+        Mixture(interleaved=favourite is None),
+        torch.randn(75, 48, dtype=torch.bfloat16),
+        torch.randn(75, 4, dtype=torch.bfloat16),
+    )
     if favourite is not None:
         scores[:, favourite] += 20
     scores[:, 2] -= 20

@@ -75,3 +75,31 @@ func.func @many(%t: tensor<120x64xf32>, %n: tensor<100xi64>, %m: tensor<900xi64>
   } -> tensor<900x64xf32>
   return %c : tensor<900x64xf32>
 }
+
+// Every other column is that of the table.
+
+// CHECK-LABEL: func.func @interleaved
+// CHECK:         tensor.extract_slice %arg0[0, 1] [120, 64] [1, 2]
+// CHECK:         return
+func.func @interleaved(%t: tensor<120x128xf32>, %n: tensor<100xi64>, %m: tensor<110xi64>) -> tensor<110x64xf32> {
+  %e0 = tensor.empty() : tensor<100x128xf32>
+  %a = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r)>, affine_map<(r, c) -> (r, c)>],
+      iterator_types = ["parallel", "parallel"]} ins(%n : tensor<100xi64>) outs(%e0 : tensor<100x128xf32>) {
+  ^bb0(%in: i64, %out: f32):
+    %row = arith.index_cast %in : i64 to index
+    %column = linalg.index 1 : index
+    %x = tensor.extract %t[%row, %column] : tensor<120x128xf32>
+    linalg.yield %x : f32
+  } -> tensor<100x128xf32>
+  %odd = tensor.extract_slice %a[0, 1] [100, 64] [1, 2] : tensor<100x128xf32> to tensor<100x64xf32>
+  %e2 = tensor.empty() : tensor<110x64xf32>
+  %c = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r)>, affine_map<(r, c) -> (r, c)>],
+      iterator_types = ["parallel", "parallel"]} ins(%m : tensor<110xi64>) outs(%e2 : tensor<110x64xf32>) {
+  ^bb0(%in: i64, %out: f32):
+    %row = arith.index_cast %in : i64 to index
+    %column = linalg.index 1 : index
+    %x = tensor.extract %odd[%row, %column] : tensor<100x64xf32>
+    linalg.yield %x : f32
+  } -> tensor<110x64xf32>
+  return %c : tensor<110x64xf32>
+}
