@@ -90,6 +90,17 @@ def test_a_mixture_of_experts(favourite, gpu_of, unassembled):
     torch.testing.assert_close(Simulation(compiled)(x, scores), model(x, scores), rtol=3e-2, atol=3e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
+def test_a_mixture_of_experts_for_any_number_of_tokens(gpu_of):
+    torch.manual_seed(0)
+    model, tokens = Mixture(interleaved=False), torch.export.Dim("tokens", min=2)
+    x, scores = torch.randn(75, 48, dtype=torch.bfloat16), torch.randn(75, 4, dtype=torch.bfloat16)
+    shapes = {"dynamic_shapes": ({0: tokens}, {0: tokens})}
+    compiled = kitsune_mlir.compile(model, (x, scores), target=gpu_of(4), **shapes)
+    x, scores = torch.randn(31, 48, dtype=torch.bfloat16), torch.randn(31, 4, dtype=torch.bfloat16)
+    torch.testing.assert_close(Simulation(compiled)(x, scores), model(x, scores), rtol=3e-2, atol=3e-2)
+
+
 class Histograms(torch.nn.Module):
     def forward(self, x, whole):
         return torch.histc(x, bins=7, min=-1, max=2), torch.histc(x, bins=5), torch.histc(whole, bins=4)
