@@ -28,11 +28,12 @@ _MATRIX = 2  # the dimensions of one
 def by_number(found: Contraction) -> Contraction:
     """The product with the tensor that holds its right matrices, or else its left ones, in the place of those that are
     taken out of it; new operations stand at the insertion point."""
-    for name, value, roles in (("right", found.right, found.right_roles), ("left", found.left, found.left_roles)):
-        taken = _taken(value, roles)
-        if taken is not None:
-            table, numbers = taken
-            return replace(found, **{name: table, f"{name}_roles": (NUMBERED, *roles[-_MATRIX:]), "numbers": numbers})
+    if (right := _taken(found.right, found.right_roles)) is not None:
+        roles = (NUMBERED, *found.right_roles[-_MATRIX:])
+        return replace(found, right=right[0], right_roles=roles, numbers=right[1])
+    if (left := _taken(found.left, found.left_roles)) is not None:
+        roles = (NUMBERED, *found.left_roles[-_MATRIX:])
+        return replace(found, left=left[0], left_roles=roles, numbers=left[1])
     return found
 
 
