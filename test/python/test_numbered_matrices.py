@@ -6,10 +6,12 @@ import torch
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import mlir
 from kitsune_mlir.codegen.hopper.frame import READS
+from kitsune_mlir.codegen.schedule.extents import whole_of
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import arith, ir, walk
 from kitsune_mlir.schedule import Program
 from kitsune_mlir.tools.gpusim import Simulation
 
@@ -140,3 +142,28 @@ def test_experts_of_tokens(equation, tokens, gpu_of):
     args = torch.randn(shape, dtype=BF16), numbers
     got = Simulation(compiled((model, args), gpu_of(4)))(*args)
     torch.testing.assert_close(got, model(*args), rtol=2e-2, atol=2e-1)
+
+
+def test_an_index_is_followed_once():
+    """To what an index is computed of, both operands of which are the same at every step, there are 2^64 ways."""
+    module = mlir.parse(
+        """func.func @main(%m: index) {
+          %p = "kitsune.kernel"() ({
+            %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+            "kitsune.agent"() ({
+            ^bb0(%copy: index):
+              %x = arith.addi %copy, %lo : index
+            }) {copies = 2, registers = 24, sym_name = "a", warps = 4} : () -> ()
+          }) {sym_name = "k"} : () -> !kitsune.outputs
+          return
+        }""",
+        mlir.context(),
+    )
+    (kernel,) = schedule.kernels(module)
+    (agent,) = kernel.agents
+    x = agent.block.operations[0].results[0]
+    with module.context, ir.Location.unknown(), ir.InsertionPoint(agent.block):
+        for _ in range(64):
+            x = arith.remui(x, x)
+        whole, tile = (ir.RankedTensorType.get([rows], ir.F32Type.get()) for rows in (128, 64))
+    assert whole_of(agent, whole, [x], [0], tile) == []
