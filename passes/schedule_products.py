@@ -24,7 +24,8 @@ Products that have no such form (other types, sizes open until the call that are
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
 where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
 ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
-same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few.
+same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
+batch takes out of a tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`).
 """
 
 from __future__ import annotations

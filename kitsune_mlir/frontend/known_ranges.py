@@ -8,6 +8,7 @@ come before an element in its own piece is a comparison of all elements of the p
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def count_of(node: Node) -> int | None:
     known."""
     while node.op == "call_function" and node.target in _SAME:
         node = node.args[0]
-    if node.op != "call_function" or "getitem" not in str(node.target) or node.args[1] != 1:
+    if node.op != "call_function" or node.target is not operator.getitem or node.args[1] != 1:
         return None
     source = node.args[0]
     if source.target not in _PLACES:
