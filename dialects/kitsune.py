@@ -60,6 +60,7 @@ from .checks import (
 from .clusters import MeetOp, RankOp  # noqa: F401  (part of the dialect)
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .gather_rows import GatherRowsOp  # noqa: F401  (part of the dialect)
+from .look_up import LookUpOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .prefetch import PrefetchOp  # noqa: F401  (part of the dialect)
 from .roles import FillOp, RoleOp  # noqa: F401  (part of the dialect)

@@ -17,6 +17,7 @@ from kitsune_mlir.dialects import (
     gather_rows,
     kernels,
     kitsune,
+    look_up,
     prefetch,
     products,
     rings,
@@ -33,8 +34,8 @@ from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dialect.md"
 OF_LEVEL = (
-    *(boxes, clusters, gather_rows, dots, kernels, prefetch, products, rings, roles, split),
-    *(spread, stow, write_rows),
+    *(boxes, clusters, gather_rows, dots, kernels, look_up, prefetch, products, rings, roles),
+    *(split, spread, stow, write_rows),
 )
 SCHEDULED = tuple(module.__name__ for module in OF_LEVEL)
 EXAMPLES = ROOT / "test" / "dialects" / "round-trip.mlir"

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .example_sizes import shape_of
 from .mlir import ir, linalg
 
 NAMES = ("linalg.matmul", "linalg.batch_matmul", "linalg.generic", "linalg.contract")
 Roles = tuple[str, ...]  # of each dimension of an operand: "b" batch, "m" row, "n" column, "k" summed
+NUMBERED = "@"  # the role of a dimension along which numbers say where each b is
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Which matrix each product of a batch takes: an integer for each, one of `size`. Where they are `wrapped` negative
+    ones are counted from the end. `location` is what takes the matrices."""
+
+    tensor: ir.Value
+    size: int
+    wrapped: bool
+    location: ir.Location
+
+    @property
+    def part(self) -> float:
+        """Of all matrices the part that products read, by the example where their number is open until the call."""
+        return min(1.0, shape_of(self.tensor)[0] / self.size)
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """left (m x k) times right (k x n) added to init, perhaps for each b; dimensions in the order of the roles."""
+    """left (m x k) times right (k x n) added to init, perhaps for each b; dimensions in the order of the roles. One
+    operand may have its matrices along a dimension that is NUMBERED, by these `numbers`."""
 
     left: ir.Value
     right: ir.Value
     init: ir.Value
     left_roles: Roles
     right_roles: Roles
+    numbers: Numbers | None = None
 
 
 def match_product(op: ir.Operation) -> Contraction | None:

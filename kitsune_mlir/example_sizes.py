@@ -21,6 +21,7 @@ _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
 _CASTS = ("tensor.cast", "memref.cast")
 _ALIKE = ("kitsune.load", "kitsune.order", "kitsune.windows")  # open is what their first operand has as its first
+_OTHER_WIDTHS = ("arith.index_cast", "arith.trunci", "arith.extsi", "arith.extui")  # sizes fit all of them
 _MOST_STEPS = 200  # operations that a size is followed through
 
 
@@ -139,7 +140,7 @@ def _number(value: ir.Value, steps: int) -> int | None:
     if op.name in ("tensor.dim", "memref.dim"):
         axis = _number(op.operands[1], after)
         return None if axis is None else _size(op.operands[0], axis, after)
-    if op.name == "arith.index_cast":
+    if op.name in _OTHER_WIDTHS:
         return _number(op.operands[0], after)
     if op.name == "arith.select":
         holds = _holds(op.operands[0], after)

@@ -29,6 +29,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
 
 from .generic_operands import indexing_maps, input_count
+from .matrices_apart import take_apart
 from .schedule_build import constant_index, empty_generic
 
 MOST_SUMMED = 8  # of a sum that is short
@@ -44,6 +45,9 @@ def plain_products(module: ir.Module) -> None:
         if _is_beside_product(op):
             _without_units(op)
     run_passes(module, _CLEAN)
+    for op in walk(module, "linalg.batch_matmul"):
+        if _has_plain_maps(op):
+            take_apart(op)
     for op in walk(module, "linalg.batch_matmul"):
         if _has_plain_maps(op):
             _unbatched(op) if _shape(op.operands[0])[0] == 1 else _as_sums(op)

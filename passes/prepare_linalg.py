@@ -38,6 +38,7 @@ from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
+from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
 from .kept_dimensions import keep_dimension
 from .open_reshapes import reassociate
@@ -93,6 +94,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 simplify(op)
                 _fill_of(op)
+            run_passes(module, "builtin.module(canonicalize,cse)")
+            gather_once(module)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):
                 centre_again(op)

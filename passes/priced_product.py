@@ -165,7 +165,7 @@ class PricedProduct:
         roles = {"left": self.found.left_roles, "right": self.found.right_roles}
         own = {"left": "m", "right": "n"}
         known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
-        return frozenset(name for name in known if not any(map(is_batch, roles[name])) or self.sizes["b"] == 1)
+        return frozenset(name for name in known if not any(map(is_batch, roles[name])) or self.sizes.get("b") == 1)
 
     def short(self, follows: Sequence[ir.Operation] = ()) -> frozenset[str]:
         """The operands whose boxes may end with the tensor's last row: where their rows are rows of boxes, of a number
@@ -218,7 +218,8 @@ class PricedProduct:
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")
-        if self.known[0] > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
+        vectors = 1 in (self.sizes["m"], self.sizes["n"]) and self.found.numbers is None
+        if self.known[0] > self.target.sms and vectors:
             raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")

@@ -9,8 +9,9 @@ from functools import partial
 
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
-from kitsune_mlir.contraction import Contraction, Roles
+from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
+from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import DRAM, Price
@@ -174,13 +175,13 @@ class ProductKernel:
                         place = partial(place_of, loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
                         if pingpong is None and name == "feed":
-                            self._feed(rings, place()[0])
+                            self._feed(rings, self._looked_up(place()[0]))
                         elif name == "make":
                             make_pieces(self, rings, place()[0] if tiles.split > 1 else {})
                         elif pingpong is None:
                             self._multiply(rings, place, kept, slots)
                         elif name == "feed":
-                            pingpong.feed(rings, place()[0])
+                            pingpong.feed(rings, self._looked_up(place()[0]))
                         else:
                             around = pingpong.tile(rings, list(loop.inner_iter_args), place)
                         scf.yield_(around)
@@ -229,9 +230,12 @@ class ProductKernel:
 
     def _price(self, written: int) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        operands = dict.fromkeys(in_memory(value) for pieces in self.pieces.values() for value in pieces)
+        numbers = self.of.found.numbers
+        parts = {name: numbers.part if numbers and NUMBERED in roles else 1.0 for name, roles in self.operands.items()}
+        operands = {in_memory(value): parts[name] for name, pieces in self.pieces.items() for value in pieces}
         read = [value for value in matrices_of(self.made, self.follows) if value not in operands]
-        nbytes = written + sum(map(tensor_bytes, (*operands, *read)))
+        nbytes = written + sum(tensor_bytes(value) * part for value, part in operands.items())
+        nbytes += sum(map(tensor_bytes, read))
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
 
@@ -261,6 +265,18 @@ class ProductKernel:
         box = "rows" if along else "columns"
         names = map(ir.StringAttr.get, (label, "smem", box, share))
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+
+    def _looked_up(self, at: dict[str, ir.Value]) -> dict[str, ir.Value]:
+        """Where a tile is, with the place of its matrix where a number says that."""
+        numbers = self.of.found.numbers
+        if numbers is None:
+            return at
+        with numbers.location:
+            number = at["b"] if "b" in at else constant_index(0)
+            found = LookUpOp(numbers.tensor, number, i64(numbers.size), ir.IndexType.get())
+            if numbers.wrapped:
+                found.attributes["wrapped"] = ir.UnitAttr.get()
+        return at | {NUMBERED: found.results[0]}
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many

@@ -24,7 +24,8 @@ Products that have no such form (other types, sizes open until the call that are
 are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
 where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
 ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
-same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few.
+same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
+batch takes out of a tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from kitsune_mlir.planning.thin_products import THIN_BY, small_us
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
+from .numbered_matrices import by_number
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
@@ -128,6 +130,9 @@ class _Scheduler(PricedProduct):
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
         self.read_sizes()
         known = self.taken
+        if prod(known.values()) >= LEAST:
+            with ir.InsertionPoint(self.op):
+                self.found = by_number(self.found)
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
@@ -157,7 +162,7 @@ class _Scheduler(PricedProduct):
         if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
             return False  # convert-linalg-to-gpu sums over the rows
         small = small_us(*(self.sizes.get(role, 1) for role in "bmnk"), self.target)
-        if small is not None and (tiles is None or small < THIN_BY * tiles.microseconds):
+        if small is not None and self.found.numbers is None and (tiles is None or small < THIN_BY * tiles.microseconds):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
@@ -183,6 +188,8 @@ class _Scheduler(PricedProduct):
         is what the product takes as sums over rows, None where it is none."""
         follows = follows_of(self.op)
         one = follows.stored == follows.ops[-1:]
+        if self.found.numbers is not None:
+            return None
         plan = dots.plan(self.op, self.found, follows.ops if one else [], self.target)
         if plan is None or not plan.moves_less:
             return None

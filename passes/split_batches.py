@@ -11,8 +11,9 @@ models slice, transpose and repeat:
 
 Copies of boxes and stores of tiles take an offset for each dimension, so that a kernel reads %e, or writes the tensor
 in front of such a transpose, where the heads lie. The role of a dimension is then "b/D%S", number b / D modulo S of the
-batch, "b/D%S+N", number N behind that, or "=N", always N: what a layer makes of queries, keys and values side by side
-is read in its parts. Where a tile has rows of some neighbours alone, "m" may be cut so too.
+batch, "b/D%S+N", number N behind that, "=N", always N, or "@", what numbers say of the batch (numbered_matrices.py):
+what a layer makes of queries, keys and values side by side is read in its parts. Where a tile has rows of some
+neighbours alone, "m" may be cut so too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction, Roles
+from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.mlir import arith, ir, slice_of
 from kitsune_mlir.planning import open_sizes
 
@@ -43,8 +44,8 @@ class Stored:
 
 
 def is_batch(role: str) -> bool:
-    """Whether a dimension is the batch, or a part of it."""
-    return role.startswith("b")
+    """Whether a dimension is the batch, a part of it, or where numbers say of it."""
+    return role.startswith(("b", NUMBERED))
 
 
 def with_split_batches(found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of) -> Contraction:

@@ -24,8 +24,8 @@ def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Targe
     """Microseconds of a product as a row group, by the sizes of its roles; None where it is not known to be one."""
     element = ir.RankedTensorType(found.left.type).element_type
     known = {role: size for role, size in sizes.items() if size is not None}
-    if any(in_memory(value) != value for value in (found.left, found.right)):
-        return None  # windows are in no memory
+    if found.numbers is not None or any(in_memory(value) != value for value in (found.left, found.right)):
+        return None  # matrices that numbers name, and windows, are in no memory
     along = found.left_roles[-1] == found.right_roles[-1] == "k"
     if not along or known.keys() != sizes.keys() or not isinstance(element, _F32 | _16_BITS):
         return None
@@ -48,7 +48,7 @@ def elementwise_predicted_us(
 ) -> float | None:
     """The same as an elementwise operator, of these sizes; None where it is not known to be one."""
     wide = isinstance(ir.RankedTensorType(found.left.type).element_type, _F32 | _16_BITS)
-    if not wide or any(in_memory(value) != value for value in (found.left, found.right)):
+    if found.numbers is not None or not wide or any(in_memory(value) != value for value in (found.left, found.right)):
         return None
     nbytes = sum(map(tensor_bytes, (found.left, found.right, op.results[0])))
     return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)

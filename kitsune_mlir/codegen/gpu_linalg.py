@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_columns, gpu_turned
 from .gpu_buffers import Fills
@@ -117,7 +118,8 @@ class _Parts:
 
 
 def _parts(generic: Generic, threads: int) -> _Parts | None:
-    """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it."""
+    """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it. Of an open
+    loop many times the example's turns are taken, as gpu_columns does."""
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         results = product([generic.size(d, lambda value: value) for d in generic.parallel])
         sizes = {d: generic.size(d, lambda value: value) for d in generic.reduction}
@@ -130,7 +132,8 @@ def _parts(generic: Generic, threads: int) -> _Parts | None:
     if isinstance(beside, int):  # points of a thread for each of the loop's
         least = max(1, least // max(1, beside // (1 if shares_loop else threads)))
     each = least * (WARP if shares_loop else 1)
-    count = min(SPREAD // (results * threads), 1024, size // each if isinstance(size, int) else 1024)
+    turns = size if isinstance(size, int) else MANY * generic.example_size(loop)
+    count = min(SPREAD // (results * threads), 1024, turns // each)
     return _Parts(loop, count) if count > 1 else None
 
 

@@ -32,6 +32,7 @@ setp.ne.u32 wild, $0, 0;
 @wild red.relaxed.gpu.global.max.u32 [word], %d;
 }}"""
 _CONVERSIONS = ("arith.fptosi", "arith.fptoui", "arith.bitcast")
+_CHECKED = ("tensor.extract", "kitsune.scatter", "kitsune.write_rows", "kitsune.gather_rows", "kitsune.look_up")
 KNOWN, DATA, COMPUTED = "known", "data", "computed"
 
 
@@ -112,7 +113,9 @@ _NOW: ContextVar[Checks | None] = ContextVar("index_checks", default=None)
 def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
     """The checks of the kernels whose code is generated inside."""
     checks = Checks()
-    for op in walk(pipeline, "tensor.extract", "kitsune.scatter", "kitsune.write_rows", "kitsune.gather_rows"):
+    for op in walk(pipeline, *_CHECKED):
+        if op.name == "kitsune.look_up":
+            checks.numbers[_key(op)] = checks.number_at(location(op.location))
         if op.name == "kitsune.gather_rows" and _key(op) not in checks.numbers:  # one for all columns of the rows
             checks.numbers[_key(op)] = checks.number_at(location(op.location))
             checks.tables += [table for table in [op.operands[1]] if _is_open(table) and table not in checks.tables]
@@ -185,6 +188,15 @@ def gathered_row(gather: ir.Operation, row: ir.Value) -> ir.Value:
     inside = _is_inside(row, now.sizes.get(hash(table)), table.type.shape[0])
     now.report(_not(inside), now.numbers[_key(gather)])
     return arith.select(inside, row, arith.constant(row.type, 0))
+
+
+def looked_up(look_up: ir.Operation, place: ir.Value) -> ir.Value:
+    """In a kernel: the place (an integer) that a kitsune.look_up gives, or 0 where there is none, which is reported."""
+    now = _NOW.get()
+    inside = _is_inside(place, None, look_up.opview.count)
+    if now is not None:
+        now.report(_not(inside), now.numbers[_key(look_up)])
+    return arith.select(inside, place, arith.constant(place.type, 0))
 
 
 def known_row(table: ir.Value, row: ir.Value) -> ir.Value:

@@ -1,7 +1,8 @@
 """Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
 (`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; and nearest upsampling with
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
-former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py)."""
+former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), and long sorts of few
+different numbers counting sorts (known_ranges.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from . import mixed_heads
+from . import known_ranges, mixed_heads
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -96,12 +97,16 @@ def _multiply(power: Node) -> None:
 
 
 def _is_ours(node: Node) -> bool:
-    return node.op == "call_function" and (node.target in _REWRITTEN or mixed_heads.place(node) is not None)
+    ours = node.op == "call_function" and (node.target in _REWRITTEN or mixed_heads.place(node) is not None)
+    return ours or known_ranges.is_counted(node)
 
 
 def _replace(node: Node) -> None:
     if (at := mixed_heads.place(node)) is not None:
         mixed_heads.mix(node, at)
+        return
+    if known_ranges.is_counted(node):
+        known_ranges.count(node)
         return
     source, shape = node.args[0], list(node.meta["val"].shape)
     if node.target is aten.upsample_nearest2d.default:

@@ -20,7 +20,8 @@ from .working import working
 
 aten = torch.ops.aten
 
-_BLOCK = 64  # rows of a block: those of the smallest tile of tensor cores
+_BLOCK, _MANY = 64, 128  # rows of a block: those of the smallest tile of tensor cores, and where groups are large
+_LARGE = 256  # rows that groups have on average: about half a block of each is empty
 
 
 def grouped_product(
@@ -34,24 +35,26 @@ def grouped_product(
     if out_dtype not in (None, x.dtype) or x.shape[0] == 0 or not all(isinstance(size, int) and size for size in sizes):
         return NotImplemented
     rows, groups = x.shape[0], matrices.shape[0]
-    count = groups + rows // _BLOCK
+    block, count = _BLOCK, groups + rows // _BLOCK
     if isinstance(rows, int):
         begun = min(rows, groups)  # groups that have rows
-        count = begun + (rows - begun) // _BLOCK
-    offs = torch.cat([offs[:-1].long(), torch.full((1,), rows, dtype=torch.int64, device=x.device)])
-    starts = torch.cat([offs.new_zeros(1), offs[:-1]])
-    blocks = (offs - starts + (_BLOCK - 1)) // _BLOCK
+        block = _MANY if rows >= _LARGE * groups else _BLOCK
+        count = begun + (rows - begun) // block
+    number = torch.arange(groups, device=x.device)
+    offs = torch.where(number == groups - 1, rows, offs.long())
+    starts = torch.where(number < number.unsqueeze(1), offs, torch.zeros_like(offs)).amax(1)  # the end of those before
+    blocks = (offs - starts + (block - 1)) // block
     ends = _running_sums(blocks)
     first = ends - blocks  # block of each group
 
     group = _group_of(torch.arange(count, device=x.device), ends).clamp(max=groups - 1)
-    inside = (torch.arange(count, device=x.device) - first[group]) * _BLOCK
-    places = (starts[group] + inside).unsqueeze(1) + torch.arange(_BLOCK, device=x.device)
+    inside = (torch.arange(count, device=x.device) - first[group]) * block
+    places = (starts[group] + inside).unsqueeze(1) + torch.arange(block, device=x.device)
     found = torch.bmm(x[places.clamp(max=rows - 1)], _taken(matrices, group))
 
     own = torch.arange(rows, device=x.device)
     group = _group_of(own, offs).clamp(max=groups - 1)
-    return found.flatten(0, 1)[first[group] * _BLOCK + own - starts[group]]
+    return found.flatten(0, 1)[first[group] * block + own - starts[group]]
 
 
 def _running_sums(x: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from kitsune_mlir.mlir import ir, location
 from . import between, numeric, steps
 from .between import Between
 from .gather_rows import gather_rows
+from .look_up import look_up
 from .rings import Ring, ScheduleFault
 from .steps import Cluster, Cta, Frame, Output, Run, Step
 
@@ -217,6 +218,8 @@ class Program:
                 return steps.collect(where, self.kernel.cluster, operands)
             case "kitsune.total":
                 return steps.total(op, where, self.kernel.cluster, operands[0], results[0])
+            case "kitsune.look_up":
+                return look_up(op, operands, results)
             case "kitsune.read":
                 return steps.read(op, where, operands, results)
             case "kitsune.gather_rows":

@@ -3928,3 +3928,126 @@ func.func @gathered_outside_agents(%s: !kitsune.slot<tensor<64x64xbf16>>, %A: te
   %d = "kitsune.gather_rows"(%s, %A, %I, %m, %m, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
   return
 }
+
+// -----
+
+func.func @looked_up_of_a_table(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op takes a number of a tensor of one dimension, found tensor<64x64xbf16>}}
+      %p0 = "kitsune.look_up"(%A, %m) {size = 5} : (tensor<64x64xbf16>, index) -> index
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_of_no_integers(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op takes integers of 32 or 64 bits, found tensor<64xbf16>}}
+      %p0 = "kitsune.look_up"(%V, %m) {size = 5} : (tensor<64xbf16>, index) -> index
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_of_no_places(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op size must be an integer from 1 to 2147483647, found 0 : i64}}
+      %p0 = "kitsune.look_up"(%I, %m) {size = 0} : (tensor<64xi32>, index) -> index
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_wrapped_by_a_number(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op wrapped must be said without a value, found 5 : i64}}
+      %p0 = "kitsune.look_up"(%I, %m) {size = 5, wrapped = 5 : i64} : (tensor<64xi32>, index) -> index
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_for_a_sum(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op says where a kitsune.copy finds its box, and nothing else, found arith.addi}}
+      %p0 = "kitsune.look_up"(%I, %m) {size = 5} : (tensor<64xi32>, index) -> index
+      %q = arith.addi %p0, %m : index
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_of_other_places(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op gives one of 5 places along dimension 0 of tensor<4x64x64xbf16>}}
+      %p0 = "kitsune.look_up"(%I, %m) {size = 5} : (tensor<64xi32>, index) -> index
+      %d = "kitsune.copy"(%s, %T, %p0, %m, %m) {dims = array<i64: 1, 2>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<4x64x64xbf16>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_along_a_box(%A: tensor<64x64xbf16>, %T: tensor<4x64x64xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.look_up' op gives a place along dimension 1 of tensor<4x64x64xbf16>, along which a box has several}}
+      %p0 = "kitsune.look_up"(%I, %m) {size = 64} : (tensor<64xi32>, index) -> index
+      %d = "kitsune.copy"(%s, %T, %m, %p0, %m) {dims = array<i64: 1, 2>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<4x64x64xbf16>, index, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @looked_up_outside_agents(%I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.look_up' op stands in no kitsune.agent}}
+  %p = "kitsune.look_up"(%I, %m) {size = 5} : (tensor<64xi32>, index) -> index
+  return
+}

@@ -126,7 +126,7 @@ func.func @dots(%a: tensor<9x27x64xbf16>, %m: index) -> tensor<9x27x27xf32> {
 }
 
 // CHECK-LABEL: func.func @chain_of_a_schedule
-func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %to: tensor<64xi32>, %b: tensor<64xbf16>, %m: index, %c0: index) -> tensor<64x16xbf16> {
+func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %to: tensor<64xi32>, %b: tensor<64xbf16>, %of: tensor<5x64x64xbf16>, %m: index, %c0: index) -> tensor<64x16xbf16> {
   %p = "kitsune.kernel"() ({
     %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "weights"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
@@ -157,6 +157,11 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
       %w = "kitsune.select"(%c0, %a, %a) : (index, tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
       %e = "kitsune.copy"(%s, %w, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<16x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
       "kitsune.commit"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.look_up"(%{{.*}}, %{{.*}}) {size = 5 : i64, wrapped} : (tensor<64xi32>, index) -> index
+      %place = "kitsune.look_up"(%to, %c0) {size = 5 : i64, wrapped} : (tensor<64xi32>, index) -> index
+      %r = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %i = "kitsune.copy"(%r, %of, %place, %c0, %c0) {dims = array<i64: 1, 2>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<5x64x64xbf16>, index, index, index) -> !kitsune.token
+      "kitsune.commit"(%r, %i) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
       %g = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
       // CHECK: %{{.*}} = "kitsune.gather_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token
       %h = "kitsune.gather_rows"(%g, %a, %to, %c0, %m, %c0) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> !kitsune.token

@@ -20,7 +20,10 @@ func.func @main(%x: tensor<?x4x16xf32>, %t: tensor<?x16xf32>) -> tensor<?x16xf32
   %is_negative = arith.cmpi slt, %n, %c0 : index
   %as_torch_mlir_has_it = arith.select %is_negative, %c2, %n : index
   %m = affine.apply affine_map<()[s0] -> (s0 * 2 + 1)>()[%as_torch_mlir_has_it]
-  %half = arith.divsi %m, %c2 : index
+  %wide_m = arith.index_cast %m : index to i64
+  %narrow_m = arith.trunci %wide_m : i64 to i32
+  %own_m = arith.index_cast %narrow_m : i32 to index
+  %half = arith.divsi %own_m, %c2 : index
   %made = tensor.empty(%half) : tensor<?x16xf32>
   %wide = linalg.fill ins(%zero : f32) outs(%made : tensor<?x16xf32>) -> tensor<?x16xf32>
   %part = tensor.extract_slice %flat[0, 0] [%half, 16] [1, 1] : tensor<?x16xf32> to tensor<?x16xf32>

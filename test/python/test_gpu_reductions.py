@@ -208,3 +208,16 @@ def test_loops_through_neighbouring_dimensions_are_one(keep, gpu_of):
     assert [launch["ctas"] for launch in compiled.plan["launches"] if launch["form"] == "operator"] == [6]
     for found, wanted in zip(Simulation(compiled, seed=1)(*args), model(*args), strict=True):
         torch.testing.assert_close(torch.as_tensor(found), wanted)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_numbers_that_all_results_count_are_shared_by_few_parts_where_they_are_open(gpu_of):
+    """A part of many times the example's turns is one of a few: the second kernel goes through them one by one."""
+    numbers = torch.randint(0, 8, (2048,))
+    function = Function(lambda x: torch.histc(x.float(), bins=8, min=0, max=7))
+    shapes = (({0: torch.export.Dim("rows", min=2)},),)
+    compiled = kitsune_mlir.compile(function, (numbers,), target=gpu_of(132), dynamic_shapes=shapes)
+    assert compiled.plan["launches"][0]["ctas"] <= 64
+    for count in (5, 3000):
+        numbers = torch.randint(0, 8, (count,))
+        assert torch.equal(Simulation(compiled)(numbers), function(numbers))

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 class Experts(torch.nn.Module):
@@ -20,7 +22,11 @@ class Experts(torch.nn.Module):
         return torch.nn.functional.grouped_mm(x[order], self.weight.transpose(1, 2), offs=ends)
 
 
-@pytest.mark.parametrize(("rows", "experts"), [(150, 5), (3, 7)], ids=["one without rows", "fewer rows than experts"])
+@pytest.mark.parametrize(
+    ("rows", "experts"),
+    [(150, 5), (3, 7), (1100, 4)],
+    ids=["one without rows", "fewer rows than experts", "many rows an expert"],
+)
 def test_experts(rows, experts):
     torch.manual_seed(0)
     model = Experts(experts)
@@ -43,6 +49,56 @@ def test_an_open_number_of_rows():
 def _sorted(x, choice):
     choice, order = torch.sort(choice, stable=True)
     return x[order], choice
+
+
+class Mixture(torch.nn.Module):
+    """A mixture's layer as transformers writes it: rows in the order of their experts, two products with a gate between
+    them, and back in the order of tokens."""
+
+    def __init__(self, interleaved, experts=4, width=48, inner=40):
+        super().__init__()
+        self.interleaved = interleaved
+        weights = torch.randn(experts, 2 * inner, width) / 7, torch.randn(experts, width, inner) / 7
+        self.up, self.down = (torch.nn.Parameter(w.to(torch.bfloat16), requires_grad=False) for w in weights)
+
+    def forward(self, x, scores):
+        weights, choice = scores.softmax(-1).topk(2, dim=-1)
+        choice, order = torch.sort(choice.reshape(-1), stable=True)
+        experts = self.up.shape[0]
+        ends = torch.histc(choice.float(), bins=experts, min=0, max=experts - 1).cumsum(0, dtype=torch.int32)
+        y = F.grouped_mm(x[order // 2], self.up.transpose(1, 2), offs=ends)
+        gate, up = (y[:, ::2], y[:, 1::2]) if self.interleaved else y.chunk(2, dim=-1)
+        y = F.grouped_mm(F.silu(gate) * up, self.down.transpose(1, 2), offs=ends)
+        y = y * weights.reshape(-1)[order].unsqueeze(-1)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(order.shape[0])
+        return y[back].view(x.shape[0], 2, -1).sum(1)
+
+
+@pytest.mark.parametrize("favourite", [None, 1], ids=["some rows each", "all rows to one"])
+def test_a_mixture_of_experts(favourite, gpu_of, unassembled):
+    torch.manual_seed(0)
+    model, x, scores = (
+        Mixture(interleaved=favourite is None),
+        torch.randn(75, 48, dtype=torch.bfloat16),
+        torch.randn(75, 4, dtype=torch.bfloat16),
+    )
+    if favourite is not None:
+        scores[:, favourite] += 20
+    scores[:, 2] -= 20
+    compiled = kitsune_mlir.compile(model, (x, scores), target=gpu_of(4))
+    torch.testing.assert_close(Simulation(compiled)(x, scores), model(x, scores), rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_mixture_of_experts_for_any_number_of_tokens(gpu_of):
+    torch.manual_seed(0)
+    model, tokens = Mixture(interleaved=False), torch.export.Dim("tokens", min=2)
+    x, scores = torch.randn(75, 48, dtype=torch.bfloat16), torch.randn(75, 4, dtype=torch.bfloat16)
+    shapes = {"dynamic_shapes": ({0: tokens}, {0: tokens})}
+    compiled = kitsune_mlir.compile(model, (x, scores), target=gpu_of(4), **shapes)
+    x, scores = torch.randn(31, 48, dtype=torch.bfloat16), torch.randn(31, 4, dtype=torch.bfloat16)
+    torch.testing.assert_close(Simulation(compiled)(x, scores), model(x, scores), rtol=3e-2, atol=3e-2)
 
 
 class Histograms(torch.nn.Module):

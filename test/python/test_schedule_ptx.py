@@ -30,6 +30,7 @@ FORMS = {  # a function, shapes, type, whether a product is issued before the on
     "epilogue": (lambda x, y, b: torch.relu(x @ y + b), ((1000, 256), (256, 512), (512,)), BF16, True),
     "row group": (lambda x, y: (x @ y).softmax(-1), ((8192, 256), (256, 256)), BF16, True),
     "parts of k": (lambda x, y: x.t() @ y, ((70000, 142), (70000, 512)), BF16, True),
+    "by number": (lambda x, w, n: torch.bmm(x, w[n.long()]), ((40, 64, 1024), (8, 1024, 2048), (40,)), BF16, True),
     "pieces": (torch.bmm, ((2, 512, 512), (2, 512, 512)), F32, False),
     "tf32": (lambda x, y: x @ y.mT, ((2048, 1024), (2000, 1024)), F32, True),
     "tf32, turned": (lambda x, y: x.t() @ y, ((70001, 256), (70001, 512)), F32, True),

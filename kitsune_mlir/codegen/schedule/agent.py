@@ -30,7 +30,7 @@ from .reductions import own_part, row_combiner
 from .splitting import split, turn
 from .stores import Half, Place, RowNumbers
 
-_ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
+_ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank", "look_up")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
     *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select"),

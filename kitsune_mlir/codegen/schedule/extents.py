@@ -77,10 +77,14 @@ def _split(index: ir.Value) -> tuple[list[ir.Value], int]:
 
 
 def _boxes_behind(agent: schedule.AgentOp, start: ir.Value) -> int:
-    """How many copies of the agent, and CTAs of a cluster, have boxes that begin at an index and behind it."""
-    values, found = [start], {"copies": 1, "ctas": 1}
+    """How many copies of the agent, and CTAs of a cluster, have boxes that begin at an index and behind it. Sizes of
+    tensors, and what these are made of, say nothing of that."""
+    values, seen, found = [start], set[int](), {"copies": 1, "ctas": 1}
     while values:
         value = values.pop()
+        if hash(value) in seen or not isinstance(value.type, ir.IndexType):
+            continue
+        seen.add(hash(value))
         if value == agent.block.arguments[0]:
             found["copies"] = agent.count
         elif not isinstance(value.owner, ir.Block):

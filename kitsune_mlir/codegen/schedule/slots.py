@@ -17,6 +17,7 @@ from kitsune_mlir.mlir import arith, ir, vector, walk
 from .around import Surroundings
 from .between import BetweenCode, TileSlot, is_between
 from .exchanges import Totals
+from .look_up import look_up, numbers_of
 from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .windows import first_of
@@ -38,6 +39,7 @@ class SlotCode(BetweenCode):
         maps = set(self.around.map_of.values())
         for copy in walk(self.agent, schedule.CopyOp.OPERATION_NAME):
             found = {hash(in_memory(source)) for source in schedule.candidates(copy.operands[1])}
+            found |= set(map(hash, numbers_of(copy)))
             sources[schedule.ring_of(copy.operands[0]).label] |= found
             own = self._maps_of(copy)
             maps = maps - own if found <= self.around.constant.keys() else maps | own
@@ -175,6 +177,12 @@ class SlotCode(BetweenCode):
             tma.fence()
             warps.sync()
         ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
+
+    def _look_up(self, op: ir.Operation) -> None:
+        """Where a thread copies what is found so."""
+        if any(schedule.ring_of(copy.operands[0]).label in self.turns for copy in op.opview.copies):
+            pointer, at = self.around.pointers[hash(op.operands[0])], self.number(op.operands[1])
+            self.values[hash(op.results[0])] = look_up(op.opview, pointer, at)
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values.get(hash(op.operands[0]))
