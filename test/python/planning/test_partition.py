@@ -1,5 +1,7 @@
 """Subgraph selection: what every partition keeps to, and small graphs with a known answer."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,3 +92,17 @@ def test_too_few_products(least, groups):
 def test_a_product_that_sums_over_the_rows_is_one(multiplies, groups):
     graph = [Node(0, "relu", space=0), Node(1, "sum", (0,), space=0, kind=REDUCTION, multiplies=multiplies)]
     assert groups_of(graph) == groups
+
+
+def test_the_steps_of_a_long_recurrence_take_time_in_proportion():
+    """Each of 3000 steps is a product of the step's own and two operators that take the states of the step before."""
+    graph = []
+    for _ in range(3000):
+        n = len(graph)
+        states = (n - 2, n - 1) if n else ()
+        graph.append(Node(n, "linalg.matmul", (), (), n, PRODUCT))
+        graph.append(Node(n + 1, "linalg.generic", (n, *states), (), n, SIMT))
+        graph.append(Node(n + 2, "linalg.generic", (n + 1, *states), (), n, SIMT))
+    start = time.process_time()
+    assert len(groups_of(graph)) == 3000
+    assert time.process_time() - start < 3
