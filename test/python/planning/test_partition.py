@@ -15,7 +15,7 @@ def groups_of(graph, **options):
     return [group.nodes for group in partition(graph, **options).groups]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(nodes(), st.integers(0, 2))
 def test_groups_are_sound(graph, min_products):
     result = partition(graph, min_products)
@@ -30,7 +30,7 @@ def test_groups_are_sound(graph, min_products):
         assert reason and (graph[index].space is None) == (reason == "excluded")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(nodes())
 def test_groups_are_convex_and_can_be_ordered(graph):
     groups = groups_of(graph, min_products=0)
@@ -46,7 +46,7 @@ def test_groups_are_convex_and_can_be_ordered(graph):
     assert not any(vertex in reachable(quotient, vertex) for vertex in quotient), "groups wait for each other"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(nodes(spaces=(0,), wholes=False))
 def test_what_streams_the_same_rows_is_one_group(graph):
     """With nothing excluded every merge is convex, so groups are the connected components of streams."""
