@@ -12,13 +12,12 @@ def captures(op, skip: set[ir.Operation] = frozenset()) -> list[ir.Value]:
     """
     inside: set[int] = set()
     used: dict[int, ir.Value] = {}
-    own = op.operation
-    for inner in walk(op):
+    for number, inner in enumerate(walk(op)):  # the first is `op` itself
         inside.update(map(hash, inner.results))
         for region in inner.regions:
             for block in region.blocks:
                 inside.update(map(hash, block.arguments))
-        if inner != own and inner not in skip:
+        if number and not (skip and inner in skip):
             for value in inner.operands:
                 used.setdefault(hash(value), value)
     return [value for key, value in used.items() if key not in inside]

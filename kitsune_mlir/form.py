@@ -20,7 +20,10 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
     names: dict[int, object] = {}
 
     def name(value: ir.Value) -> object:
-        return names.setdefault(hash(value), (len(names), value.type, _windows(value)))
+        key = hash(value)
+        if key not in names:
+            names[key] = len(names), value.type, _windows(value)
+        return names[key]
 
     def use(value: ir.Value) -> object:
         if hash(value) not in names and (scalar := _scalar(value)) is not None:

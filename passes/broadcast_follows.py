@@ -11,6 +11,8 @@ many as the product has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
@@ -22,24 +24,26 @@ from .schedule_build import clone_operations, empty_generic
 _MOST = 8  # operations that are done once more by each reader
 
 
-def take_broadcasts(product: ir.Operation) -> None:
-    """Has the elementwise operators behind a product compute for themselves what is cheap and of broadcasts alone."""
-    left, seen = [product.results[0]], set[ir.Value]()
+def take_broadcasts(products: Sequence[ir.Operation]) -> None:
+    """Has the elementwise operators behind products compute for themselves what is cheap and of broadcasts alone. Each
+    value is looked at once, whichever products it is made of."""
+    left, seen = [op.results[0] for op in reversed(products)], set[ir.Value]()
     while left:
         value = left.pop()
         if value in seen:
             continue
         seen.add(value)
         for op in dict.fromkeys(use.owner.operation for use in value.uses):
-            while op.block == product.block and is_elementwise(op, [value]):
-                if (joined := _joined(op, value)) is None:
+            while op.block == value.owner.operation.block and is_elementwise(op, [value]):
+                if (joined := _joined(op, value, seen)) is None:
                     left.append(op.results[0])
                     break
                 op = joined
 
 
-def _joined(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
-    """The operator with the first of its inputs computed inside that can be; None where none can."""
+def _joined(op: ir.Operation, value: ir.Value, seen: set[ir.Value]) -> ir.Operation | None:
+    """The operator with the first of its inputs computed inside that can be; None where none can. What is erased is
+    taken out of `seen`: another value may come to lie in its place."""
     s = rows.Structured(op)
     for number, operand in enumerate(list(op.operands)[: s.inputs]):
         made = rows.producer(operand)
@@ -50,8 +54,10 @@ def _joined(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
             joined.erase()
             continue
         op.results[0].replace_all_uses_with(joined.results[0])
+        seen.difference_update(op.results)
         op.erase()
         if not list(made.results[0].uses):
+            seen.difference_update(made.results)
             made.erase()
         return joined
     return None

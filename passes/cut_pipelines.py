@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -29,6 +30,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cost import StageCost
 from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, moved_us, part_name
 from kitsune_mlir.planning.place import UNKNOWN_ROWS, Chained
 
@@ -108,7 +110,7 @@ class _Cutter:
         forms, denied = self.chaining(self.pipeline)
         whole = "asked for" if self.choose is cut_everywhere else "so it is predicted to be faster"
         reason = whole if forms else denied
-        priced = all(stage_cost(stage).products is not None for stage in self.stages)
+        priced = all(cost.products is not None for cost in self.costs)
         if priced and not any(run.chains for run in found.runs):
             reason = "its operators are predicted to be faster one by one"
         remark(self.pipeline, f"is cut into {len(found.runs)} {'parts' if len(found.runs) > 1 else 'part'}: {reason}")
@@ -126,12 +128,15 @@ class _Cutter:
             if not run.chains:
                 inline_pipeline(part)
 
+    @cached_property
+    def costs(self) -> list[StageCost]:
+        return [stage_cost(stage) for stage in self.stages]
+
     def plan(self) -> Cut:
-        costs = [stage_cost(stage) for stage in self.stages]
-        order = {stage.name: i for i, stage in enumerate(costs)}
+        order = {stage.name: i for i, stage in enumerate(self.costs)}
         queues = [queue_cost(queue, order) for queue in self.pipeline.queues]
         return self.choose(
-            costs, queues, row_count(self.pipeline), self.target, self._chains, example_rows(self.pipeline)
+            self.costs, queues, row_count(self.pipeline), self.target, self._chains, example_rows(self.pipeline)
         )
 
     def _build(self, run: Run, name: str, wholes: dict[int, ir.Value]) -> PipelineRun:

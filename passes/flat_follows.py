@@ -28,25 +28,26 @@ Groups = list[list[int]]  # of dimensions that become one
 
 def flatten_follows(module: ir.Module) -> None:
     """Rewrites what follows the products of the functions of a module."""
-    for product in [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]:
-        _flatten(product)
-        take_broadcasts(product)
+    products = [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]
+    _flatten(products)
+    take_broadcasts(products)
 
 
-def _flatten(product: ir.Operation) -> None:
-    """What elementwise operators and reshapes make of a product."""
-    left, seen = [product.results[0]], set[int]()
+def _flatten(products: Sequence[ir.Operation]) -> None:
+    """What elementwise operators and reshapes make of products. Each value is looked at once, whichever products it is
+    made of: what a recurrence carries along is made of those of all steps before."""
+    left, seen = [op.results[0] for op in reversed(products)], set[ir.Value]()
     while left:
         value = left.pop()
-        if hash(value) in seen:
+        if value in seen:
             continue
-        seen.add(hash(value))
-        users = _users(value, product.block)
+        seen.add(value)
+        users = _users(value, value.owner.operation.block)
         left += [op.results[0] for op in users if op.name == "linalg.generic" and is_elementwise(op, [value])]
         left += [op.results[0] for op in users if op.name == "tensor.extract_slice" and _are_columns(op)]
         for op in users:
             if op.name == "tensor.expand_shape" and not is_reduced(op.results[0]):
-                left += _flatten_behind(op)
+                left += _flatten_behind(op, seen)
 
 
 def _are_columns(op: ir.Operation) -> bool:
@@ -55,9 +56,9 @@ def _are_columns(op: ir.Operation) -> bool:
     return kind.rank == source.rank == 2 and kind.shape[0] == source.shape[0]
 
 
-def _flatten_behind(expansion: ir.Operation) -> list[ir.Value]:
+def _flatten_behind(expansion: ir.Operation, seen: set[ir.Value]) -> list[ir.Value]:
     """Elementwise operators that take an expanded tensor, and those that take theirs, on what was expanded; what they
-    make."""
+    make. What is erased is taken out of `seen`: another value may come to lie in its place."""
     made, left = [], [expansion]
     while left:
         expansion = left.pop()
@@ -77,6 +78,7 @@ def _flatten_behind(expansion: ir.Operation) -> list[ir.Value]:
                 op.results[0].replace_all_uses_with(behind.results[0])
                 made.append(flat)
                 left.append(behind)
+            seen.difference_update(op.results)
             op.erase()
         if not list(expansion.results[0].uses):
             expansion.erase()

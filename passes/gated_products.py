@@ -132,13 +132,19 @@ def _repeated(module: ir.Module) -> list[ir.Operation]:
 
 def _beside(module: ir.Module, taken: set[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
     """Products of one operand, each with those behind it, but for what becomes part of a kernel meanwhile."""
-    left = [op for op in _products(module) if op not in taken]
-    while left:
-        first = left.pop(0)
-        for second in left:
-            same = first.operands[0] == second.operands[0] and first.results[0].type == second.results[0].type
+    products = [op for op in _products(module) if op not in taken]
+    left: dict[ir.Value, list[ir.Operation]] = {}  # by the operand
+    for op in products:
+        left.setdefault(op.operands[0], []).append(op)
+    for first in products:
+        others = left[first.operands[0]]
+        if first not in others:
+            continue
+        others.remove(first)
+        for second in others:
+            same = first.results[0].type == second.results[0].type
             if same and first.block == second.block and joined_follows([first, second]) is not None:
-                left.remove(second)
+                others.remove(second)
                 yield first, second
                 break
 

@@ -97,7 +97,7 @@ class _Outliner:
 
     def __init__(self, graph: DataflowGraph, group: Group):
         self.ops = [graph.ops[index] for index in group.nodes]
-        self.inside = self.ops  # the same list; no set: the hash of an operation changes with its operands
+        self.inside = {op.results[0] for op in self.ops}  # the hash of an operation changes with its operands
 
     def outline(self, name: str) -> None:
         self._leave_views()
@@ -129,19 +129,23 @@ class _Outliner:
             if op.name not in rows.RESHAPES:
                 continue
             source = rows.producer(op.operands[0])
-            of_outside = source is None or source not in self.inside
+            of_outside = source is None or not self._is_inside(source)
             if of_outside and len(self.ops) > 1 and any(self._outside(use) for use in op.results[0].uses):
                 if op != self.ops[0]:
                     op.move_before(self.ops[0])
                 self.ops.remove(op)
+                self.inside.remove(op.results[0])
 
     def _outputs(self) -> list[ir.Value]:
         """Results that are used outside the group."""
         return [value for op in self.ops for value in op.results if any(self._outside(use) for use in value.uses)]
 
+    def _is_inside(self, op: ir.Operation) -> bool:
+        return len(op.results) > 0 and op.results[0] in self.inside
+
     def _outside(self, use: ir.OpOperand) -> bool:
         owner = use.owner.operation
-        while owner is not None and owner not in self.inside:
+        while owner is not None and not self._is_inside(owner):
             owner = owner.parent.operation if owner.parent is not None else None
         return owner is None
 
@@ -149,7 +153,7 @@ class _Outliner:
         """Gives `op` initial values of its own."""
         for i, value in enumerate(op.operands):
             source = rows.producer(value)
-            if source is None or source in self.inside:
+            if source is None or self._is_inside(source):
                 continue
             if source.name == "linalg.fill":
                 empty = rows.producer(source.operands[1])

@@ -296,12 +296,11 @@ def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False
-    if s.asks_for_sizes():
-        return False
-    return all(
+    at_its_point = all(
         s.maps[i] == identity if hash(op.operands[i]) in own else _is_readable(op.operands[i], s.maps[i])
         for i in range(s.inputs)
     )
+    return at_its_point and not s.asks_for_sizes()
 
 
 def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:

@@ -10,7 +10,7 @@ may have no part in what the steps read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -111,28 +111,34 @@ class Steps:
 
 def runs_of(groups: Sequence[Step]) -> list[Steps]:
     """The longest runs of equal steps among products with what follows them, in their order."""
-    found, left = [], list(groups)
-    while left:
-        run = _run(left.pop(0), left)
+    found, left = [], set(groups)
+    readers: dict[ir.Value, list[Step]] = {}  # by what they multiply
+    for step in groups:
+        readers.setdefault(step.found[0].left, []).append(step)
+    for first in groups:
+        if first not in left:
+            continue
+        left.remove(first)
+        run = _run(first, lambda value: [step for step in readers.get(value, ()) if step in left])
         if run is not None and len(run.steps) >= LEAST:
-            left = [step for step in left if step not in run.steps]
+            left.difference_update(run.steps)
             if _is_closed(run):
                 found.append(run)
     return found
 
 
-def _run(first: Step, others: Sequence[Step]) -> Steps | None:
-    """The longest run that begins with a step."""
+def _run(first: Step, readers: Callable[[ir.Value], list[Step]]) -> Steps | None:
+    """The longest run that begins with a step; `readers` gives the steps that multiply a value."""
     steps, run = [first], None
-    while (longer := next(_longer(steps, run, others), None)) is not None:
+    while (longer := next(_longer(steps, run, readers), None)) is not None:
         steps, run = list(longer.steps), longer
     return run
 
 
-def _longer(steps: Sequence[Step], run: Steps | None, others: Sequence[Step]) -> Iterator[Steps]:
-    """The run with one of the others behind it."""
-    for step in others:
-        if step.found[0].left in steps[-1].results and (longer := _steps([*steps, step], run)) is not None:
+def _longer(steps: Sequence[Step], run: Steps | None, readers: Callable[[ir.Value], list[Step]]) -> Iterator[Steps]:
+    """The run with one more step behind it."""
+    for step in (step for value in steps[-1].results for step in readers(value)):
+        if (longer := _steps([*steps, step], run)) is not None:
             yield longer
 
 

@@ -26,27 +26,28 @@ _VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "arith.constant")  # what may 
 
 def share_elements(main: ir.Operation) -> None:
     """Joins such operators of @main, from the first to the last, as long as there are any."""
-    waiting = [op.operation for op in main.regions[0].blocks[0].operations if _is_elementwise(op.operation)]
-    number = 0
-    while number < len(waiting):
-        first = waiting[number]
-        pair = next(_partners(first, waiting[number + 1 :]), None)
-        if pair is None:
-            number += 1
-            continue
-        second, at = pair
-        place, is_early = waiting.index(second), at == first
-        waiting[number if is_early else place] = _join(first, second, at)
-        del waiting[place if is_early else number]
+    own = main.regions[0].blocks[0].operations
+    waiting: list[ir.Operation | None] = [op.operation for op in own if _is_elementwise(op.operation)]
+    # By its first result: an operation's hash changes with its operands. What is erased is taken out before.
+    places = {op.results[0]: place for place, op in enumerate(waiting)}
+    for number in range(len(waiting)):
+        while (first := waiting[number]) is not None and (pair := next(_partners(first, places), None)) is not None:
+            second, at = pair
+            place = places[at.results[0]]
+            for op in (first, second):
+                waiting[places.pop(op.results[0])] = None
+            joined = _join(first, second, at)
+            waiting[place], places[joined.results[0]] = joined, place
 
 
-def _partners(first: ir.Operation, later: list[ir.Operation]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
-    """Operators among `later` ones that read what one computes at their own points, and at which of the two both may
-    be computed."""
+def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
+    """Operators that wait behind one and read what it computes at their own points, and at which of the two both may be
+    computed."""
     made = list(first.results)
-    users = [use.owner.operation for result in made for use in result.uses]
-    for number, second in enumerate(users):
-        if second in users[:number] or second not in later or not _are_alike(first, second):
+    users = list(dict.fromkeys(use.owner.operation for result in made for use in result.uses))
+    for second in users:
+        is_later = len(second.results) and places.get(second.results[0], -1) > places[first.results[0]]
+        if not is_later or not _are_alike(first, second):
             continue
         if all(_is_ready(value, first) for value in _used(second) if value not in made):
             yield second, first

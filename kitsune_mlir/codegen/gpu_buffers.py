@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kitsune_mlir.mlir import ir, walk
 
 VIEWS = (
@@ -24,6 +26,24 @@ def root_of(value: ir.Value) -> ir.Value:
             break
         value = owner.operands[0]
     return value
+
+
+def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
+    """Every use of a buffer and of its views, by views too."""
+    waiting = [buffer]
+    while waiting:
+        for use in waiting.pop().uses:
+            yield use
+            op = use.owner.operation
+            if op.name in VIEWS and use.operand_number == 0:
+                waiting += [value for value in op.results if isinstance(value.type, ir.MemRefType)]
+
+
+def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
+    """The operation of a block that an operation is, or stands in."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
 
 
 class Fills:

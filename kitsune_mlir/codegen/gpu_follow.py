@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from kitsune_mlir.mlir import ir, walk
 
-from .gpu_buffers import root_of
+from .gpu_buffers import ancestor_in, root_of, uses_of
 from .gpu_generic import Generic, dims_of
 
 
@@ -41,7 +41,9 @@ def follower(operations: Sequence[ir.Operation], number: int, idle: Collection[s
         or any(root_of(buffer) in own for buffer in after.outputs)
     ):
         return None
-    readers = [op for op in operations[number + 1 :] for value in _used(op) if root_of(value) == result]
+    block = generic.op.block
+    users = (ancestor_in(block, use.owner.operation) for use in uses_of(result))
+    readers = [user for user in users if generic.op.is_before_in_block(user)]
     return place if readers == [after.op] else None
 
 

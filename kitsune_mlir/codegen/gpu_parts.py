@@ -14,12 +14,13 @@ one buffer, become one kernel, each with a range of its blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cmp_to_key
 from typing import Protocol
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, slice_of, walk
 
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, ancestor_in, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value
@@ -44,15 +45,14 @@ def write_in_place(main: func.FuncOp) -> None:
     """Lets an operator write the part of a buffer into which its result is copied, where nothing else reads that."""
     block = main.body.blocks[0]
     for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
-        order = {op.operation: number for number, op in enumerate(block.operations)}
         source, target = copy.operands
         views = [] if _is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
-        if views is None or source.owner.operation not in order:
+        if views is None or source.owner.operation.block != block:
             continue
         own = views[0].operands[0] if views else source
         writer = _writer(own, {copy, *views})
-        brought = None if writer is None else needed(target, order[writer], order)
-        if writer is None or brought is None or not _is_untouched(target, block, order[writer], order[copy]):
+        brought = None if writer is None else needed(target, writer)
+        if writer is None or brought is None or not _is_untouched(target, writer, copy):
             continue
         for op in brought:
             op.move_before(writer)
@@ -83,27 +83,29 @@ def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
     return users[0] if alone else None
 
 
-def needed(value: ir.Value, place: int, order: dict[ir.Operation, int]) -> list[ir.Operation] | None:
-    """The views and allocations that must come to stand before operation number `place` for `value` to be there, in
-    order; None when something else would have to."""
-    found: dict[ir.Operation, int] = {}
+def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
+    """The views and allocations that must come to stand before an operation for `value` to be there, in order; None
+    when something else would have to."""
+    found: set[ir.Operation] = set()
     waiting = [value]
     while waiting:
         one = waiting.pop()
         owner = None if isinstance(one.owner, ir.Block) else one.owner.operation
-        if owner is None or order.get(owner, -1) < place:
+        if owner is None or owner.block != before.block or owner.is_before_in_block(before):
             continue
         if owner.name not in (*VIEWS, "memref.alloc"):
             return None
-        found[owner] = order[owner]
+        found.add(owner)
         waiting += owner.operands
-    return sorted(found, key=found.__getitem__)
+    return sorted(found, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
 
 
-def _is_untouched(target: ir.Value, block: ir.Block, first: int, last: int) -> bool:
-    """Whether from operation number `first` to `last` others only write parts of the buffer that are apart from it."""
+def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:
+    """Whether from operation `first` to `last` others only write parts of the buffer that are apart from it."""
     root = root_of(target)
-    for op in [op.operation for op in block.operations][first:last]:
+    for op in {ancestor_in(first.block, use.owner.operation) for use in uses_of(root)}:
+        if op.is_before_in_block(first) or not op.is_before_in_block(last):
+            continue
         own = _target(op)
         if own is not None and root_of(own) == root and lie_apart(own, target):
             touched = _read(op)

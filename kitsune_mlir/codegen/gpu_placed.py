@@ -236,12 +236,11 @@ def _lies(value: ir.Value, place: Place) -> bool:
 def _target(call: ir.Operation, number: int, place: Place) -> ir.Value | None:
     """The part of a buffer into which a result is copied, if it may be written there at once; it and what it is a part
     of come to stand in front of the call."""
-    order = {op.operation: n for n, op in enumerate(call.block.operations)}
     for copy in [use.owner.operation for use in call.results[number].uses if use.owner.name == "memref.copy"]:
         target = copy.operands[1]
         if copy.operands[0] != call.results[number] or not _lies(target, place) or copy.block != call.block:
             continue
-        brought = needed(target, order[call], order)
+        brought = needed(target, call)
         subview = target.owner.operation
         whole = subview.operands[0]
         if brought is None or subview.name != "memref.subview" or list(whole.type.shape)[1:] != [place.pitch]:

@@ -15,49 +15,57 @@ VIEWS = ("tensor.collapse_shape", "tensor.expand_shape")  # what moves no data
 
 
 class _Quotient:
-    """The graph with every group shrunk to one vertex; merges keep it acyclic."""
+    """The graph with every group shrunk to one vertex; merges keep it acyclic. In `order` each group stands behind
+    those that it takes from, so a path from one group to another goes through groups that stand between them."""
 
     def __init__(self, nodes: Sequence[Node]):
-        self.nodes = nodes
         self.group = list(range(len(nodes)))  # node -> group
         self.members = {i: [i] for i in range(len(nodes))}
-        self.successors: dict[int, set[int]] = {i: set() for i in range(len(nodes))}
-        self.barriers: set[tuple[int, int]] = set()  # (producer node, node that needs all of it)
+        self.order: list[int | None] = list(range(len(nodes)))  # None where a group was that is part of another now
+        self.place = list(range(len(nodes)))  # group -> where it stands in this order
+        self.sources = [{*node.streams, *node.wholes} for node in nodes]
+        self.readers: list[set[int]] = [set() for _ in nodes]
+        self.apart = [set(node.wholes) for node in nodes]  # groups of which one needs all of what the other makes
         for node in nodes:
-            for source in (*node.streams, *node.wholes):
-                self.successors[source].add(node.index)
-            self.barriers.update((source, node.index) for source in node.wholes)
+            for source in self.sources[node.index]:
+                self.readers[source].add(node.index)
+            for source in node.wholes:
+                self.apart[source].add(node.index)
 
     def mergeable(self, a: int, b: int) -> bool:
         """Whether merging groups a and b keeps the quotient acyclic and no whole-tensor edge inside."""
-        inside = {a, b}
-        if any({self.group[source], self.group[reader]} <= inside for source, reader in self.barriers):
-            return False
-        return not self._reaches_around(a, b) and not self._reaches_around(b, a)
+        first, last = sorted((a, b), key=self.place.__getitem__)
+        return b not in self.apart[a] and not self._ahead(first, last) & self.readers[first]
 
-    def _reaches_around(self, start: int, goal: int) -> bool:
-        """Whether a path start -> other group -> ... -> goal exists."""
-        stack = [s for s in self.successors[start] if s != goal]
-        seen = set(stack)
+    def _ahead(self, first: int, last: int) -> set[int]:
+        """The groups between two that have to stand before the last one."""
+        stack, found = [last], set[int]()
         while stack:
-            for successor in self.successors[stack.pop()]:
-                if successor == goal:
-                    return True
-                if successor not in seen:
-                    seen.add(successor)
-                    stack.append(successor)
-        return False
+            for source in self.sources[stack.pop()]:
+                if self.place[source] > self.place[first] and source not in found:
+                    found.add(source)
+                    stack.append(source)
+        return found
 
     def merge(self, a: int, b: int) -> None:
+        """Makes group b part of group a."""
+        first, last = sorted((a, b), key=self.place.__getitem__)
+        start, end = self.place[first], self.place[last]
+        ahead, between = self._ahead(first, last), [g for g in self.order[start + 1 : end] if g is not None]
+        moved = [*(g for g in between if g in ahead), a, *(g for g in between if g not in ahead)]
+        self.order[start : end + 1] = [*moved, *[None] * (end + 1 - start - len(moved))]
+        for place, group in enumerate(moved, start):
+            self.place[group] = place
         for member in self.members[b]:
             self.group[member] = a
         self.members[a] += self.members.pop(b)
-        self.successors[a] = (self.successors[a] | self.successors.pop(b)) - {a, b}
-        for targets in self.successors.values():
-            if b in targets:
-                targets.discard(b)
-                targets.add(a)
-        self.successors[a].discard(a)
+        for own, others in ((self.sources, self.readers), (self.readers, self.sources), (self.apart, self.apart)):
+            for other in own[b]:
+                others[other].discard(b)
+                others[other].add(a)
+            own[a] |= own[b]
+        for own in (self.sources, self.readers):
+            own[a] -= {a, b}
 
 
 def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:

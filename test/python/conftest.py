@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 # Before numpy is there: its threads spin, and tests run side by side.
@@ -24,6 +24,7 @@ from kitsune_mlir.codegen import cpu, gpu, ptxas
 from kitsune_mlir.planning import target
 
 torch.set_num_threads(1)
+OPTIMISED = ("test_cpu_", "test_drawn_", "test_frontend_16_bit_sums", "test_fuzz", "test_models", "test_torch_values")
 
 
 def pytest_collection_finish() -> None:
@@ -70,10 +71,14 @@ def unassembled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ptxas, "assemble", lambda text, chip: None)
 
 
-@pytest.fixture
-def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LLVM leaves the CPU's code as it comes: for what is computed exactly, in whichever order."""
-    monkeypatch.setattr(cpu, "build", functools.partial(cpu.build, opt_level=0))
+@pytest.fixture(scope="module", autouse=True)
+def unoptimized(request: pytest.FixtureRequest) -> Iterator[None]:
+    """LLVM leaves the CPU's code as it comes, which takes a quarter of the time: most tests ask what a model means.
+    Of the files in OPTIMISED the code is as users run it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.path.name.startswith(OPTIMISED):
+            patch.setattr(cpu, "build", functools.partial(cpu.build, opt_level=0))
+        yield
 
 
 class Perceptron(nn.Module):

@@ -63,6 +63,7 @@ def run(model, args, target):
 
 
 # Odd sizes, several tiles of rows and of columns, and each kind of mask.
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("seed", [0, 1, 4, 9, 12, 16, 19, 26, 33])
 def test_drawn(seed, small_gpu):
     of = random_attention.draw(seed, small=True)
@@ -78,6 +79,7 @@ def test_drawn(seed, small_gpu):
 
 
 # Each layout and way of masks, with a batch of more and of fewer than the example has.
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("seed", [0, 1, 5, 13, 43, 45, 68])
 def test_a_batch_that_is_open(seed, small_gpu):
     of = random_attention.draw(seed, small=True, open="batch")
@@ -122,6 +124,7 @@ def open_tokens(*args):
     return tuple({2: size} for _ in args)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_no_tokens(small_gpu):
     """Nothing for no queries; without keys there is nothing to weigh."""
     args = tensors(*[(2, 3, 70, 32)] * 3)
@@ -163,6 +166,7 @@ def test_columns_of_which_an_open_size_is_a_part_are_refused(small_gpu):
     assert any("a part of one of an operand" in remark.message for remark in said), said
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dim, size", [(0, 3), (1, 77)], ids=["batch", "tokens"])
 def test_layers_of_an_open_size(dim, size, small_gpu):
     """Sizes that are what layers before make of those of the input."""
@@ -243,6 +247,7 @@ SOME = NEAR & (STEP[:, None] % 7 != 0)  # rows that have none
 LOWEST = torch.finfo(torch.bfloat16).min
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "mask",
     [
@@ -269,6 +274,7 @@ def test_masked_rows(mask, dtype, always, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("lowest", [torch.finfo(torch.float32).min, -1e9, -1e6, -65504.0, 3e38], ids=str)
 def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
     """What a row's largest number is multiplied to is rounded, the other products are not: all weights are off alike,
@@ -286,6 +292,7 @@ def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_bias_of_a_factor_for_each_row(small_gpu):
     """What the factors are computed from needs no scores: nothing of it is left beside the kernel (WavLM)."""
 
@@ -302,6 +309,7 @@ def test_a_bias_of_a_factor_for_each_row(small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_bias_that_layers_share(small_gpu):
     """It is computed once, in front of both kernels (T5, MPNet)."""
 

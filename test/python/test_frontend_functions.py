@@ -36,7 +36,6 @@ RUNS = {
 SHARED = ("ties of bf16", "columns", "in between", "a number", "one", "long")  # the same rule for both: `max` has them
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "name, operator",
@@ -57,7 +56,6 @@ def test_running_logarithms_of_sums_do_not_overflow(target):
     torch.testing.assert_close(found, x.logcumsumexp(-1), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
-@pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("length", [7, 8])
 @pytest.mark.parametrize("operator", [torch.median, torch.nanmedian], ids=["median", "without NaN"])

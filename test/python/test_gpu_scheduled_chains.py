@@ -73,6 +73,7 @@ class Skip(nn.Module):
         return self.last(torch.cat([h, torch.relu(self.second(h))], 1))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("tile_rows", [64, 128])
 def test_a_tile_that_two_products_read(tile_rows, machine):
     torch.manual_seed(0)
@@ -95,6 +96,7 @@ class Joined(nn.Module):
         return torch.relu(self.layer(torch.cat([x, y], 1)))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype, rows", [(torch.bfloat16, 300), (torch.float32, 70)], ids=str)
 def test_a_product_alone(dtype, rows, machine):
     """Its columns are dealt out, too."""
@@ -106,6 +108,7 @@ def test_a_product_alone(dtype, rows, machine):
     agrees(compiled, model, *args)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_rows_of_more_dimensions(machine):
     """Heads that are loaded apart are one row of columns; frequencies beside each number of a row make one."""
 
@@ -151,6 +154,7 @@ class OneToken(nn.Module):
         return torch.softmax(self.last(self.norm(h)), -1) + x, h, h.sum(-1, keepdim=True)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "form, shape", [(Heads, (300, 64)), (Heads, (5, 30, 64)), (OneToken, (150, 1, 64))], ids=["heads", "batch", "token"]
 )
@@ -174,6 +178,7 @@ class Table(nn.Module):
         return torch.relu(self.last(torch.tanh(self.first(x))) + self.table(numbers))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("cluster", [2, 4])
 def test_ctas_take_their_columns_of_a_table(cluster, gpu_of):
     torch.manual_seed(0)
@@ -212,6 +217,7 @@ SHARED = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", SHARED)
 def test_a_cluster_shares_tiles(form, gpu_of):
     """In the simulator, two tiles a cluster, and in the interpreter, whose agents run in random order."""
@@ -245,6 +251,7 @@ class Waiting(nn.Module):
         return self.wide(h), self.last(h)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_what_waits_for_a_product_in_passes_is_given_back(machine):
     torch.manual_seed(0)
     model, x = Waiting().half(), torch.randn(100, 64).half()
@@ -293,6 +300,7 @@ class Edges(nn.Module):
         return torch.zeros(len(x), 20, dtype=x.dtype).index_add(0, receivers, messages), messages
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("tile_rows, width", [(64, 24), (128, 256)])
 def test_gathers_and_sums_by_index(tile_rows, width, machine):
     """A chain of a graph network, whose wide rows are multiplied before they are gathered; a second launch begins at
@@ -312,6 +320,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
             assert (found.double() - one).norm() <= 5e-3 * one.norm()
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("tile_rows", [64, 128])
 def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     """In the interpreter and in the simulator, of tiles beyond the CTAs' first ones and of a last one of few rows."""
@@ -348,6 +357,7 @@ def test_ptxas_has_no_complaint(form, tile_rows):
     assert "cp.async.bulk.tensor.2d.global.shared" in text  # tiles leave by tensor copies
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_row_reductions(machine):
     """Two norms between products, in the simulator."""
     torch.manual_seed(0)

@@ -17,6 +17,8 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.runtime import host_program, weight_steps
 from kitsune_mlir.tools.gpusim import Simulation
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 ROUNDING = {torch.float32: 2e-6, torch.bfloat16: 6e-3, torch.float16: 2e-3}
 
 
@@ -153,7 +155,6 @@ def small(tmp_path, name):
     return targets.load(name).override(name="small", sms=4).save(tmp_path / f"{name}.json")
 
 
-@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", FORMS)
 def test_bf16(form, tmp_path):
     check(form, torch.bfloat16, small(tmp_path, "sm_90a"), 150)
@@ -164,7 +165,6 @@ def test_without_a_copy_engine(form, tmp_path):
     check(form, torch.float16, small(tmp_path, "sm_80"), 70)
 
 
-@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", ["beside, at odd columns", "of both"])
 def test_f32(form, tmp_path):
     check(form, torch.float32, small(tmp_path, "sm_90a"), 70)

@@ -53,7 +53,7 @@ class Decoder(nn.Module):
         self.cell, self.layer = nn.GRUCell(width, width), nn.Linear(width, width)
 
     def forward(self, x, h):
-        for _ in range(5):
+        for _ in range(3):
             h = self.cell(x, h)
             x = torch.softmax(self.layer(h), -1)
         return h
@@ -64,7 +64,7 @@ class Layers(nn.Module):
 
     def __init__(self, width):
         super().__init__()
-        self.cells = nn.ModuleList(nn.GRUCell(width, width) for _ in range(5))
+        self.cells = nn.ModuleList(nn.GRUCell(width, width) for _ in range(3))
 
     def forward(self, x, h):
         for cell in self.cells:
@@ -106,13 +106,13 @@ def check(got, want, dtype):
 @pytest.mark.parametrize(
     ("make", "size", "dtype", "form"),
     [
-        (lambda: lstm(32, 128), (64, 6, 32), BF16, "tensor<16x8xbf16>"),
-        (lambda: lstm(24, 64), (70, 5, 24), F16, "tensor<64x8xf16>"),  # the last tile reaches behind the last row
-        (lambda: gru(20, 64), (64, 5, 20), F32, "tensor<16x8xbf16>"),
-        (lambda: gru(20, 128), (70, 5, 20), F32, "tensor<64x8xbf16>"),
-        (lambda: gru(16, 64, num_layers=2), (80, 5, 16), BF16, "tensor<16x8xbf16>"),
-        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (64, 5, 16), BF16, "tensor<16x8xbf16>"),  # a product a step
-        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (80, 5, 16), F32, "tensor<16x8xbf16>"),
+        (lambda: lstm(32, 128), (64, 4, 32), BF16, "tensor<16x8xbf16>"),
+        (lambda: lstm(24, 64), (70, 4, 24), F16, "tensor<64x8xf16>"),  # the last tile reaches behind the last row
+        (lambda: gru(20, 64), (64, 4, 20), F32, "tensor<16x8xbf16>"),
+        (lambda: gru(20, 128), (70, 4, 20), F32, "tensor<64x8xbf16>"),
+        (lambda: gru(16, 64, num_layers=2), (80, 4, 16), BF16, "tensor<16x8xbf16>"),
+        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (64, 4, 16), BF16, "tensor<16x8xbf16>"),  # a product a step
+        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (80, 4, 16), F32, "tensor<16x8xbf16>"),
     ],
 )
 def test_numbers(make, size, dtype, form):
@@ -127,7 +127,7 @@ def test_numbers(make, size, dtype, form):
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_steps_are_read_and_written_in_any_order(step):
     torch.manual_seed(0)
-    model, args = Stepwise(64, step), (torch.randn(9, 64, 192), torch.randn(64, 64))
+    model, args = Stepwise(64, step), (torch.randn(1 + 3 * abs(step), 64, 192), torch.randn(64, 64))  # four steps
     program = compiled(model, args)
     assert kernels(program).count("steps0") == 1
     check([Simulation(program, seed=2)(*args)], [model(*args)], F32)

@@ -31,7 +31,7 @@ def fault(text, trips=TRIPS, flags=(True,), seed=0):
     return None
 
 
-@settings(max_examples=500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 40))
 def test_what_is_proven_runs(seed):
     text = draw_schedule(random.Random(seed))

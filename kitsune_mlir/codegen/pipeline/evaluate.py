@@ -8,6 +8,7 @@ row reductions, what several operators need) stands in `memories`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
@@ -22,6 +23,54 @@ from .memory import Memory, compute_type, element_of, shape_of
 _CASTS = ("arith.extf", "arith.truncf")
 
 
+class _Scalar:
+    """An operation of a body, looked through once for all elements that it is cloned for."""
+
+    def __init__(self, op: ir.Operation):
+        self.op, self.name = op, op.name
+        self.operands = [(hash(operand), operand) for operand in op.operands]
+        self.results = [hash(result) for result in op.results]
+
+    @cached_property
+    def types(self) -> list[ir.Type]:
+        """Of its results, computed."""
+        return [compute_type(result.type) for result in self.op.results]
+
+    @cached_property
+    def attributes(self) -> dict[str, ir.Attribute]:
+        return {name: self.op.attributes[name] for name in self.op.attributes}
+
+    def given(self, values: dict[int, ir.Value]) -> list[ir.Value]:
+        """Its operands."""
+        return [values[key] if key in values else constant(operand) for key, operand in self.operands]
+
+    def clone(self, values: dict[int, ir.Value]) -> None:
+        """Puts it, in compute types, where code is made."""
+        if self.op.regions and len(self.op.regions):
+            raise UnsupportedError(f"{self.name} in an operator's body is not computed in pipelines on a GPU")
+        if self.name in ("arith.constant", "tensor.dim"):
+            values[self.results[0]] = constant(self.op.results[0])
+            return
+        operands = self.given(values)
+        if self.name in _CASTS and operands[0].type == self.types[0]:
+            values[self.results[0]] = operands[0]
+            return
+        clone = ir.Operation.create(self.name, self.types, operands, self.attributes)
+        values.update(zip(self.results, clone.results))
+
+
+class _Body:
+    """A linalg.generic's body, looked through once for all elements that it is asked for."""
+
+    def __init__(self, s: rows.Structured):
+        self.structured, self.gathers = s, s.gathers()
+        used = (i for i, argument in enumerate(s.body.arguments) if list(argument.uses))
+        self.read = [(i, hash(s.body.arguments[i]), list(s.maps[i].results)) for i in used]
+        self.operations = [_Scalar(op.operation) for op in s.body.operations]
+        operands = (pair for op in self.operations for pair in op.operands)
+        self.indices = list(dict.fromkeys(key for key, v in operands if isinstance(v.type, ir.IndexType)))
+
+
 class Evaluator:
     """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
     for one element computes it once within a region. In a `nested` one not all threads of a warp may be."""
@@ -31,6 +80,7 @@ class Evaluator:
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
         self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
+        self._bodies: dict[int, _Body] = {}  # by the operator's first result
 
     def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
         """Says what an element is: an accumulator in a register."""
@@ -44,7 +94,7 @@ class Evaluator:
         """For code in a region: what it computes is not known outside. Not `nested` is one where all threads are."""
         inner = Evaluator(self.memories, nested)
         inner._known = dict(self._known)
-        inner._scalars, inner._tables = dict(self._scalars), dict(self._tables)
+        inner._scalars, inner._tables, inner._bodies = dict(self._scalars), dict(self._tables), self._bodies
         return inner
 
     def __call__(self, value: ir.Value, index: Sequence[Int]) -> ir.Value:
@@ -86,7 +136,7 @@ class Evaluator:
         raise UnsupportedError(f"{op.name} is not computed in pipelines on a GPU")
 
     def _generic(self, op: ir.Operation, value: ir.Value, index: list[Int]) -> ir.Value:
-        s = rows.Structured(op)
+        s = self._looked_through(op).structured
         position = [hash(result) for result in op.results].index(hash(value))
         loops: list[Int] = [0] * len(s.iterators)
         for expr, i in zip(s.maps[s.inputs + position].results, index):
@@ -95,6 +145,12 @@ class Evaluator:
             loops[expr.position] = i
         return self.body(s, loops)[position]
 
+    def _looked_through(self, op: ir.Operation) -> _Body:
+        key = hash(op.results[0])
+        if key not in self._bodies:
+            self._bodies[key] = _Body(rows.Structured(op))
+        return self._bodies[key]
+
     def body(
         self, s: rows.Structured, loops: list[Int], accumulators: dict[int, ir.Value] | None = None
     ) -> list[ir.Value]:
@@ -102,48 +158,40 @@ class Evaluator:
         number, values of their own; others start from their initial value."""
         values: dict[int, ir.Value] = {}
         places: dict[int, Int] = {}  # of linalg.index
-        gathers = s.gathers()
-        values.update(self._indices_from_around(s.body))
-        for i, argument in enumerate(s.body.arguments):
-            if not list(argument.uses):
-                continue
+        body = self._looked_through(s.op)
+        known = {key: self.memories.get(key) for key in body.indices}  # numbers from around it
+        values.update((key, memory.load([])) for key, memory in known.items() if memory is not None)
+        for i, argument, exprs in body.read:
             if accumulators is not None and i - s.inputs in accumulators:
-                values[hash(argument)] = accumulators[i - s.inputs]
+                values[argument] = accumulators[i - s.inputs]
             else:
-                at = [_affine(expr, loops) for expr in s.maps[i].results]
-                values[hash(argument)] = self(s.op.operands[i], at)
-        for op in s.body.operations:
-            op = op.operation
-            if op.name == "linalg.yield":
-                return [_use(values, operand) for operand in op.operands]
-            if op.name == "linalg.index":
+                values[argument] = self(s.op.operands[i], [_affine(expr, loops) for expr in exprs])
+        for scalar in body.operations:
+            op = scalar.op
+            if scalar.name == "linalg.yield":
+                return scalar.given(values)
+            if scalar.name == "linalg.index":
                 place = loops[ir.IntegerAttr(op.attributes["dim"]).value]
-                places[hash(op.results[0])] = place
-                values[hash(op.results[0])] = arith.index_cast(ir.IndexType.get(), device.value(place))
-            elif op.name == "tensor.extract":
+                places[scalar.results[0]] = place
+                values[scalar.results[0]] = arith.index_cast(ir.IndexType.get(), device.value(place))
+            elif scalar.name == "tensor.extract":
                 together = not self._nested and _is_of_one_row(s, loops)
-                values[hash(op.results[0])] = self._extracted(op, values, places, together)
-            elif gathers:
-                self._scalar_once(op, values)
+                values[scalar.results[0]] = self._extracted(op, values, places, together)
+            elif body.gathers:
+                self._scalar_once(scalar, values)
             else:
-                clone_scalar(op, values)
+                scalar.clone(values)
         raise AssertionError("a generic's body ends with linalg.yield")
 
-    def _indices_from_around(self, body: ir.Block) -> dict[int, ir.Value]:
-        """What a body takes from around it of numbers that are known there."""
-        operands = (operand for op in body.operations for operand in op.operation.operands)
-        known = {hash(v): self.memories.get(hash(v)) for v in operands if isinstance(v.type, ir.IndexType)}
-        return {key: memory.load([]) for key, memory in known.items() if memory is not None}
-
-    def _scalar_once(self, op: ir.Operation, values: dict[int, ir.Value]) -> None:
-        """`clone_scalar`, once for the same operands: a row's number is the same for all its columns."""
-        given = tuple(values.get(hash(operand), operand) for operand in op.operands)
-        for result in op.results:
-            if (known := self._scalars.get((hash(result), given))) is not None:
-                values[hash(result)] = known
-        if not all(hash(result) in values for result in op.results):
-            clone_scalar(op, values)
-            self._scalars.update(((hash(result), given), values[hash(result)]) for result in op.results)
+    def _scalar_once(self, scalar: _Scalar, values: dict[int, ir.Value]) -> None:
+        """Its clone, once for the same operands: a row's number is the same for all its columns."""
+        given = tuple(values.get(key, operand) for key, operand in scalar.operands)
+        for result in scalar.results:
+            if (known := self._scalars.get((result, given))) is not None:
+                values[result] = known
+        if not all(result in values for result in scalar.results):
+            scalar.clone(values)
+            self._scalars.update(((result, given), values[result]) for result in scalar.results)
 
     def _extracted(
         self, op: ir.Operation, values: dict[int, ir.Value], places: dict[int, Int], together: bool
@@ -210,23 +258,6 @@ def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
 def _is_last_index(use: ir.OpOperand) -> bool:
     owner = use.owner.operation
     return owner.name == "tensor.extract" and use.operand_number == len(owner.operands) - 1 > 1
-
-
-def clone_scalar(op: ir.Operation, values: dict[int, ir.Value]) -> None:
-    """Clones one scalar operation of a body in compute types."""
-    if op.regions and len(op.regions):
-        raise UnsupportedError(f"{op.name} in an operator's body is not computed in pipelines on a GPU")
-    if op.name in ("arith.constant", "tensor.dim"):
-        values[hash(op.results[0])] = constant(op.results[0])
-        return
-    operands = [_use(values, operand) for operand in op.operands]
-    types = [compute_type(result.type) for result in op.results]
-    if op.name in _CASTS and operands[0].type == types[0]:
-        values[hash(op.results[0])] = operands[0]
-        return
-    attributes = {name: op.attributes[name] for name in op.attributes}
-    clone = ir.Operation.create(op.name, types, operands, attributes)
-    values.update((hash(old), new) for old, new in zip(op.results, clone.results))
 
 
 def _use(values: dict[int, ir.Value], operand: ir.Value) -> ir.Value:
