@@ -4,7 +4,8 @@
         outs(%table : memref<r x c>) { ^bb0(%update, %old): ... yield %update + %old }
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
-atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
+atomics, one thread an update, so repeated rows are right; many are first put into the order of where they go, where
+that pays (gpu_runs.py). A body that no atomic does, of updates that may
 meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
 columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
 additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks of columns take their
@@ -16,9 +17,11 @@ does not have is left out, and reported (index_checks.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
-from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
+from kitsune_mlir.planning.target import Target
 
 from .gpu_clone import clone_into
 from .gpu_in_order import InOrder
@@ -35,6 +38,8 @@ from .gpu_kernel import (
     only_if,
     product,
 )
+from .gpu_runs import Runs
+from .gpu_sorted_updates import Orders, mapped
 from .gpu_updates import Updates
 from .gpu_words import keeps_words
 from .pipeline import device
@@ -59,8 +64,19 @@ _ATOMIC = {
 }
 
 
-def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
-    """Puts the kernel's launch in the place of `op`; `in_turn` is for those whose updates come in their order."""
+def lower_scatters(main: func.FuncOp, kernels: Kernels, target: Target) -> None:
+    """Puts kernels' launches in the place of all."""
+    scatters = [op for op in walk(main, "tm_tensor.scatter") if op.block == main.body.blocks[0]]
+    orders = Orders(kernels)
+    in_turn, runs = InOrder(kernels, orders), Runs(kernels, orders, target)
+    if not kernels.deterministic:
+        runs.choose([op for op in scatters if _atomic(op.regions[0].blocks[0]) is not None])
+    for op in scatters:
+        _lower(op, kernels, in_turn, runs)
+
+
+def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder, runs: Runs) -> None:
+    """The same of one; `in_turn` is for those whose updates come in their order."""
     block = op.regions[0].blocks[0]
     overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
     unique = ir.BoolAttr(op.attributes["unique_indices"]).value
@@ -72,17 +88,19 @@ def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
     source = Updates.of(op)
     if atomic is not None:
-        _lower_atomic(op, kernels, source, atomic)
+        _lower_atomic(op, kernels, source, atomic, runs)
     else:
         _lower_plain(op, kernels, source, overwrites or unique)
     op.erase()
     source.erase()
 
 
-def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str) -> None:
+def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str, runs: Runs) -> None:
     """The launch of a kernel whose threads have TURNS updates each, or words of them, that are loaded together."""
     rank = ir.MemRefType(op.operands[0].type).rank
     together = _together(op) if kernels.adds_words and atomic == "addf" else 1
+    if runs.lower(op, source, _neighbours(op), partial(_join_all, atomic, together)):
+        return
     parts = _parts(op, together)
 
     def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
@@ -124,6 +142,16 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
         kernel.launch(blocks)
+
+
+def _join_all(atomic: str, together: int, values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
+    """Joins neighbouring values to elements of a table from a place on, `together` of them at once where they are
+    sums."""
+    if together == len(values) > 1:
+        _add_word(values, table, target)
+        return
+    for number, value in enumerate(values):
+        _join(atomic, value, table, [*target[:-1], arith.addi(target[-1], as_value(number))])
 
 
 def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value]) -> None:
@@ -184,10 +212,14 @@ def _atomic(block: ir.Block) -> str | None:
 
 
 def _together(op: ir.Operation) -> int:
-    """How many neighbouring columns are added at once: those of a row of a table of f32 that no row number names."""
+    """How many neighbouring columns are added at once: those of a table of f32."""
+    return _neighbours(op) if isinstance(ir.MemRefType(op.operands[2].type).element_type, ir.F32Type) else 1
+
+
+def _neighbours(op: ir.Operation) -> int:
+    """How many neighbouring columns of a row that no row number names a word of the table may have."""
     updates, table = (ir.MemRefType(op.operands[i].type) for i in (0, 2))
-    mapped = list(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))
-    if not isinstance(table.element_type, ir.F32Type) or updates.rank < 2 or table.rank - 1 in mapped:
+    if updates.rank < 2 or table.rank - 1 in mapped(op):
         return 1
     size, (_, offset) = _static(op.operands[0], updates.rank - 1), table.get_strides_and_offset()
     if size is None or offset != 0:
@@ -224,7 +256,7 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
     """Whether the table has a place. It is reported where it does not."""
     inside: ir.Value | None = None
-    for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
+    for dim in sorted(set(mapped(op))):
         fits = kernel.check_row(target[dim], extent(table, dim))
         inside = fits if inside is None else arith.andi(inside, fits)
     assert inside is not None
@@ -252,7 +284,7 @@ def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[
     rank = ir.MemRefType(op.operands[2].type).rank
     inner = position[1:]
     target: list[ir.Value | None] = [None] * (rank - len(inner)) + inner
-    for column, dim in enumerate(ir.DenseI64ArrayAttr(op.attributes["dimension_map"])):
+    for column, dim in enumerate(mapped(op)):
         row = memref.load(rows, [position[0], as_value(column)])
         row = arith.index_cast(ir.IndexType.get(), row)
         start = target[dim]

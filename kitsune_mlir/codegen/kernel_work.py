@@ -36,6 +36,7 @@ from kitsune_mlir.planning.kernel_cost import (
 from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
 TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
+SHARE_HINT = "kitsune.share"  # of a branch that depends on numbers in memory: how many of a hundred threads take it
 TURNS = 8  # of an innermost loop that are followed
 TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
@@ -216,7 +217,8 @@ class _Reader:
                 continue
             mask = turn.mask if condition is None else turn.mask & (condition.astype(bool) == wanted)
             if mask.any():
-                thread.inner += self._run(region.blocks[0], _Turn(mask, turn.times, turn.trips))
+                share = attr_int(op, SHARE_HINT) / 100 if SHARE_HINT in op.attributes else 1.0
+                thread.inner += share * self._run(region.blocks[0], _Turn(mask, share * turn.times, turn.trips))
             end = region.blocks[0].operations[len(region.blocks[0].operations) - 1]
             found.append([self._see(value) for value in end.operands])
         for i, result in enumerate(op.results):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import torch
@@ -55,6 +56,8 @@ def scatter_reduce(
         return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
         return aten.scatter_add(x, dim, index, source)
+    if x.dim() > 2 and dim == 0 and (rows := rows_of_index(x, dim, index, source)) is not None:
+        return _as_matrix(x, rows, source, reduce, include_self)
     if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
         wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
         return wide.to(x.dtype)
@@ -63,6 +66,17 @@ def scatter_reduce(
     total = aten.scatter_reduce(x, dim, index, source, "sum", include_self=include_self)
     count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source))
     return torch.div(total, count.clamp(min=1), rounding_mode="floor")
+
+
+def _as_matrix(x: Tensor, rows: Tensor, source: Tensor, reduce: str, include_self: bool) -> Any:
+    """Rows of several dimensions, such as the heads or towers of a message, are rows of all their elements: only of two
+    dimensions is it seen later that elements of a row go together."""
+    columns = prod(x.shape[1:]) if all(isinstance(size, int) for size in x.shape[1:]) else 0
+    if not columns:
+        return NotImplemented
+    flat, given = x.reshape(x.shape[0], columns), source.reshape(source.shape[0], columns)
+    index = rows.view(-1, 1).expand_as(given)
+    return aten.scatter_reduce(flat, 0, index, given, reduce, include_self=include_self).view(x.shape)
 
 
 def index_reduce(

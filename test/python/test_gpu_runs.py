@@ -1,0 +1,68 @@
+"""Updates by index that are sorted first and joined in registers: as right as others, and where they pay."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.planning import run_sums
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.run_sums import Updates
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+
+class Reductions(nn.Module):
+    """Sums and others by the same numbers, of rows of several dimensions too."""
+
+    def forward(self, x, weights, source, to):
+        messages = x[source] * weights
+        rows = to.view(-1, 1).expand_as(messages)
+        heads, nodes = messages.view(-1, 2, 8), x.shape[0]
+        return (
+            torch.zeros(nodes, 16).index_add(0, to, messages.float()),
+            torch.zeros(nodes, 16, dtype=x.dtype).scatter_reduce(0, rows, messages, "amax", include_self=False),
+            torch.ones(nodes, 2, 8, dtype=x.dtype).scatter_reduce(0, to.view(-1, 1, 1).expand_as(heads), heads, "amin"),
+            torch.ones(nodes, 16, dtype=torch.long).index_add(0, to, (4 * messages).long()),
+        )
+
+
+def graph(nodes, edges, kind, dtype):
+    to = torch.full((edges,), nodes - 1) if kind == "hub" else torch.randint(0, max(1, nodes - 2), (edges,))
+    return torch.randn(nodes, 16).to(dtype), torch.rand(edges, 1).to(dtype), torch.randint(0, nodes, (edges,)), to
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("open_sizes, dtype", [(True, torch.float32), (False, torch.bfloat16)])
+def test_they_are_right(open_sizes, dtype, monkeypatch):
+    """Compiled as if it paid: of few edges, of none, all to one node, and of one that is no node."""
+    monkeypatch.setattr(run_sums, "pays", lambda *_: True)
+    monkeypatch.setattr(run_sums, "saved_us", lambda *_: 1.0)
+    torch.manual_seed(1)
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges")
+    shapes = ({0: nodes}, {0: edges}, {0: edges}, {0: edges}) if open_sizes else None
+    model, args = Reductions(), graph(30, 90, "any", dtype)
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a", dynamic_shapes=shapes)
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == 4, kernels
+    assert open_sizes or sum(kernel.startswith("ordered_sort_count") for kernel in kernels) == 1
+    run = Simulation(compiled)
+    others = [graph(9, 1, "any", dtype), graph(9, 0, "any", dtype), graph(20, 75, "hub", dtype)] if open_sizes else []
+    for given in (args, *others):
+        for found, wanted in zip(run(*given), model(*given), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    args[3][7] = 30
+    with pytest.raises(UserError, match="an index is out of range"):
+        run(*args)
+
+
+def test_they_are_chosen_where_they_pay():
+    """Many sums by the same numbers, and the largest of floats; neither few rows, nor one sum, nor narrow rows."""
+    target = targets.load("sm_90a")
+
+    def pays(rows, columns, adds, count, is_open=False):
+        return run_sums.pays([Updates(rows, columns, 4, rows // 10, adds, 2 * columns)] * count, is_open, target)
+
+    assert pays(200_000, 128, True, 3) and pays(200_000, 128, False, 1) and pays(200_000, 128, False, 3, True)
+    assert not pays(200_000, 128, True, 1) and not pays(5_000, 128, False, 1) and not pays(200_000, 4, False, 3)
+    assert not pays(200_000, 128, True, 3, True)
