@@ -88,6 +88,20 @@ def test_segments(small_gpu):
             torch.testing.assert_close(found, right, equal_nan=True)
 
 
+def test_counts_of_which_the_program_says_how_many_there_are(small_gpu):
+    """Each group's rows, by which its sum is divided: the groups are as many as the sums."""
+
+    def mean(x, groups):
+        total = torch.zeros(7, 4).index_add(0, groups, x)
+        return total / torch.bincount(groups, minlength=7).clamp(min=1).view(-1, 1)
+
+    torch.manual_seed(3)
+    args = torch.randn(40, 4), torch.randint(0, 6, (40,))
+    compiled = kitsune_mlir.compile(Function(mean), args, target=["cpu", small_gpu])
+    for run in (compiled, Simulation(compiled)):
+        torch.testing.assert_close(run(*args), mean(*args))
+
+
 def test_of_any_number_of_rows_copy_nothing():
     """Rows that a layer makes are added as they are, one kernel behind the layer's, at open sizes too."""
 
