@@ -5,14 +5,17 @@ they go (gpu_sorted_updates.py), and threads that take RUN neighbours in that or
                         if it goes elsewhere: table[place] = body(total, table[place]); total = update
                         else: total = body(update, total)
 
-A place that has few updates takes one or two operations of memory, one that has many as many as runs, so that nodes
-that very many edges point to are no slower than others. Runs are joined to the table in any order: sums of floats
-differ in their last bits from call to call. planning/run_sums.py says where it pays.
+Sums are joined to the table by an atomic addition. What takes a loop of atomic operations is joined so only at the
+first and the last place of a run, which neighbours may have updates of; the others are a thread's own. A place that has
+many updates takes as many atomic operations as it has runs, so that nodes that very many edges point to are no slower.
+Runs are joined to the table in any order: sums of floats differ in their last bits from call to call.
+planning/run_sums.py says where it pays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -100,6 +103,16 @@ class Runs:
 
 
 @dataclass(frozen=True)
+class _Total:
+    """What a thread has joined for the row `key` of the table; `alone` (i1) says that no other thread has updates of
+    it."""
+
+    key: ir.Value
+    alone: ir.Value
+    values: list[ir.Value]
+
+
+@dataclass(frozen=True)
 class _Run:
     """One thread's updates: `count` neighbouring columns from `inner` on, of RUN rows. `share` is how many of a hundred
     of these go elsewhere than those before."""
@@ -120,9 +133,11 @@ class _Run:
         first, last = arith.muli(run, as_value(RUN)), arith.subi(size, as_value(1))
         element = ir.MemRefType(self.op.operands[2].type).element_type
         zero = arith.constant(element, 0.0 if isinstance(element, ir.FloatType) else 0)
-        loop = scf.ForOp(as_value(0), as_value(RUN), as_value(AHEAD), [number_of(NONE), *[zero] * self.count])
+        start = _Total(number_of(NONE), arith.constant(ir.IntegerType.get_signless(1), 0), [zero] * self.count)
+        loop = scf.ForOp(as_value(0), as_value(RUN), as_value(AHEAD), [start.key, start.alone, *start.values])
         with ir.InsertionPoint(loop.body):
-            key, *total = loop.inner_iter_args
+            key, alone, *values = loop.inner_iter_args
+            total = _Total(key, alone, values)
             places = [arith.addi(first, as_value(number)) for number in range(AHEAD)]
             places = [arith.addi(place, loop.induction_variable) for place in places]
             there = [arith.cmpi(arith.CmpIPredicate.ult, place, size) for place in places]
@@ -132,31 +147,55 @@ class _Run:
                 numbers = [index(memref.load(rows, [place])) for place in places]
                 found = [self.source.load(self.kernel, [row, *self.inner], self.count) for row in numbers]
             for other, values in zip(known, found, strict=True):
-                key, total = self._next(key, total, other, values)
-            scf.yield_([key, *total])
-        self._leave(loop.results[0], list(loop.results)[1:])
+                total = self._next(total, other, values)
+            scf.yield_([total.key, total.alone, *total.values])
+        key, _, *values = loop.results
+        with only_if(index(key), extent(self.kernel.inside(self.op.operands[2]), 0)):
+            self._join_to(index(key), values)
 
-    def _next(
-        self, key: ir.Value, total: list[ir.Value], other: ir.Value, values: list[ir.Value]
-    ) -> tuple[ir.Value, list[ir.Value]]:
-        """Where a thread's total goes, and what it is, once it has seen one update more."""
-        changes = arith.cmpi(arith.CmpIPredicate.ne, other, key)
-        guard = scf.IfOp(changes)
-        guard.operation.attributes[SHARE_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.share)
-        with ir.InsertionPoint(guard.then_block):
-            self._leave(key, total)
-            scf.yield_([])
-        block, made = self.op.regions[0].blocks[0], []
-        for before, value in zip(total, values, strict=True):
-            known = {hash(block.arguments[0]): value, hash(block.arguments[1]): before}
-            made.append(arith.select(changes, value, clone_into(block, self.kernel, known)[0]))
-        return other, made
+    def _next(self, total: _Total, other: ir.Value, values: list[ir.Value]) -> _Total:
+        """What a thread has once it has seen one update more."""
+        changes = arith.cmpi(arith.CmpIPredicate.ne, other, total.key)
+        with _sometimes(changes, self.share):
+            self._leave(total)
+        made = []
+        for before, value in zip(total.values, values, strict=True):
+            made.append(arith.select(changes, value, self._joined(value, before)))
+        follows = arith.cmpi(arith.CmpIPredicate.ne, total.key, number_of(NONE))
+        return _Total(other, arith.select(changes, follows, total.alone), made)
 
-    def _leave(self, key: ir.Value, total: list[ir.Value]) -> None:
+    def _joined(self, value: ir.Value, before: ir.Value) -> ir.Value:
+        block = self.op.regions[0].blocks[0]
+        return clone_into(block, self.kernel, {hash(block.arguments[0]): value, hash(block.arguments[1]): before})[0]
+
+    def _leave(self, total: _Total) -> None:
         """Joins what a thread has to the table, where that has the row."""
-        table, row = self.kernel.inside(self.op.operands[2]), index(key)
+        row, table = index(total.key), self.kernel.inside(self.op.operands[2])
         with only_if(row, extent(table, 0)):
-            self.join(total, table, [row, *self.inner[1:]])
+            if _adds(self.op):
+                self._join_to(row, total.values)
+                return
+            shared = min(PERCENT, ceil(PERCENT * PERCENT * run_sums.SHARED / (RUN * self.share)))
+            with _sometimes(total.alone, PERCENT - shared):
+                *inner, first = self.inner[1:]
+                for number, value in enumerate(total.values):
+                    place = [row, *inner, arith.addi(first, as_value(number))]
+                    memref.store(self._joined(value, memref.load(table, place)), table, place)
+            with _sometimes(arith.xori(total.alone, arith.constant(total.alone.type, 1)), shared):
+                self._join_to(row, total.values)
+
+    def _join_to(self, row: ir.Value, values: list[ir.Value]) -> None:
+        self.join(values, self.kernel.inside(self.op.operands[2]), [row, *self.inner[1:]])
+
+
+@contextlib.contextmanager
+def _sometimes(condition: ir.Value, share: int) -> Iterator[None]:
+    """Builds what `share` of a hundred threads do, on average."""
+    guard = scf.IfOp(condition)
+    guard.operation.attributes[SHARE_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), share)
+    with ir.InsertionPoint(guard.then_block):
+        yield
+        scf.yield_([])
 
 
 def _adds(op: ir.Operation) -> bool:
@@ -194,4 +233,4 @@ def _read(op: ir.Operation) -> int:
 def _share(op: ir.Operation) -> int:
     """How many of a hundred updates go elsewhere than those before them, on average, as far as it is known."""
     rows, places = known_shape(op.operands[1])[0] or 1, known_shape(op.operands[2])[0] or 1
-    return min(PERCENT, ceil(PERCENT * (1 / RUN + places / rows)))
+    return ceil(PERCENT * run_sums.leaving(rows, places))

@@ -1,8 +1,9 @@
 """Whether updates of a table by index are first sorted by where they go, by cost.
 
 In any order each update is an atomic operation in L2. In the order of the places that they go to a thread joins those
-of RUN neighbours in registers, and only what it has when the place changes goes to memory. A sort serves all scatters
-by the same numbers.
+of RUN neighbours in registers, and only what it has when the place changes goes to memory; where that is dear, as the
+largest of floats is, by an atomic operation only for places that other threads may have updates of, too. A sort serves
+all scatters by the same numbers.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from .kernel_cost import ADDED
 from .row_order import SORT_ROW_US, SORT_US
 from .target import Target
 
-RUN = 16  # neighbours that a thread joins
+RUN = 32  # neighbours that a thread joins
 LEAST_COLUMNS = 16  # of updates: narrower ones are read line by line, which takes as long as to add them
+SHARED = 2  # places of a run that other runs may have updates of: its first and its last
 WORD = 4  # neighbouring numbers of f32 that are added at once
 TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 LEAST_GAIN = 1.3  # what is saved over what the sort takes
@@ -48,9 +50,15 @@ def saved_us(updates: Updates, is_open: bool, target: Target) -> float:
     bytes_us = MOVED * numbers * updates.nbytes / (target.l2_gbps * 1e3)
     atomic_us = max(operations / (target.sms * ADDED * CYCLES_A_US), bytes_us)
     read_us = updates.rows * updates.read / (target.l2_gbps * 1e3)
-    left = min(1.0, 1 / RUN + updates.places / max(1, updates.rows))
+    left = leaving(updates.rows, updates.places)
+    left = left if updates.adds else min(left, SHARED / RUN)
     joined_us = max(atomic_us * left, read_us * (1 + SCATTERED)) * (OPEN_READS if is_open else 1.0)
     return max(atomic_us, read_us) - joined_us
+
+
+def leaving(rows: int, places: int) -> float:
+    """How many times what a thread has leaves it, on average, for each of its updates."""
+    return min(1.0, 1 / RUN + places / max(1, rows))
 
 
 def pays(group: Sequence[Updates], is_open: bool, target: Target) -> bool:
