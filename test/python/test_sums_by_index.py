@@ -107,6 +107,25 @@ def test_rows_along_any_dimension(small_gpu):
             torch.testing.assert_close(found, right)
 
 
+def test_equal_sums_are_one():
+    """And so are those of what is computed of them; the largest of the same is another."""
+
+    def layers(x, e, to):
+        rows, found = to.view(-1, 1).expand_as(e), []
+        for _ in range(2):
+            total = torch.zeros(9, 4).index_add(0, to, e)
+            found.append(torch.zeros(9, 4).index_add(0, to, torch.rsqrt(total[to].abs() + 1)))
+        return (*found, torch.zeros(9, 4).scatter_reduce(0, rows, e, "amax"))
+
+    torch.manual_seed(5)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 9, (40,))
+    program = import_model(Function(layers), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    assert len(walk(program.module, "tm_tensor.scatter")) == 3
+    for found, right in zip(kitsune_mlir.compile(Function(layers), args)(*args), layers(*args), strict=True):
+        torch.testing.assert_close(found, right)
+
+
 def test_counts_of_which_the_program_says_how_many_there_are(small_gpu):
     """Each group's rows, by which its sum is divided: the groups are as many as the sums."""
 
