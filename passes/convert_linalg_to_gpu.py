@@ -52,6 +52,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
 from .merged_loops import merge_loops
+from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
@@ -86,6 +87,7 @@ class ConvertLinalgToGpu(ModulePass):
             with main.context, main.location:
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
+                bring_scatters_together(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             _own_outputs(_main(module))

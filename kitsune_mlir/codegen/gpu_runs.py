@@ -8,7 +8,8 @@ they go (gpu_sorted_updates.py), and threads that take RUN neighbours in that or
 Sums are joined to the table by an atomic addition. What takes a loop of atomic operations is joined so only at the
 first and the last place of a run, which neighbours may have updates of; the others are a thread's own. A place that has
 many updates takes as many atomic operations as it has runs, so that nodes that very many edges point to are no slower.
-Runs are joined to the table in any order: sums of floats differ in their last bits from call to call.
+Runs are joined to the table in any order: sums of floats differ in their last bits from call to call. Several scatters
+by the same numbers, as those of several aggregations, are one kernel where they stand together.
 planning/run_sums.py says where it pays.
 """
 
@@ -25,6 +26,7 @@ from kitsune_mlir.planning import run_sums
 from kitsune_mlir.planning.run_sums import RUN
 from kitsune_mlir.planning.target import Target
 
+from .gpu_buffers import root_of
 from .gpu_clone import clone_into
 from .gpu_i32 import index, number_of
 from .gpu_kernel import (
@@ -40,49 +42,60 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_sorted_updates import Identity, Order, Orders, mapped
-from .gpu_updates import Updates
+from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
+from .gpu_updates import IDLE, Updates
 from .gpu_words import bytes_of
 from .kernel_work import SHARE_HINT
 
 LABEL = "scatter_runs"  # what kernels are called that join updates so
 AHEAD = 4  # updates that are loaded together
+MOST_TOGETHER = 4  # scatters of a kernel: a thread has its columns of each in registers
 PERCENT = 100
 NONE = -1  # the key of no row
-_CHOSEN = "kitsune.runs"
 Join = Callable[[list[ir.Value], ir.Value, list[ir.Value]], None]  # values, the table, where in it
+
+
+@dataclass(frozen=True)
+class Part:
+    """A scatter that is done so. `join` joins neighbouring columns of updates to its table."""
+
+    op: ir.Operation
+    source: Updates
+    join: Join
+
+    def joined(self, kernel: Kernel, value: ir.Value, before: ir.Value) -> ir.Value:
+        block = self.op.regions[0].blocks[0]
+        return clone_into(block, kernel, {hash(block.arguments[0]): value, hash(block.arguments[1]): before})[0]
 
 
 @dataclass
 class Runs:
-    """The scatters of a module that are done so: those that `choose` has marked."""
+    """The scatters of a module that are done so."""
 
     kernels: Kernels
     orders: Orders
     target: Target
 
-    def choose(self, scatters: Sequence[ir.Operation]) -> None:
-        """Weighs those by the same numbers together."""
+    def choose(self, scatters: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
+        """Weighs those by the same numbers together; gives those of each kernel."""
         groups: dict[Identity, list[tuple[ir.Operation, run_sums.Updates]]] = {}
         for op in scatters:
             identity, found = self.orders.identity(op), _described(op)
-            if (
-                identity is not None
-                and found is not None
-                and run_sums.saved_us(found, identity.is_open, self.target) > 0
-            ):
+            if identity is None or found is None:
+                continue
+            if run_sums.saved_us(found, identity.is_open, self.target) > 0:
                 groups.setdefault(identity, []).append((op, found))
+        chosen: list[list[ir.Operation]] = []
         for identity, group in groups.items():
             if run_sums.pays([updates for _, updates in group], identity.is_open, self.target):
-                for op, _ in group:
-                    op.attributes[_CHOSEN] = ir.UnitAttr.get(op.context)
+                chosen += _together([op for op, _ in group])
+        return chosen
 
-    def lower(self, op: ir.Operation, source: Updates, count: int, join: Join) -> bool:
-        """Puts a kernel's launch in front of a scatter, if it is done so. A thread has `count` neighbouring columns,
-        which `join` joins to the table."""
-        if _CHOSEN not in op.attributes:
-            return False
-        order, share = self.orders.of(op), _share(op)
+    def lower(self, parts: Sequence[Part], count: int) -> None:
+        """Puts a kernel's launch in front of the last of a kernel's scatters. A thread has `count` neighbouring columns
+        of each."""
+        op = parts[-1].op
+        order, share = self.orders.of(parts[0].op), _share(op)
 
         def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
             *inner, last = ir.MemRefType(op.operands[0].type).shape[1:]
@@ -96,20 +109,24 @@ class Runs:
             with only_if(thread, product(sizes)):
                 run, *inner = delinearize(thread, sizes)
                 inner[-1] = arith.muli(inner[-1], as_value(count))
-                _Run(op, kernel, self.kernels, order, source, join, count, share, inner).emit(run)
+                _Run(parts, kernel, self.kernels, order, count, share, inner).emit(run)
         with op.context, op.location, ir.InsertionPoint(op):
             kernel.launch(blocks)
-        return True
 
 
 @dataclass(frozen=True)
 class _Total:
-    """What a thread has joined for the row `key` of the table; `alone` (i1) says that no other thread has updates of
-    it."""
+    """What a thread has joined for the row `key` of the tables, by part; `alone` (i1) says that no other thread has
+    updates of it."""
 
     key: ir.Value
     alone: ir.Value
-    values: list[ir.Value]
+    values: list[list[ir.Value]]
+
+    @property
+    def carried(self) -> list[ir.Value]:
+        """What goes round the loop."""
+        return [self.key, self.alone, *(value for part in self.values for value in part)]
 
 
 @dataclass(frozen=True)
@@ -117,12 +134,10 @@ class _Run:
     """One thread's updates: `count` neighbouring columns from `inner` on, of RUN rows. `share` is how many of a hundred
     of these go elsewhere than those before."""
 
-    op: ir.Operation
+    parts: Sequence[Part]
     kernel: Kernel
     kernels: Kernels
     order: Order
-    source: Updates
-    join: Join
     count: int
     share: int
     inner: list[ir.Value]
@@ -131,13 +146,11 @@ class _Run:
         rows, keys = (self.kernel.inside(buffer) for buffer in (self.order.rows, self.order.keys))
         size = as_value(extent(keys, 0))
         first, last = arith.muli(run, as_value(RUN)), arith.subi(size, as_value(1))
-        element = ir.MemRefType(self.op.operands[2].type).element_type
-        zero = arith.constant(element, 0.0 if isinstance(element, ir.FloatType) else 0)
-        start = _Total(number_of(NONE), arith.constant(ir.IntegerType.get_signless(1), 0), [zero] * self.count)
-        loop = scf.ForOp(as_value(0), as_value(RUN), as_value(AHEAD), [start.key, start.alone, *start.values])
+        nothing = [[_zero(part)] * self.count for part in self.parts]
+        start = _Total(number_of(NONE), arith.constant(ir.IntegerType.get_signless(1), 0), nothing)
+        loop = scf.ForOp(as_value(0), as_value(RUN), as_value(AHEAD), start.carried)
         with ir.InsertionPoint(loop.body):
-            key, alone, *values = loop.inner_iter_args
-            total = _Total(key, alone, values)
+            total = self._carried(loop.inner_iter_args)
             places = [arith.addi(first, as_value(number)) for number in range(AHEAD)]
             places = [arith.addi(place, loop.induction_variable) for place in places]
             there = [arith.cmpi(arith.CmpIPredicate.ult, place, size) for place in places]
@@ -145,47 +158,71 @@ class _Run:
             known = [arith.select(is_, memref.load(keys, [at]), number_of(NONE)) for is_, at in zip(there, places)]
             with self.kernels.checks.behind():
                 numbers = [index(memref.load(rows, [place])) for place in places]
-                found = [self.source.load(self.kernel, [row, *self.inner], self.count) for row in numbers]
+                found = [
+                    [part.source.load(self.kernel, [row, *self.inner], self.count) for part in self.parts]
+                    for row in numbers
+                ]
             for other, values in zip(known, found, strict=True):
                 total = self._next(total, other, values)
-            scf.yield_([total.key, total.alone, *total.values])
-        key, _, *values = loop.results
-        with only_if(index(key), extent(self.kernel.inside(self.op.operands[2]), 0)):
-            self._join_to(index(key), values)
+            scf.yield_(total.carried)
+        total = self._carried(loop.results)
+        with self._where_there(total.key) as row:
+            for part, values in zip(self.parts, total.values, strict=True):
+                self._join_to(part, row, values)
 
-    def _next(self, total: _Total, other: ir.Value, values: list[ir.Value]) -> _Total:
-        """What a thread has once it has seen one update more."""
+    def _carried(self, carried: Sequence[ir.Value]) -> _Total:
+        key, alone, *values = carried
+        return _Total(key, alone, [values[i : i + self.count] for i in range(0, len(values), self.count)])
+
+    def _next(self, total: _Total, other: ir.Value, values: list[list[ir.Value]]) -> _Total:
+        """What a thread has once it has seen one update of each part more."""
         changes = arith.cmpi(arith.CmpIPredicate.ne, other, total.key)
         with _sometimes(changes, self.share):
             self._leave(total)
-        made = []
-        for before, value in zip(total.values, values, strict=True):
-            made.append(arith.select(changes, value, self._joined(value, before)))
+        made = [
+            [
+                arith.select(changes, value, part.joined(self.kernel, value, before))
+                for before, value in zip(own, found, strict=True)
+            ]
+            for part, own, found in zip(self.parts, total.values, values, strict=True)
+        ]
         follows = arith.cmpi(arith.CmpIPredicate.ne, total.key, number_of(NONE))
         return _Total(other, arith.select(changes, follows, total.alone), made)
 
-    def _joined(self, value: ir.Value, before: ir.Value) -> ir.Value:
-        block = self.op.regions[0].blocks[0]
-        return clone_into(block, self.kernel, {hash(block.arguments[0]): value, hash(block.arguments[1]): before})[0]
-
     def _leave(self, total: _Total) -> None:
-        """Joins what a thread has to the table, where that has the row."""
-        row, table = index(total.key), self.kernel.inside(self.op.operands[2])
-        with only_if(row, extent(table, 0)):
-            if _adds(self.op):
-                self._join_to(row, total.values)
+        """Joins what a thread has to the tables, where these have the row."""
+        parts = list(zip(self.parts, total.values, strict=True))
+        others = [(part, values) for part, values in parts if not _adds(part.op)]
+        with self._where_there(total.key) as row:
+            for part, values in parts:
+                if _adds(part.op):
+                    self._join_to(part, row, values)
+            if not others:
                 return
             shared = min(PERCENT, ceil(PERCENT * PERCENT * run_sums.SHARED / (RUN * self.share)))
             with _sometimes(total.alone, PERCENT - shared):
-                *inner, first = self.inner[1:]
-                for number, value in enumerate(total.values):
-                    place = [row, *inner, arith.addi(first, as_value(number))]
-                    memref.store(self._joined(value, memref.load(table, place)), table, place)
+                for part, values in others:
+                    self._join_alone(part, row, values)
             with _sometimes(arith.xori(total.alone, arith.constant(total.alone.type, 1)), shared):
-                self._join_to(row, total.values)
+                for part, values in others:
+                    self._join_to(part, row, values)
 
-    def _join_to(self, row: ir.Value, values: list[ir.Value]) -> None:
-        self.join(values, self.kernel.inside(self.op.operands[2]), [row, *self.inner[1:]])
+    @contextlib.contextmanager
+    def _where_there(self, key: ir.Value) -> Iterator[ir.Value]:
+        """Builds what is done where the tables have a row; gives its number."""
+        row = index(key)
+        with only_if(row, extent(self.kernel.inside(self.parts[0].op.operands[2]), 0)):
+            yield row
+
+    def _join_to(self, part: Part, row: ir.Value, values: list[ir.Value]) -> None:
+        part.join(values, self.kernel.inside(part.op.operands[2]), [row, *self.inner[1:]])
+
+    def _join_alone(self, part: Part, row: ir.Value, values: list[ir.Value]) -> None:
+        """The same where no other thread does."""
+        table, (*inner, first) = self.kernel.inside(part.op.operands[2]), self.inner[1:]
+        for number, value in enumerate(values):
+            place = [row, *inner, arith.addi(first, as_value(number))]
+            memref.store(part.joined(self.kernel, value, memref.load(table, place)), table, place)
 
 
 @contextlib.contextmanager
@@ -196,6 +233,50 @@ def _sometimes(condition: ir.Value, share: int) -> Iterator[None]:
     with ir.InsertionPoint(guard.then_block):
         yield
         scf.yield_([])
+
+
+def _zero(part: Part) -> ir.Value:
+    element = ir.MemRefType(part.op.operands[2].type).element_type
+    return arith.constant(element, 0.0 if isinstance(element, ir.FloatType) else 0)
+
+
+def _together(scatters: Sequence[ir.Operation]) -> list[list[ir.Operation]]:
+    """Neighbours of those by the same numbers, in program order, that one kernel may do in the place of the last: it
+    reads what they share, such as messages and row numbers, once."""
+    groups: list[list[ir.Operation]] = []
+    for op in scatters:
+        if groups and len(groups[-1]) < MOST_TOGETHER and _may_join(groups[-1], op):
+            groups[-1].append(op)
+        else:
+            groups.append([op])
+    return groups
+
+
+def _may_join(group: Sequence[ir.Operation], op: ir.Operation) -> bool:
+    """Whether nothing from a group's first scatter to another one touches the group's tables, or changes what it
+    reads."""
+    if ir.MemRefType(op.operands[0].type).shape != ir.MemRefType(group[0].operands[0].type).shape:
+        return False
+    tables = [root_of(member.operands[2]) for member in group]
+    read = [root_of(value) for member in group for value in _read_by(member)]
+    behind = False
+    for one in (other.operation for other in op.block.operations):
+        if behind and one not in group and one.name not in IDLE:
+            touched = [root_of(v) for inner in walk(one) for v in inner.operands if isinstance(v.type, ir.MemRefType)]
+            if any(table in touched for table in tables) or any(may_write(one, value) for value in read):
+                return False
+        if one == op:
+            return True
+        behind |= one == group[0]
+    return False
+
+
+def _read_by(op: ir.Operation) -> list[ir.Value]:
+    """The buffers that a scatter reads."""
+    made = Updates.of(op).made
+    found = list(op.operands)[:2] if made is None else [op.operands[1]]
+    used = [] if made is None else [value for inner in walk(made.op) for value in inner.operands]
+    return found + [value for value in used if isinstance(value.type, ir.MemRefType)]
 
 
 def _adds(op: ir.Operation) -> bool:

@@ -38,7 +38,7 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_runs import Runs
+from .gpu_runs import Part, Runs
 from .gpu_sorted_updates import Orders, mapped
 from .gpu_updates import Updates
 from .gpu_words import keeps_words
@@ -69,18 +69,24 @@ def lower_scatters(main: func.FuncOp, kernels: Kernels, target: Target) -> None:
     scatters = [op for op in walk(main, "tm_tensor.scatter") if op.block == main.body.blocks[0]]
     orders = Orders(kernels)
     in_turn, runs = InOrder(kernels, orders), Runs(kernels, orders, target)
-    if not kernels.deterministic:
-        runs.choose([op for op in scatters if _atomic(op.regions[0].blocks[0]) is not None])
-    for op in scatters:
-        _lower(op, kernels, in_turn, runs)
+    several = [] if kernels.deterministic else runs.choose([op for op in scatters if _atomic(op) is not None])
+    others = [op for op in scatters if not any(op in group for group in several)]
+    for group in several:
+        parts = [Part(op, Updates.of(op), partial(_join_all, _atomic(op), _added(op, kernels))) for op in group]
+        runs.lower(parts, min(map(_neighbours, group)))
+        for part in parts:
+            part.op.erase()
+            part.source.erase()
+    for op in others:
+        _lower(op, kernels, in_turn)
 
 
-def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder, runs: Runs) -> None:
+def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
     """The same of one; `in_turn` is for those whose updates come in their order."""
     block = op.regions[0].blocks[0]
     overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
     unique = ir.BoolAttr(op.attributes["unique_indices"]).value
-    atomic = None if overwrites else _atomic(block)
+    atomic = None if overwrites else _atomic(op)
     in_order = overwrites or (not unique and (atomic is None or atomic in _IN_ORDER))  # unique: so torch-mlir says
     if kernels.deterministic and in_order:
         if in_turn.lower(op):
@@ -88,19 +94,17 @@ def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder, runs: Runs) -> 
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
     source = Updates.of(op)
     if atomic is not None:
-        _lower_atomic(op, kernels, source, atomic, runs)
+        _lower_atomic(op, kernels, source, atomic)
     else:
         _lower_plain(op, kernels, source, overwrites or unique)
     op.erase()
     source.erase()
 
 
-def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str, runs: Runs) -> None:
+def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str) -> None:
     """The launch of a kernel whose threads have TURNS updates each, or words of them, that are loaded together."""
     rank = ir.MemRefType(op.operands[0].type).rank
-    together = _together(op) if kernels.adds_words and atomic == "addf" else 1
-    if runs.lower(op, source, _neighbours(op), partial(_join_all, atomic, together)):
-        return
+    together = _added(op, kernels)
     parts = _parts(op, together)
 
     def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
@@ -202,8 +206,9 @@ def _static(buffer: ir.Value, dimension: int) -> int | None:
     return None if kind.is_dynamic_dim(dimension) else kind.shape[dimension]
 
 
-def _atomic(block: ir.Block) -> str | None:
-    """The atomic that does what the body does: joins its two arguments by one operation."""
+def _atomic(op: ir.Operation) -> str | None:
+    """The atomic that does what a scatter's body does: joins its two arguments by one operation."""
+    block = op.regions[0].blocks[0]
     first, *rest = block.operations
     operation = first.operation
     if len(rest) != 1 or operation.name not in _ATOMIC or rest[0].operands[0] != operation.results[0]:
@@ -211,9 +216,10 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _together(op: ir.Operation) -> int:
-    """How many neighbouring columns are added at once: those of a table of f32."""
-    return _neighbours(op) if isinstance(ir.MemRefType(op.operands[2].type).element_type, ir.F32Type) else 1
+def _added(op: ir.Operation, kernels: Kernels) -> int:
+    """How many neighbouring columns an atomic operation takes: of sums of f32 a word, where the chip has that."""
+    of_words = isinstance(ir.MemRefType(op.operands[2].type).element_type, ir.F32Type) and _atomic(op) == "addf"
+    return _neighbours(op) if of_words and kernels.adds_words else 1
 
 
 def _neighbours(op: ir.Operation) -> int:

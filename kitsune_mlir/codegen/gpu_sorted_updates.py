@@ -208,13 +208,14 @@ def _is_settled(root: ir.Value, op: ir.Operation) -> bool:
     """Whether nothing behind an operation writes a buffer."""
     behind = False
     for one in (other.operation for other in op.block.operations):
-        if behind and _may_write(one, root):
+        if behind and may_write(one, root):
             return False
         behind |= one == op
     return True
 
 
-def _may_write(op: ir.Operation, root: ir.Value) -> bool:
+def may_write(op: ir.Operation, root: ir.Value) -> bool:
+    """Whether an operation may write a buffer."""
     if op.name in (*VIEWS, "memref.dim", "memref.alloc", *_READERS):
         outputs = [op.operands[2]] if op.name == "tm_tensor.scatter" else []
     elif op.name == "linalg.generic":
