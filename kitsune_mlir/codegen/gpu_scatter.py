@@ -5,13 +5,12 @@
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
 atomics, one thread an update, so repeated rows are right; many are first put into the order of where they go, where
-that pays (gpu_runs.py). A body that no atomic does, of updates that may
-meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
-columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
-additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks of columns take their
-turns. In a module that is to be
-deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
-does not have is left out, and reported (index_checks.py).
+that pays (gpu_runs.py). A body that no atomic does, of updates that may meet, runs one update after the other, in
+parallel over the other dimensions only, or, of many updates, over the places that they go to, too (gpu_in_order.py).
+Sums of f32 are added four columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on):
+memory does as many additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks
+of columns take their turns. In a module that is to be deterministic (determinism.py) each row takes its updates in
+their order (gpu_in_order.py). A row that the table does not have is left out, and reported (index_checks.py).
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from math import prod
 
+from kitsune_mlir.example_sizes import known_shape
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
 from kitsune_mlir.planning.target import Target
 
@@ -45,6 +45,7 @@ from .gpu_words import keeps_words
 from .pipeline import device
 
 TURNS = 4  # updates of a thread, or words of them, that are on their way together
+FEW_SERIAL = 256  # updates that a thread does one after another before a sort of them, by where they go, is done
 FEW = 1 << 18  # of these: fewer are a thread's each
 MOST_TABLE, LEAST_PART = 1 << 25, 128  # bytes of a table that are added to together, and of a row of it
 _IN_ORDER = ("addf",)  # whose result depends on the order
@@ -88,9 +89,10 @@ def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
     unique = ir.BoolAttr(op.attributes["unique_indices"]).value
     atomic = None if overwrites else _atomic(op)
     in_order = overwrites or (not unique and (atomic is None or atomic in _IN_ORDER))  # unique: so torch-mlir says
+    serial = atomic is None and not (overwrites or unique) and known_shape(op.operands[1])[0] not in range(FEW_SERIAL)
+    if (serial or (kernels.deterministic and in_order)) and in_turn.lower(op):
+        return
     if kernels.deterministic and in_order:
-        if in_turn.lower(op):
-            return
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
     source = Updates.of(op)
     if atomic is not None:

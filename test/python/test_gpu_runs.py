@@ -79,6 +79,25 @@ def test_one_kernel_does_several_that_do_not_need_one_another(monkeypatch):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("unassembled")
+def test_many_products_are_done_by_place():
+    """No atomic operation multiplies: a thread has a place's factors, once there are many, and all before."""
+
+    class Products(nn.Module):
+        def forward(self, x, to):
+            rows = to.view(-1, 1).expand_as(x)
+            few = torch.ones(9, 4).scatter_reduce(0, rows[:100], x[:100], "prod")
+            return torch.ones(9, 4).scatter_reduce(0, rows, x, "prod"), few
+
+    torch.manual_seed(3)
+    args = 0.8 + 0.4 * torch.rand(300, 4), torch.randint(0, 9, (300,))
+    compiled = kitsune_mlir.compile(Products(), args, target="sm_90a")
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert sum(kernel.startswith("ordered_scatter") for kernel in kernels) == 1, kernels
+    for found, wanted in zip(Simulation(compiled)(*args), Products()(*args), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_they_are_chosen_where_they_pay():
     """Many sums by the same numbers, and the largest of floats; neither few rows, nor one sum, nor narrow rows."""
     target = targets.load("sm_90a")
