@@ -86,7 +86,7 @@ def test_many_products_are_done_by_place():
     class Products(nn.Module):
         def forward(self, x, to):
             rows = to.view(-1, 1).expand_as(x)
-            few = torch.ones(9, 4).scatter_reduce(0, rows[:100], x[:100], "prod")
+            few = torch.ones(9, 4).scatter_reduce(0, to[:100].view(-1, 1).expand(100, 4), x[:100], "prod")
             return torch.ones(9, 4).scatter_reduce(0, rows, x, "prod"), few
 
     torch.manual_seed(3)
