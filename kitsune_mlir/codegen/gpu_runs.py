@@ -83,7 +83,7 @@ class Runs:
             identity, found = self.orders.identity(op), _described(op)
             if identity is None or found is None:
                 continue
-            if run_sums.saved_us(found, identity.is_open, self.target) > 0:
+            if run_sums.saved_us(found, self.target) > 0:
                 groups.setdefault(identity, []).append((op, found))
         chosen: list[list[ir.Operation]] = []
         for identity, group in groups.items():

@@ -67,6 +67,7 @@ _SENT = 0.37  # lines, or parts of them, a cycle and SM that stores and atomic o
 _ALONE = 5.0  # cycles from an instruction to the next of the same thread
 _HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
 ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
+TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 _TOGETHER = 4  # turns of a loop whose loads are on their way together
 _FEW = 2.0  # times its share of L2's and DRAM's rate that one SM alone can draw
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .cost import CYCLES_A_US
-from .kernel_cost import ADDED
+from .kernel_cost import ADDED, TRIES
 from .row_order import SORT_ROW_US, SORT_US
 from .target import Target
 
@@ -20,10 +20,8 @@ RUN = 32  # neighbours that a thread joins
 LEAST_COLUMNS = 16  # of updates: narrower ones are read line by line, which takes as long as to add them
 SHARED = 2  # places of a run that other runs may have updates of: its first and its last
 WORD = 4  # neighbouring numbers of f32 that are added at once
-TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 LEAST_GAIN = 1.3  # what is saved over what the sort takes
 OPEN_SORT = 2.0  # times as long is a sort of keys of which nobody knows how large they are
-OPEN_READS = 2.5  # times as long, where rows that are gathered for updates may be none, which is seen before each
 SCATTERED = 0.5  # of the time of updates that are read in order is added where they are not
 MOVED = 2  # times that an atomic operation moves its bytes
 
@@ -41,7 +39,7 @@ class Updates:
     read: int
 
 
-def saved_us(updates: Updates, is_open: bool, target: Target) -> float:
+def saved_us(updates: Updates, target: Target) -> float:
     """Microseconds that updates of a scatter take longer by atomic operations in any order; 0 where they do not."""
     if updates.columns < LEAST_COLUMNS:
         return 0.0
@@ -52,7 +50,7 @@ def saved_us(updates: Updates, is_open: bool, target: Target) -> float:
     read_us = updates.rows * updates.read / (target.l2_gbps * 1e3)
     left = leaving(updates.rows, updates.places)
     left = left if updates.adds else min(left, SHARED / RUN)
-    joined_us = max(atomic_us * left, read_us * (1 + SCATTERED)) * (OPEN_READS if is_open else 1.0)
+    joined_us = max(atomic_us * left, read_us * (1 + SCATTERED))
     return max(atomic_us, read_us) - joined_us
 
 
@@ -66,4 +64,4 @@ def pays(group: Sequence[Updates], is_open: bool, target: Target) -> bool:
     if not group:
         return False
     sort_us = (SORT_US + SORT_ROW_US * group[0].rows) * (OPEN_SORT if is_open else 1.0)
-    return sum(saved_us(updates, is_open, target) for updates in group) >= LEAST_GAIN * sort_us
+    return sum(saved_us(updates, target) for updates in group) >= LEAST_GAIN * sort_us
