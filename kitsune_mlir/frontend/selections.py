@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from typing import Any
 
 import torch
@@ -134,7 +135,7 @@ class _Rewriting:
         elif target in _TAKES:
             if _is_selected(node.args[0]):
                 raise _Refused
-        elif target in ALONG:
+        elif target in ALONG and not _is_whole(node):
             place = DIM.get(target, 1)
             dims = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
             rank, selected = node.args[0].meta["val"].dim(), _selected_sizes(node.args[0])
@@ -155,7 +156,7 @@ class _Rewriting:
                 "val"
             ].dim() - 1 in _selected_sizes(sources[0]):
                 raise _Refused
-        elif not is_row_wise(target):
+        elif target not in ALONG and not is_row_wise(target):
             raise _Refused
         made = node.meta["val"]
         for value in [made] if isinstance(made, torch.Tensor) else made:
@@ -331,6 +332,14 @@ def _flatten(node: Node) -> None:
     result.meta |= node.meta
     node.replace_all_uses_with(result)
     node.graph.erase_node(node)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether an operator takes a slice of all that there is."""
+    if node.target is not aten.slice.Tensor:
+        return False
+    start, end, step = (*node.args[2:], *(None, None, None)[len(node.args) - 2 :])
+    return start in (None, 0) and end in (None, sys.maxsize) and step in (None, 1)
 
 
 def _is_mask(where: Any) -> bool:

@@ -93,7 +93,7 @@ class Changed(nn.Module):
         odd = kept[0] % 2 == 1
         weights[odd] -= 1
         weights[kept[1] == 0] = 0.5
-        a, b = x[kept[0]], x[kept[1]]
+        a, b = x[kept[0]][:], x[kept[1]]
         rows = self.net(torch.cat([torch.cross(a, b, dim=1), torch.stack([a.norm(dim=1), weights, weights], 1)], 1))
         rows = torch.matmul(rows.unsqueeze(1), self.turn).squeeze(1)
         return torch.zeros(9, 4).index_add(0, kept[1], rows)
