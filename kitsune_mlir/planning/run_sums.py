@@ -17,7 +17,8 @@ from .row_order import SORT_ROW_US, SORT_US
 from .target import Target
 
 RUN = 32  # neighbours that a thread joins
-LEAST_COLUMNS = 16  # of updates: narrower ones are read line by line, which takes as long as to add them
+LEAST_COLUMNS = 16  # of updates: what narrower ones are made of takes as long to read as they to add
+ROW_US = 45e-6  # of an update, however narrow: its number, and those of rows that are gathered for it, are lines each
 SHARED = 2  # places of a run that other runs may have updates of: its first and its last
 WORD = 4  # neighbouring numbers of f32 that are added at once
 LEAST_GAIN = 1.3  # what is saved over what the sort takes
@@ -50,7 +51,7 @@ def saved_us(updates: Updates, target: Target) -> float:
     read_us = updates.rows * updates.read / (target.l2_gbps * 1e3)
     left = leaving(updates.rows, updates.places)
     left = left if updates.adds else min(left, SHARED / RUN)
-    joined_us = max(atomic_us * left, read_us * (1 + SCATTERED))
+    joined_us = max(atomic_us * left, read_us * (1 + SCATTERED), updates.rows * ROW_US)
     return max(atomic_us, read_us) - joined_us
 
 

@@ -107,4 +107,5 @@ def test_they_are_chosen_where_they_pay():
 
     assert pays(200_000, 128, True, 3) and pays(200_000, 128, False, 1) and pays(200_000, 128, False, 3, True)
     assert not pays(200_000, 128, True, 1) and not pays(5_000, 128, False, 1) and not pays(200_000, 4, False, 3)
+    assert pays(200_000, 16, False, 3) and not pays(200_000, 16, True, 10)
     assert pays(200_000, 128, True, 2) and not pays(200_000, 128, True, 2, True)
