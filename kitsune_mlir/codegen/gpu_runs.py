@@ -258,6 +258,8 @@ def _may_join(group: Sequence[ir.Operation], op: ir.Operation) -> bool:
     if ir.MemRefType(op.operands[0].type).shape != ir.MemRefType(group[0].operands[0].type).shape:
         return False
     tables = [root_of(member.operands[2]) for member in group]
+    if any(root_of(operand) in tables for operand in op.operands):
+        return False
     read = [root_of(value) for member in group for value in _read_by(member)]
     behind = False
     for one in (other.operation for other in op.block.operations):

@@ -58,7 +58,8 @@ def test_they_are_right(open_sizes, dtype, monkeypatch):
 
 @pytest.mark.usefixtures("unassembled")
 def test_one_kernel_does_several_that_do_not_need_one_another(monkeypatch):
-    """A mean divides a sum before the largest is taken; messages that are made of a sum come later."""
+    """A mean divides a sum before the largest is taken. Messages that are made of a sum come later, and so does what
+    is joined to one."""
 
     class Layer(nn.Module):
         def forward(self, x, weights, source, to):
@@ -66,15 +67,17 @@ def test_one_kernel_does_several_that_do_not_need_one_another(monkeypatch):
             total = zeros.index_add(0, to, messages)
             mean = total / 3
             most = zeros.scatter_reduce(0, to.view(-1, 1).expand_as(messages), messages * weights, "amax")
-            return mean, most, zeros.index_add(0, to, messages - total[to])
+            rows = to.view(-1, 1).expand_as(messages)
+            above = zeros.index_add(0, to, messages * 2).scatter_reduce(0, rows, messages * 9, "amax")
+            return mean, most, zeros.index_add(0, to, messages - total[to]), above
 
     monkeypatch.setattr(run_sums, "pays", lambda *_: True)
     monkeypatch.setattr(run_sums, "saved_us", lambda *_: 1.0)
     torch.manual_seed(2)
-    model, args = Layer(), graph(30, 90, "any", torch.float32)
+    model, args = Layer(), graph(30, 90, "hub", torch.float32)
     compiled = kitsune_mlir.compile(model, args, target="sm_90a")
     kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
-    assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == 2, kernels
+    assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == 3, kernels
     for found, wanted in zip(Simulation(compiled)(*args), model(*args), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
