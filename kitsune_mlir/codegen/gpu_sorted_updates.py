@@ -29,11 +29,11 @@ _READERS = ("func.call", "func.return", "gpu.launch_func", "tm_tensor.scatter")
 
 @dataclass(frozen=True)
 class Identity:
-    """What scatters have in common that share an order: the buffer of numbers, by its hash, how many of them an update
-    has, and the sizes that they count in, known ones or by hash."""
+    """What scatters have in common that share an order: the buffer of numbers, by its hash, which part of it they have,
+    and the sizes that they count in, known ones or by hash."""
 
     numbers: int
-    columns: int
+    part: tuple[int, ...]
     sizes: tuple[tuple[bool, int], ...]
 
     @property
@@ -72,11 +72,14 @@ class Orders:
         """That of a scatter's order; None where numbers may change."""
         numbers, table = op.operands[1], op.operands[2]
         root, kind = root_of(numbers), ir.MemRefType(numbers.type)
-        if kind.layout != ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) or not _is_settled(root, op):
+        strides, offset = kind.get_strides_and_offset()
+        known_part = kind.has_static_shape and min(offset, *strides) >= 0
+        if not (known_part or _is_all(numbers)) or not _is_settled(root, op):
             return None
         sizes = [_size_of(table, dim) for dim in mapped(op)]
         known = [size for size in sizes if size is not None]
-        return Identity(hash(root), kind.shape[1], tuple(known)) if len(known) == len(sizes) else None
+        part = (offset, *strides, *kind.shape)
+        return Identity(hash(root), part, tuple(known)) if len(known) == len(sizes) else None
 
     def bounds(self, order: Order, op: ir.Operation) -> tuple[ir.Value, ir.Value]:
         """Where the rows of each key begin and end."""
@@ -202,6 +205,15 @@ def _size_of(buffer: ir.Value, dimension: int) -> tuple[bool, int] | None:
     if owner is None or owner.name != "memref.alloc":
         return None
     return False, hash(owner.operands[sum(map(kind.is_dynamic_dim, range(dimension)))])
+
+
+def _is_all(numbers: ir.Value) -> bool:
+    """Whether a view of a buffer has all its elements, in their order."""
+    while not isinstance(numbers.owner, ir.Block) and (op := numbers.owner.operation).name in VIEWS:
+        if op.name not in ("memref.cast", "memref.collapse_shape", "memref.expand_shape"):
+            return False
+        numbers = op.operands[0]
+    return True
 
 
 def _is_settled(root: ir.Value, op: ir.Operation) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -79,6 +80,25 @@ def test_one_kernel_does_several_that_do_not_need_one_another(monkeypatch):
     kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
     assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == 3, kernels
     for found, wanted in zip(Simulation(compiled)(*args), model(*args), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_parts_of_the_same_numbers_have_sorts_of_their_own(deterministic, monkeypatch):
+    monkeypatch.setattr(run_sums, "pays", lambda *_: True)
+    monkeypatch.setattr(run_sums, "saved_us", lambda *_: 1.0)
+
+    def sums(a, b, to):
+        zeros = torch.zeros(9, 16)
+        return zeros.index_add(0, to, a), zeros.index_add(0, to[:40], b), zeros.index_add(0, to[50:], b)
+
+    torch.manual_seed(4)
+    args = torch.randn(90, 16), torch.randn(40, 16), torch.randint(0, 9, (90,))
+    compiled = kitsune_mlir.compile(Function(sums), args, target="sm_90a", deterministic=deterministic)
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert sum(kernel.startswith("ordered_sort_count") for kernel in kernels) == 3, kernels
+    for found, wanted in zip(Simulation(compiled)(*args), sums(*args), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
