@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 from .cost import CYCLES_A_US
 from .kernel_cost import ADDED, TRIES
@@ -45,7 +46,7 @@ def saved_us(updates: Updates, target: Target) -> float:
     if updates.columns < LEAST_COLUMNS:
         return 0.0
     numbers = updates.rows * updates.columns
-    operations = numbers / WORD if updates.adds else numbers * TRIES
+    operations = numbers / WORD if updates.adds else numbers * TRIES * changing(updates.rows, updates.places)
     bytes_us = MOVED * numbers * updates.nbytes / (target.l2_gbps * 1e3)
     atomic_us = max(operations / (target.sms * ADDED * CYCLES_A_US), bytes_us)
     read_us = updates.rows * updates.read / (target.l2_gbps * 1e3)
@@ -53,6 +54,12 @@ def saved_us(updates: Updates, target: Target) -> float:
     left = left if updates.adds else min(left, SHARED / RUN)
     joined_us = max(atomic_us * left, read_us * (1 + SCATTERED), updates.rows * ROW_US)
     return max(atomic_us, read_us) - joined_us
+
+
+def changing(rows: int, places: int) -> float:
+    """The share of updates in any order that are larger than all before them of their place: others are loads alone."""
+    each = max(1.0, rows / max(1, places))
+    return (1 + log(each)) / each
 
 
 def leaving(rows: int, places: int) -> float:

@@ -125,10 +125,11 @@ def test_they_are_chosen_where_they_pay():
     """Many sums by the same numbers, and the largest of floats; neither few rows, nor one sum, nor narrow rows."""
     target = targets.load("sm_90a")
 
-    def pays(rows, columns, adds, count, is_open=False):
-        return run_sums.pays([Updates(rows, columns, 4, rows // 10, adds, 2 * columns)] * count, is_open, target)
+    def pays(rows, columns, adds, count, is_open=False, each=10):
+        return run_sums.pays([Updates(rows, columns, 4, rows // each, adds, 2 * columns)] * count, is_open, target)
 
     assert pays(200_000, 128, True, 3) and pays(200_000, 128, False, 1) and pays(200_000, 128, False, 3, True)
     assert not pays(200_000, 128, True, 1) and not pays(5_000, 128, False, 1) and not pays(200_000, 4, False, 3)
-    assert pays(200_000, 16, False, 3) and not pays(200_000, 16, True, 10)
+    assert pays(200_000, 32, False, 3) and not pays(200_000, 16, True, 10)
+    assert not pays(200_000, 128, False, 1, each=1000)  # few are larger than all before them
     assert pays(200_000, 128, True, 2) and not pays(200_000, 128, True, 2, True)
