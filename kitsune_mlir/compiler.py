@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from kitsune_mlir import determinism, example_sizes, launches, mlir, plan, precision, weights, worker
-from kitsune_mlir.codegen.gpu_in_order import LABEL, SORT
+from kitsune_mlir.codegen.gpu_in_order import LABEL
+from kitsune_mlir.codegen.gpu_sorted_updates import SORT
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded

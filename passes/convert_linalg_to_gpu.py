@@ -33,13 +33,12 @@ from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_follow import follower
-from kitsune_mlir.codegen.gpu_in_order import InOrder
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_in_place
-from kitsune_mlir.codegen.gpu_scatter import lower_scatter
+from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
@@ -54,6 +53,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .base import ModulePass
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
+from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
@@ -90,6 +90,7 @@ class ConvertLinalgToGpu(ModulePass):
             with main.context, main.location:
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
+                bring_scatters_together(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
@@ -99,12 +100,10 @@ class ConvertLinalgToGpu(ModulePass):
             gpu_placed.place(module, main)
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
-            kernels = Kernels(module, targets.load(self.target).adds_words)
+            target = targets.load(self.target)
+            kernels = Kernels(module, target.adds_words)
             lower_orders(main, kernels)
-            in_turn = InOrder(kernels)
-            for op in walk(main, "tm_tensor.scatter"):
-                if op.block == main.body.blocks[0]:
-                    lower_scatter(op, kernels, in_turn)
+            lower_scatters(main, kernels, target)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)

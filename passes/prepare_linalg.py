@@ -1,7 +1,7 @@
 """Brings imported linalg into the forms that the other passes look for. Idempotent.
 
 Transposed operands become maps of the product, one-value tensors fills or scalars, 16-bit arithmetic
-f32; results that nobody uses go, and operators that have nothing to do (here %z is %y):
+f32; results that nobody uses go, equal scatters, and operators that have nothing to do (here %z is %y):
 
     %t = linalg.transpose ins(%w : tensor<8x4xbf16>) outs(...) permutation = [1, 0]
     %p = linalg.matmul ins(%x, %t : ...) outs(%f : tensor<2x8xf32>) -> tensor<2x8xf32>
@@ -38,6 +38,7 @@ from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
+from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
 from .kept_dimensions import keep_dimension
@@ -95,6 +96,7 @@ class PrepareLinalg(ModulePass):
                 simplify(op)
                 _fill_of(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            merge_equal_scatters(module)
             gather_once(module)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):

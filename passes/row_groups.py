@@ -196,9 +196,10 @@ class _Growth:
 
 def _joins(member: Member, members: dict[ir.Operation, Member]) -> bool:
     """Whether what a member has of the others, and they of it, lies in the space as it was made."""
+    readers = [members[op] for op in users(member.op.results[0]) if op in members]
     return all(
         _fits_edge(reader, role, maker)
-        for reader in (member, *members.values())
+        for reader in (member, *readers)
         for value, role in zip(reader.op.operands, reader.roles)
         if (maker := _maker(value, member, members)) is not None and member in (reader, maker)
     )

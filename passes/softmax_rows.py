@@ -239,6 +239,8 @@ class _Walk:
         if op.name == "arith.subf" and own == [_FREE, _SHIFT]:
             scores, shift = map(self._from_outside, op.operands)
             assert self.largest is not None
+            if scores is None:  # a number
+                return _SHIFT
             if scores == root(self.largest.op.operands[0]) and shift is not None and self.shift in (None, shift):
                 self.shift = shift
                 return _LESS

@@ -116,13 +116,13 @@ class Kernel:
 
     def check_load(self, loaded: ir.Operation, copy: ir.Operation) -> ir.Value:
         """The kernel's copy of a memref.load whose indices a tensor may hold, or a word from there on, made safe; what
-        it gives. An index out of range is reported, and 0 is in its place; nothing is loaded where a dimension may have
-        no elements."""
+        it gives. An index out of range is reported, and 0 is in its place; nothing is loaded where a dimension has
+        no elements. That is known before the index is, so that loads do not wait for one another."""
         buffer, *indices = copy.operands
         kinds = [origin(index) for index in list(loaded.operands)[1:]]
         if all(kind == KNOWN for kind in kinds):
             return copy.results[0]
-        inside: list[ir.Value] = []
+        shape, there = ir.MemRefType(buffer.type).shape, None
         with ir.InsertionPoint(copy), copy.location:
             for axis, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
                 if kind == KNOWN:
@@ -132,15 +132,13 @@ class Kernel:
                     wrong = arith.xori(fits, arith.constant(fits.type, 1))
                     self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(loaded.location)))
                 copy.operands[1 + axis] = arith.select(fits, index, as_value(0))
-                inside.append(fits)
-            shape = ir.MemRefType(buffer.type).shape
-            if all(size > 0 for size in shape):
+                if shape[axis] <= 0:  # open, or none
+                    some = arith.cmpi(arith.CmpIPredicate.ne, as_value(extent(buffer, axis)), as_value(0))
+                    there = some if there is None else arith.andi(there, some)
+            if there is None:
                 return copy.results[0]
-            fits = inside[0]
-            for other in inside[1:]:
-                fits = arith.andi(fits, other)
             kind = copy.results[0].type
-            guard = scf.IfOp(fits, [kind], has_else=True)
+            guard = scf.IfOp(there, [kind], has_else=True)
         with copy.location:
             with ir.InsertionPoint(guard.then_block):
                 end = scf.YieldOp(copy.results)

@@ -4,21 +4,24 @@
         outs(%table : memref<r x c>) { ^bb0(%update, %old): ... yield %update + %old }
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
-atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
-meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
-columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
-additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks of columns take their
-turns. In a module that is to be
-deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
-does not have is left out, and reported (index_checks.py).
+atomics, one thread an update, so repeated rows are right; many are first put into the order of where they go, where
+that pays (gpu_runs.py). A body that no atomic does, of updates that may meet, runs one update after the other, in
+parallel over the other dimensions only, or, of many updates, over the places that they go to, too (gpu_in_order.py).
+Sums of f32 are added four columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on):
+memory does as many additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks
+of columns take their turns. In a module that is to be deterministic (determinism.py) each row takes its updates in
+their order (gpu_in_order.py). A row that the table does not have is left out, and reported (index_checks.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
-from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.example_sizes import known_shape
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
+from kitsune_mlir.planning.target import Target
 
 from .gpu_clone import clone_into
 from .gpu_in_order import InOrder
@@ -35,11 +38,14 @@ from .gpu_kernel import (
     only_if,
     product,
 )
+from .gpu_runs import Part, Runs
+from .gpu_sorted_updates import Orders, mapped
 from .gpu_updates import Updates
 from .gpu_words import keeps_words
 from .pipeline import device
 
 TURNS = 4  # updates of a thread, or words of them, that are on their way together
+FEW_SERIAL = 256  # updates that a thread does one after another before a sort of them, by where they go, is done
 FEW = 1 << 18  # of these: fewer are a thread's each
 MOST_TABLE, LEAST_PART = 1 << 25, 128  # bytes of a table that are added to together, and of a row of it
 _IN_ORDER = ("addf",)  # whose result depends on the order
@@ -59,16 +65,34 @@ _ATOMIC = {
 }
 
 
-def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
-    """Puts the kernel's launch in the place of `op`; `in_turn` is for those whose updates come in their order."""
+def lower_scatters(main: func.FuncOp, kernels: Kernels, target: Target) -> None:
+    """Puts kernels' launches in the place of all."""
+    scatters = [op for op in walk(main, "tm_tensor.scatter") if op.block == main.body.blocks[0]]
+    orders = Orders(kernels)
+    in_turn, runs = InOrder(kernels, orders), Runs(kernels, orders, target)
+    several = [] if kernels.deterministic else runs.choose([op for op in scatters if _atomic(op) is not None])
+    others = [op for op in scatters if not any(op in group for group in several)]
+    for group in several:
+        parts = [Part(op, Updates.of(op), partial(_join_all, _atomic(op), _added(op, kernels))) for op in group]
+        runs.lower(parts, min(map(_neighbours, group)))
+        for part in parts:
+            part.op.erase()
+            part.source.erase()
+    for op in others:
+        _lower(op, kernels, in_turn)
+
+
+def _lower(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
+    """The same of one; `in_turn` is for those whose updates come in their order."""
     block = op.regions[0].blocks[0]
     overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
     unique = ir.BoolAttr(op.attributes["unique_indices"]).value
-    atomic = None if overwrites else _atomic(block)
+    atomic = None if overwrites else _atomic(op)
     in_order = overwrites or (not unique and (atomic is None or atomic in _IN_ORDER))  # unique: so torch-mlir says
+    serial = atomic is None and not (overwrites or unique) and known_shape(op.operands[1])[0] not in range(FEW_SERIAL)
+    if (serial or (kernels.deterministic and in_order)) and in_turn.lower(op):
+        return
     if kernels.deterministic and in_order:
-        if in_turn.lower(op):
-            return
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
     source = Updates.of(op)
     if atomic is not None:
@@ -82,7 +106,7 @@ def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
 def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str) -> None:
     """The launch of a kernel whose threads have TURNS updates each, or words of them, that are loaded together."""
     rank = ir.MemRefType(op.operands[0].type).rank
-    together = _together(op) if kernels.adds_words and atomic == "addf" else 1
+    together = _added(op, kernels)
     parts = _parts(op, together)
 
     def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
@@ -124,6 +148,16 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
         kernel.launch(blocks)
+
+
+def _join_all(atomic: str, together: int, values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
+    """Joins neighbouring values to elements of a table from a place on, `together` of them at once where they are
+    sums."""
+    if together == len(values) > 1:
+        _add_word(values, table, target)
+        return
+    for number, value in enumerate(values):
+        _join(atomic, value, table, [*target[:-1], arith.addi(target[-1], as_value(number))])
 
 
 def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value]) -> None:
@@ -174,8 +208,9 @@ def _static(buffer: ir.Value, dimension: int) -> int | None:
     return None if kind.is_dynamic_dim(dimension) else kind.shape[dimension]
 
 
-def _atomic(block: ir.Block) -> str | None:
-    """The atomic that does what the body does: joins its two arguments by one operation."""
+def _atomic(op: ir.Operation) -> str | None:
+    """The atomic that does what a scatter's body does: joins its two arguments by one operation."""
+    block = op.regions[0].blocks[0]
     first, *rest = block.operations
     operation = first.operation
     if len(rest) != 1 or operation.name not in _ATOMIC or rest[0].operands[0] != operation.results[0]:
@@ -183,11 +218,16 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _together(op: ir.Operation) -> int:
-    """How many neighbouring columns are added at once: those of a row of a table of f32 that no row number names."""
+def _added(op: ir.Operation, kernels: Kernels) -> int:
+    """How many neighbouring columns an atomic operation takes: of sums of f32 a word, where the chip has that."""
+    of_words = isinstance(ir.MemRefType(op.operands[2].type).element_type, ir.F32Type) and _atomic(op) == "addf"
+    return _neighbours(op) if of_words and kernels.adds_words else 1
+
+
+def _neighbours(op: ir.Operation) -> int:
+    """How many neighbouring columns of a row that no row number names a word of the table may have."""
     updates, table = (ir.MemRefType(op.operands[i].type) for i in (0, 2))
-    mapped = list(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))
-    if not isinstance(table.element_type, ir.F32Type) or updates.rank < 2 or table.rank - 1 in mapped:
+    if updates.rank < 2 or table.rank - 1 in mapped(op):
         return 1
     size, (_, offset) = _static(op.operands[0], updates.rank - 1), table.get_strides_and_offset()
     if size is None or offset != 0:
@@ -224,7 +264,7 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
     """Whether the table has a place. It is reported where it does not."""
     inside: ir.Value | None = None
-    for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
+    for dim in sorted(set(mapped(op))):
         fits = kernel.check_row(target[dim], extent(table, dim))
         inside = fits if inside is None else arith.andi(inside, fits)
     assert inside is not None
@@ -252,7 +292,7 @@ def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[
     rank = ir.MemRefType(op.operands[2].type).rank
     inner = position[1:]
     target: list[ir.Value | None] = [None] * (rank - len(inner)) + inner
-    for column, dim in enumerate(ir.DenseI64ArrayAttr(op.attributes["dimension_map"])):
+    for column, dim in enumerate(mapped(op)):
         row = memref.load(rows, [position[0], as_value(column)])
         row = arith.index_cast(ir.IndexType.get(), row)
         start = target[dim]

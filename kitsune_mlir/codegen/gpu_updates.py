@@ -19,7 +19,7 @@ from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
 
-_IDLE = (*VIEWS, "memref.alloc", "memref.dim")
+IDLE = (*VIEWS, "memref.alloc", "memref.dim")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
     for other in (one.operation for one in op.block.operations):
         if other == op:
             return between and root_of(op.operands[2]) not in read
-        if between and other.name not in _IDLE and any(root in read for root in _written(other)):
+        if between and other.name not in IDLE and any(root in read for root in _written(other)):
             return False
         between |= other == writer
     return False

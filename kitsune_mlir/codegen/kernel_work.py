@@ -26,6 +26,7 @@ from kitsune_mlir.planning.kernel_cost import (
     DIVISION,
     LINE,
     SECTOR,
+    TRIES,
     WARP,
     BlockWork,
     KernelWork,
@@ -36,8 +37,8 @@ from kitsune_mlir.planning.kernel_cost import (
 from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
 TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
+SHARE_HINT = "kitsune.share"  # of a branch that depends on numbers in memory: how many of a hundred threads take it
 TURNS = 8  # of an innermost loop that are followed
-TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
 _POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
@@ -215,8 +216,12 @@ class _Reader:
             if not len(region.blocks):
                 continue
             mask = turn.mask if condition is None else turn.mask & (condition.astype(bool) == wanted)
-            if mask.any():
-                thread.inner += self._run(region.blocks[0], _Turn(mask, turn.times, turn.trips))
+            if condition is not None and condition.size == 1 and mask.any():  # the same for all: no branch
+                for inner in region.blocks[0].operations:
+                    self._operation(inner.operation, turn, thread)
+            elif mask.any():
+                share = attr_int(op, SHARE_HINT) / 100 if SHARE_HINT in op.attributes else 1.0
+                thread.inner += share * self._run(region.blocks[0], _Turn(mask, share * turn.times, turn.trips))
             end = region.blocks[0].operations[len(region.blocks[0].operations) - 1]
             found.append([self._see(value) for value in end.operands])
         for i, result in enumerate(op.results):

@@ -1,8 +1,9 @@
 """Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
 (`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; and nearest upsampling with
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
-former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), and long sorts of few
-different numbers counting sorts (known_ranges.py)."""
+former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), long sorts of few different
+numbers counting sorts (known_ranges.py), and counts of numbers of which the program says how many there are, `bincount`
+with a `minlength` of these, sums by index."""
 
 from __future__ import annotations
 
@@ -97,8 +98,29 @@ def _multiply(power: Node) -> None:
 
 
 def _is_ours(node: Node) -> bool:
-    ours = node.op == "call_function" and (node.target in _REWRITTEN or mixed_heads.place(node) is not None)
-    return ours or known_ranges.is_counted(node)
+    if node.op != "call_function":
+        return False
+    ours = node.target in _REWRITTEN or mixed_heads.place(node) is not None
+    return ours or known_ranges.is_counted(node) or _counted(node) is not None
+
+
+def _counted(node: Node) -> int | None:
+    """How many numbers are counted, where that does not depend on the data."""
+    if node.target is not aten.bincount.default or len(node.args) < 3 or node.args[1] is not None:
+        return None
+    size = node.meta["val"].shape[0]
+    known = isinstance(size, int) or size.node.expr.is_number
+    return int(size) if known else None
+
+
+def _count(node: Node, size: int) -> None:
+    """A number that is not counted is an error, as it would have made the result longer."""
+    numbers = node.args[0]
+    device = {"device": numbers.meta["val"].device}
+    with node.graph.inserting_before(node):
+        none = node.graph.call_function(aten.zeros.default, ([size],), {"dtype": torch.int64, **device})
+        ones = node.graph.call_function(aten.ones_like.default, (numbers,), {"dtype": torch.int64})
+    node.target, node.args, node.kwargs = aten.index_add.default, (none, 0, numbers, ones), {}
 
 
 def _replace(node: Node) -> None:
@@ -107,6 +129,9 @@ def _replace(node: Node) -> None:
         return
     if known_ranges.is_counted(node):
         known_ranges.count(node)
+        return
+    if (size := _counted(node)) is not None:
+        _count(node, size)
         return
     source, shape = node.args[0], list(node.meta["val"].shape)
     if node.target is aten.upsample_nearest2d.default:

@@ -17,12 +17,15 @@ from __future__ import annotations
 
 import copy
 import math
+import sys
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+
+from .row_wise import ALONG, DIM, is_row_wise
 
 aten = torch.ops.aten
 
@@ -34,59 +37,8 @@ _CHECKS = {
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
 }
-# What treats rows one by one, beside pointwise operators; dimensions are those of the rows' elements.
-_ALONG = {
-    aten.select.int,
-    aten.slice.Tensor,
-    aten.unbind.int,
-    aten.chunk.default,
-    aten.split.Tensor,
-    aten._softmax.default,
-    aten.softmax.int,
-    aten.sum.dim_IntList,
-    aten.mean.dim,
-    aten.amax.default,
-}
-_KEEPING = {
-    aten.view.default,
-    aten.reshape.default,
-    aten.unsqueeze.default,
-    aten.squeeze.dim,
-    aten.expand.default,
-    aten.expand_as.default,
-    aten.detach.default,
-    aten.detach_.default,
-    aten.alias.default,
-    aten.clone.default,
-    aten.contiguous.default,
-    aten.dropout.default,
-    aten.to.dtype,
-    aten._to_copy.default,
-    aten.zeros.default,
-    aten.ones.default,
-    aten.full.default,
-    aten.new_zeros.default,
-    aten.new_ones.default,
-    aten.new_full.default,
-    aten.zeros_like.default,
-    aten.ones_like.default,
-    aten.full_like.default,
-    aten.layer_norm.default,
-    aten.sym_size.int,
-}
-# Activations that not every version of torch, or none, has tagged as pointwise.
-_ACTIVATIONS = {
-    aten.leaky_relu.default,
-    aten.leaky_relu_.default,
-    aten.elu.default,
-    aten.gelu.default,
-    aten.hardswish.default,
-    aten.hardtanh.default,
-    aten.log_sigmoid.default,
-    aten.relu6.default,
-    aten.silu.default,
-    aten.softplus.default,
-}
+# What makes one of all, with what leaves it as it is.
+_WHOLE = {aten.sum.default: 0.0, aten.max.default: -math.inf, aten.min.default: math.inf}
 _TAKES = {aten.index.Tensor, aten.index_select.default, aten.embedding.default}
 
 
@@ -96,9 +48,11 @@ class _Refused(Exception):
 
 def without_selections(exported: ExportedProgram) -> ExportedProgram:
     """The program without selections; the given one where it has none, or does with them what is not known here."""
-    if not any(_mask_of(node) is not None for node in exported.graph.nodes):
+    if not any(_mask_of(node) is not None or _takes_all(node) for node in exported.graph.nodes):
         return exported
     changed = copy.deepcopy(exported)
+    for node in filter(_takes_all, list(changed.graph.nodes)):
+        _flatten(node)
     try:
         _Rewriting(changed.graph).run()
     except _Refused:
@@ -125,11 +79,13 @@ class _Rewriting:
                 continue
             if (found := _mask_of(node)) is not None:
                 selections.append((node, found))
-                sizes = list(_selected_sizes(node).values())
-                if len(sizes) != 1 or _is_selected(found):
+                sizes, before = list(_selected_sizes(node).values()), list(_selected_sizes(found).values())
+                if len(sizes) != 1 or list(_selected_sizes(node.args[0]).values()) != before:
                     raise _Refused
                 (size,) = sizes
-                if self.counts.setdefault(size, (found, found.name))[1] != found.name or _is_selected(node.args[0]):
+                if size not in self.counts:
+                    self.counts[size] = self._both(found, before), found.name
+                elif self.counts[size][1] != found.name:
                     raise _Refused
             else:
                 self._visit(node)
@@ -140,12 +96,23 @@ class _Rewriting:
                 self.graph.erase_node(node)
         self.graph.eliminate_dead_code()
 
+    def _both(self, mask: Node, before: list[str]) -> Node:
+        """The rows of a mask that are selected, of rows that were selected before, too."""
+        if not before:
+            return mask
+        if before[0] not in self.counts:
+            raise _Refused
+        with self.graph.inserting_after(mask):
+            return self.graph.call_function(aten.logical_and.default, (mask, self.counts[before[0]][0]))
+
     def _all(self, selection: Node, mask: Node) -> Node:
-        """All rows. Integers that are left out may be no row numbers; 0 is one."""
+        """All rows, which may be changed in place as what was selected may. Integers that are left out may be no row
+        numbers; 0 is one."""
         source = selection.args[0]
         value = source.meta["val"]
         if value.dtype.is_floating_point or value.dtype == torch.bool:
-            return source
+            with self.graph.inserting_before(selection):
+                return self.graph.call_function(aten.clone.default, (source,))
         (dim,) = (d for d, index in enumerate(selection.args[1]) if index is not None)
         with self.graph.inserting_before(selection):
             missing = self.graph.call_function(aten.logical_not.default, (mask,))
@@ -159,6 +126,8 @@ class _Rewriting:
             return  # a size, which follows from what it is the size of
         if target is aten.cat.default:
             self._join(node)
+        elif target in _PUTS and _is_mask(node.args[1]):
+            self._write_where(node)
         elif len({self._masks(size) for source in sources for size in _selected_sizes(source).values()}) > 1:
             raise _Refused
         elif target in _SUMS or target in _REDUCES or target in _PUTS:
@@ -166,19 +135,28 @@ class _Rewriting:
         elif target in _TAKES:
             if _is_selected(node.args[0]):
                 raise _Refused
-        elif target in _ALONG:
-            dims = node.args[1] if len(node.args) > 1 and target not in (aten.chunk.default, aten.split.Tensor) else 0
-            if target in (aten.chunk.default, aten.split.Tensor):
-                dims = node.args[2] if len(node.args) > 2 else 0
+        elif target in ALONG and not _is_whole(node):
+            place = DIM.get(target, 1)
+            dims = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
             rank, selected = node.args[0].meta["val"].dim(), _selected_sizes(node.args[0])
             if dims is None or any(dim % rank in selected for dim in (dims if isinstance(dims, list) else [dims])):
+                raise _Refused
+        elif target in _WHOLE:
+            self._join_all(node, _WHOLE[target])
+        elif target is aten.batch_norm.default:
+            if node.args[5] or any(_is_selected(source) for source in sources[1:]) or 1 in _selected_sizes(sources[0]):
+                raise _Refused
+        elif target is aten.matmul.default:
+            left, right = (source.meta["val"].dim() for source in node.args)
+            rows, others = (_selected_sizes(source) for source in node.args)
+            if left - 1 in rows or any(dim >= right - 2 for dim in others):  # a batch of products may be selected
                 raise _Refused
         elif target is aten.linear.default:
             if any(_is_selected(source) for source in sources[1:]) or sources[0].meta[
                 "val"
             ].dim() - 1 in _selected_sizes(sources[0]):
                 raise _Refused
-        elif target not in _KEEPING | _ACTIVATIONS and torch.Tag.pointwise not in getattr(target, "tags", ()):
+        elif target not in ALONG and not is_row_wise(target):
             raise _Refused
         made = node.meta["val"]
         for value in [made] if isinstance(made, torch.Tensor) else made:
@@ -223,7 +201,7 @@ class _Rewriting:
         if node.target in _PUTS:
             where, source, *accumulate = rest
             dims = [dim for dim, index in enumerate(where) if index is not None]
-            if dims != [0] or where[0].meta["val"].dtype == torch.bool:
+            if dims != [0]:
                 raise _Refused
             if accumulate != [True]:
                 self._write_beside(node)
@@ -277,6 +255,31 @@ class _Rewriting:
             result = self.graph.call_function(aten.where.self, (hit, node, before))
         self._replace(node, result)
 
+    def _join_all(self, node: Node, neutral: float) -> None:
+        """One of all rows is one of those that are selected."""
+        (source,) = node.args
+        value, ((dim, size),) = source.meta["val"], _selected_sizes(source).items()
+        if not value.dtype.is_floating_point:
+            raise _Refused
+        with self.graph.inserting_before(node):
+            missing = self.graph.call_function(aten.logical_not.default, (self.counts[size][0],))
+            missing = self.graph.call_function(aten.view.default, (missing, [-1] + [1] * (value.dim() - dim - 1)))
+            node.args = (self.graph.call_function(aten.masked_fill.Scalar, (source, missing, neutral)),)
+
+    def _write_where(self, node: Node) -> None:
+        """`x[mask] = y`, of the rows of y that the same mask selects, or of one row: a choice."""
+        into, (mask,), source, *accumulate = node.args
+        value, given = into.meta["val"], source.meta["val"]
+        own = _selected_sizes(source)
+        rows = list(own) == [0] and given.dim() == value.dim() and self._masks(own[0]) == mask.name
+        if accumulate == [True] or not (rows or (not own and given.dim() < value.dim()) or given.numel() == 1):
+            raise _Refused
+        with self.graph.inserting_before(node):
+            shaped = self.graph.call_function(aten.view.default, (mask, [-1] + [1] * (value.dim() - 1)))
+            result = self.graph.call_function(aten.where.self, (shaped, source, into))
+        self._replace(node, result)
+        self.graph.erase_node(node)
+
     def _write_beside(self, node: Node) -> None:
         """Rows that are not selected are written to one row more, which is cut off."""
         into, (index,), source = node.args[:3]
@@ -304,6 +307,45 @@ class _Rewriting:
             result.meta |= node.meta
         order = {one: number for number, one in enumerate(self.graph.nodes)}
         node.replace_all_uses_with(result, delete_user_cb=lambda user: order[user] > order[result])
+
+
+def _takes_all(node: Node) -> bool:
+    """Whether a mask of a tensor's first dimensions selects all, for what was selected is as many."""
+    if node.op != "call_function" or node.target is not aten.index.Tensor:
+        return False
+    where, value = node.args[1], node.args[0].meta["val"]
+    if len([index for index in where if index is not None]) != 1 or where[0] is None:
+        return False
+    mask = where[0].meta["val"]
+    if mask.dtype != torch.bool or mask.shape != value.shape[: mask.dim()]:
+        return False
+    return bool(statically_known_true(node.meta["val"].shape[0] == mask.numel()))
+
+
+def _flatten(node: Node) -> None:
+    """Puts all rows in the place of a selection of all."""
+    value = node.args[0].meta["val"]
+    with node.graph.inserting_before(node):
+        result = node.graph.call_function(
+            aten.reshape.default, (node.args[0], [-1, *value.shape[node.args[1][0].meta["val"].dim() :]])
+        )
+    result.meta |= node.meta
+    node.replace_all_uses_with(result)
+    node.graph.erase_node(node)
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether an operator takes a slice of all that there is."""
+    if node.target is not aten.slice.Tensor:
+        return False
+    start, end, step = (*node.args[2:], *(None, None, None)[len(node.args) - 2 :])
+    return start in (None, 0) and end in (None, sys.maxsize) and step in (None, 1)
+
+
+def _is_mask(where: Any) -> bool:
+    """Whether an index of the first dimension is a mask of its rows."""
+    given = [index for index in where if index is not None]
+    return len(given) == 1 and where[0] is not None and given[0].meta["val"].dtype == torch.bool
 
 
 def _mask_of(node: Node) -> Node | None:

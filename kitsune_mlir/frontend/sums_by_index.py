@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from math import prod
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ aten = torch.ops.aten
 
 
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """One scatter of whole rows. Unlike those of `index_put`, negative numbers are out of range."""
+    """One scatter of whole rows, which are whole where their dimension is the first. Unlike those of `index_put`,
+    negative numbers are out of range."""
     source = source if alpha == 1 else source * alpha
-    where = [None] * (dim % x.dim()) + [index]
-    return aten._unsafe_index_put(working(x), where, working(source), accumulate=True).to(x.dtype)
+    if x.dim() > 1 and dim % x.dim():
+        return index_add(x.movedim(dim, 0), 0, index, source.movedim(dim, 0)).movedim(0, dim)
+    return aten._unsafe_index_put(working(x), [index], working(source), accumulate=True).to(x.dtype)
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
@@ -55,6 +58,8 @@ def scatter_reduce(
         return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
         return aten.scatter_add(x, dim, index, source)
+    if x.dim() > 2 and (rows := rows_of_index(x, dim, index, source)) is not None:
+        return _as_matrix(x, dim, rows, source, reduce, include_self)
     if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
         wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
         return wide.to(x.dtype)
@@ -63,6 +68,20 @@ def scatter_reduce(
     total = aten.scatter_reduce(x, dim, index, source, "sum", include_self=include_self)
     count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source))
     return torch.div(total, count.clamp(min=1), rounding_mode="floor")
+
+
+def _as_matrix(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, include_self: bool) -> Any:
+    """Rows of several dimensions, such as the heads or towers of a message, are rows of all their elements: only of two
+    dimensions is it seen later that elements of a row go together."""
+    if dim:
+        made = _as_matrix(x.movedim(dim, 0), 0, rows, source.movedim(dim, 0), reduce, include_self)
+        return made if made is NotImplemented else made.movedim(0, dim)
+    columns = prod(x.shape[1:]) if all(isinstance(size, int) for size in x.shape[1:]) else 0
+    if not columns:
+        return NotImplemented
+    flat, given = x.reshape(x.shape[0], columns), source.reshape(source.shape[0], columns)
+    index = rows.view(-1, 1).expand_as(given)
+    return aten.scatter_reduce(flat, 0, index, given, reduce, include_self=include_self).view(x.shape)
 
 
 def index_reduce(

@@ -66,7 +66,8 @@ _LOOKED_UP = 1.0  # lines a cycle and SM
 _SENT = 0.37  # lines, or parts of them, a cycle and SM that stores and atomic operations send to L2, besides
 _ALONE = 5.0  # cycles from an instruction to the next of the same thread
 _HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
-_ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
+ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
+TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 _TOGETHER = 4  # turns of a loop whose loads are on their way together
 _FEW = 2.0  # times its share of L2's and DRAM's rate that one SM alone can draw
 
@@ -143,7 +144,7 @@ def kernel_price(work: KernelWork, target: Target) -> Price:
     share = min(1.0, _FEW * sms / target.sms)
     terms = {
         DRAM: dram_us(work.read_bytes + work.written_bytes, target) / share,
-        L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * _ADDED * CYCLES_A_US)),
+        L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * ADDED * CYCLES_A_US)),
         L1: (work.lines / _LOOKED_UP + work.sent / _SENT) / (sms * CYCLES_A_US),
         ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),
         LATENCY: ceil(work.blocks / (target.sms * resident)) * work.cycles / CYCLES_A_US,

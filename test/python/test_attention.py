@@ -274,6 +274,31 @@ def test_masked_rows(mask, dtype, always, small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=1e-2, atol=1e-2)
 
 
+def of_all_keys(query, key, value):
+    """A mask of keys that is the same for all batches, and computed of nothing but constants (GPSConv in PyG)."""
+    hidden = ~torch.ones(1, key.shape[-2], dtype=torch.bool)
+    bias = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, float("-inf"))
+    return F.scaled_dot_product_attention(query, key, value, bias.view(1, 1, 1, -1).expand(-1, 2, -1, -1))
+
+
+def beside_one(query, key, value):
+    """A weight beside those of scores, from which the largest is taken off a number, too (DNAConv in PyG)."""
+    scores = query @ key.mT
+    largest = scores.amax(-1, keepdim=True).clamp(min=0)
+    weights = (scores - largest).exp()
+    return (weights / (weights.sum(-1, keepdim=True) + (0.5 - largest).exp())) @ value
+
+
+@pytest.mark.parametrize("columns", [200, 64], ids=str)
+@pytest.mark.parametrize("function", [of_all_keys, beside_one])
+def test_what_graph_networks_attend_by(function, columns, always, small_gpu):
+    args = tensors((1, 2, 70, 32), *[(1, 2, columns, 32)] * 2)
+    compiled = kitsune_mlir.compile(Function(function), args, target=small_gpu)
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
+    wanted = function(*(x.double() for x in args))
+    torch.testing.assert_close(Simulation(compiled)(*args).double(), wanted, rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("lowest", [torch.finfo(torch.float32).min, -1e9, -1e6, -65504.0, 3e38], ids=str)
 def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):

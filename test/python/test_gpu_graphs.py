@@ -360,3 +360,27 @@ def test_rows_are_asked_for_a_tile_ahead(small_gpu, prefetched, monkeypatch):
     monkeypatch.setattr(PrefetchCode, "_commit", lambda self, op: None)
     with pytest.raises(Deadlock):
         run(model, args, small_gpu)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_rows_whose_numbers_are_taken_out_of_a_table_are_asked_for(small_gpu, prefetched):
+    """What each graph of a batch has, at its edges: the graph of an edge is that of the node where it begins."""
+
+    class Globals(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(80, 64), nn.ReLU(), nn.Linear(64, 64))
+
+        def forward(self, e, whole, graphs, senders):
+            return self.net(torch.cat([e, whole[graphs[senders]]], 1))
+
+    torch.manual_seed(9)
+    numbers = torch.randint(0, 7, (90,)), torch.randint(0, 90, (1300,))
+    args = torch.randn(1300, 16).bfloat16(), torch.randn(7, 64).bfloat16(), *numbers
+    model = Globals().bfloat16()
+    assert "scheduled chain" in {launch["form"] for launch in run(model, args, small_gpu)}
+    assert sum(prefetched) == 1300
+    edges, nodes = torch.export.Dim("edges", min=2), torch.export.Dim("nodes", min=2)
+    shapes = ({0: edges}, None, {0: nodes}, {0: edges})
+    compiled = kitsune_mlir.compile(model, args, target=small_gpu, dynamic_shapes=shapes)
+    torch.testing.assert_close(Simulation(compiled)(*args), model(*args), rtol=3e-2, atol=3e-2)

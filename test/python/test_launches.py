@@ -9,9 +9,9 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir import launches, mlir
-from kitsune_mlir.codegen.kernel_work import TRIES
 from kitsune_mlir.plan_report import report
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.kernel_cost import TRIES
 from kitsune_mlir.runtime.host_program import Copy, Launch, make_plan
 from kitsune_mlir.runtime.weight_steps import split
 

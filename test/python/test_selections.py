@@ -76,6 +76,48 @@ def test_rows_that_are_written(small_gpu):
             torch.testing.assert_close(found, right)
 
 
+class Changed(nn.Module):
+    """What ChebConv and convolutions of points do with selected edges: rows of these are selected again and changed in
+    place, the largest of all is taken, and rows are normalised, turned and multiplied."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4)).eval()
+        self.turn = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x, ends, weights):
+        mask = ends[0] != ends[1]
+        kept, weights = ends[:, mask], weights[mask]
+        kept, weights = torch.cat([kept, torch.arange(9).expand(2, 9)], 1), torch.cat([weights, torch.ones(9)])
+        weights = 2 * weights / weights.max()
+        odd = kept[0] % 2 == 1
+        weights[odd] -= 1
+        weights[kept[1] == 0] = 0.5
+        a, b = x[kept[0]][:], x[kept[1]]
+        rows = self.net(torch.cat([torch.cross(a, b, dim=1), torch.stack([a.norm(dim=1), weights, weights], 1)], 1))
+        rows = torch.matmul(rows.unsqueeze(1), self.turn).squeeze(1)
+        return torch.zeros(9, 4).index_add(0, kept[1], rows)
+
+
+class WithAll(nn.Module):
+    """A mask of which torch knows that it selects as many rows as there are, as GPSConv has of one graph."""
+
+    def forward(self, x, y):
+        dense, mask = (x + y).unsqueeze(0), torch.ones(1, x.shape[0], dtype=torch.bool)
+        return dense[mask] + y
+
+
+@pytest.mark.parametrize("model, args", [
+    (Changed(), (torch.randn(9, 3), torch.randint(0, 9, (2, 40)), torch.rand(40))),
+    (WithAll(), (torch.randn(9, 3), torch.randn(9, 3))),
+], ids=["changed", "all"])  # fmt: skip
+def test_selected_rows_that_are_selected_again(model, args, small_gpu):
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, args, target=["cpu", small_gpu])
+        for run in (compiled, Simulation(compiled)):
+            torch.testing.assert_close(run(*args), model(*args), rtol=1e-4, atol=1e-5)
+
+
 class Padded(nn.Module):
     """What pads a list of edges is no row number."""
 

@@ -88,6 +88,58 @@ def test_segments(small_gpu):
             torch.testing.assert_close(found, right, equal_nan=True)
 
 
+def test_rows_along_any_dimension(small_gpu):
+    """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension."""
+
+    def joined(x, e, to):
+        index = to.view(1, -1, 1).expand_as(e)
+        return x.index_add(1, to, e), x.scatter_add(1, index, e), x.scatter_reduce(-2, index, e, "amax")
+
+    torch.manual_seed(4)
+    args = torch.randn(2, 9, 4), torch.randn(2, 40, 4), torch.randint(0, 9, (40,))
+    program = import_model(Function(joined), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    for scatter in walk(program.module, "tm_tensor.scatter"):
+        assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
+    compiled = kitsune_mlir.compile(Function(joined), args, target=["cpu", small_gpu])
+    for run in (compiled, Simulation(compiled)):
+        for found, right in zip(run(*args), joined(*args), strict=True):
+            torch.testing.assert_close(found, right)
+
+
+def test_equal_sums_are_one():
+    """And so are those of what is computed of them; the largest of the same is another."""
+
+    def layers(x, e, to):
+        rows, found = to.view(-1, 1).expand_as(e), []
+        for _ in range(2):
+            total = torch.zeros(9, 4).index_add(0, to, e)
+            found.append(torch.zeros(9, 4).index_add(0, to, torch.rsqrt(total[to].abs() + 1)))
+        return (*found, torch.zeros(9, 4).scatter_reduce(0, rows, e, "amax"))
+
+    torch.manual_seed(5)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 9, (40,))
+    program = import_model(Function(layers), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    assert len(walk(program.module, "tm_tensor.scatter")) == 3
+    for found, right in zip(kitsune_mlir.compile(Function(layers), args)(*args), layers(*args), strict=True):
+        torch.testing.assert_close(found, right)
+
+
+def test_counts_of_which_the_program_says_how_many_there_are(small_gpu):
+    """Each group's rows, by which its sum is divided: the groups are as many as the sums."""
+
+    def mean(x, groups):
+        total = torch.zeros(7, 4).index_add(0, groups, x)
+        return total / torch.bincount(groups, minlength=7).clamp(min=1).view(-1, 1)
+
+    torch.manual_seed(3)
+    args = torch.randn(40, 4), torch.randint(0, 6, (40,))
+    compiled = kitsune_mlir.compile(Function(mean), args, target=["cpu", small_gpu])
+    for run in (compiled, Simulation(compiled)):
+        torch.testing.assert_close(run(*args), mean(*args))
+
+
 def test_of_any_number_of_rows_copy_nothing():
     """Rows that a layer makes are added as they are, one kernel behind the layer's, at open sizes too."""
 

@@ -242,7 +242,8 @@ class PairedMemory(Memory):
         return self.element_at(row, column, width)
 
     def from_row(self, row: ir.Value) -> PairedMemory:
-        return PairedMemory(self._address(row), self.element, self.shape, self._step)
+        shape = self.shape if len(self.shape) > 1 else (1,)  # of a vector the one element, for its size may be open
+        return PairedMemory(self._address(row), self.element, shape, self._step)
 
     def load_together(self, index: Sequence[Int]) -> ir.Value:
         """`load` where all threads of a warp are: those that have a row together load 16 bytes each of it."""

@@ -18,6 +18,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.rows import Structured
 
 from .agent import AgentCode
 from .boxes import GlobalBox
@@ -67,7 +68,9 @@ class PrefetchCode(AgentCode):
         )
 
     def _linalg_generic(self, op: ir.Operation) -> None:
-        """Numbers are computed where rows are asked for."""
+        """Numbers are computed where rows are asked for, perhaps of numbers in another table."""
+        for table in Structured(op).tables():
+            self._know_table(table)
 
     def _prefetch(self, op: ir.Operation) -> None:
         """Rows are asked for together with those of other tables, before the slot is full."""

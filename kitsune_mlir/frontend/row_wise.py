@@ -1,0 +1,100 @@
+"""Operators of torch that treat rows one by one, beside pointwise ones (torch.Tag.pointwise)."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+aten = torch.ops.aten
+
+# Along dimensions that they are given.
+ALONG = {
+    aten.select.int,
+    aten.slice.Tensor,
+    aten.unbind.int,
+    aten.chunk.default,
+    aten.split.Tensor,
+    aten._softmax.default,
+    aten.softmax.int,
+    aten.sum.dim_IntList,
+    aten.mean.dim,
+    aten.amax.default,
+    aten.amin.default,
+    aten.linalg_vector_norm.default,
+    aten.linalg_cross.default,
+    aten.cross.default,
+    aten.cumsum.default,
+    aten.logsumexp.default,
+    aten.max.dim,
+    aten.min.dim,
+    aten.std.correction,
+    aten.var.correction,
+}
+# Where these stand among the arguments, if not second.
+DIM = {
+    aten.chunk.default: 2,
+    aten.split.Tensor: 2,
+    aten.linalg_vector_norm.default: 2,
+    aten.linalg_cross.default: 2,
+    aten.cross.default: 2,
+}
+# Whatever dimensions they are of.
+KEEPING = {
+    operator.getitem,
+    aten.view.default,
+    aten.reshape.default,
+    aten.unsqueeze.default,
+    aten.squeeze.dim,
+    aten.expand.default,
+    aten.expand_as.default,
+    aten.detach.default,
+    aten.detach_.default,
+    aten.alias.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.dropout.default,
+    aten.to.dtype,
+    aten._to_copy.default,
+    aten.zeros.default,
+    aten.ones.default,
+    aten.full.default,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.zeros_like.default,
+    aten.ones_like.default,
+    aten.full_like.default,
+    aten.layer_norm.default,
+    aten.sym_size.int,
+    aten.masked_fill.Scalar,
+    aten.masked_fill.Tensor,
+    aten.masked_fill_.Scalar,
+    aten.masked_fill_.Tensor,
+    aten.fill_.Scalar,
+    aten.zero_.default,
+    aten.transpose.int,
+    aten.permute.default,
+    aten.t.default,
+    aten.stack.default,
+    aten.flatten.using_ints,
+    aten.unflatten.int,
+}
+# Activations that not every version of torch, or none, has tagged as pointwise.
+ACTIVATIONS = {
+    aten.leaky_relu.default,
+    aten.leaky_relu_.default,
+    aten.elu.default,
+    aten.gelu.default,
+    aten.hardswish.default,
+    aten.hardtanh.default,
+    aten.log_sigmoid.default,
+    aten.relu6.default,
+    aten.silu.default,
+    aten.softplus.default,
+}
+
+
+def is_row_wise(target: object) -> bool:
+    """Whether an operator treats each row by itself, whatever its other arguments."""
+    return target in KEEPING or target in ACTIVATIONS or torch.Tag.pointwise in getattr(target, "tags", ())
