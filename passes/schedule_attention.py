@@ -274,7 +274,7 @@ class _Pair:
             product.found = found
         tiles = self.tiles
         assert tiles is not None
-        self.known.forget()
+        self.known.look_again()
         shape = self.known.shape
         follows = self._follows()
         ends = follows.stored or [second.op]

@@ -38,12 +38,18 @@ class TensorSizes:
         self._sizes = OpenSizes()
         self._fresh: dict[tuple[ir.Value, int], int] = {}  # by value and dimension
         self._examples: dict[int, int] = {}  # of the open ones
-        for op in block.operations:
-            self._learn(op.operation)
+        self._block = block
+        self._learn_all()
 
-    def forget(self) -> None:
-        """Operations will be erased: of what no known operation makes nothing is known any more."""
+    def look_again(self) -> None:
+        """Operations have been erased, and others stand in their place: what no known operation makes is another value.
+        The sizes of arguments stay."""
         self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
+        self._learn_all()
+
+    def _learn_all(self) -> None:
+        for op in self._block.operations:
+            self._learn(op.operation)
 
     def is_given(self, size: int) -> bool:
         """Whether it is the size of an argument of the block."""

@@ -32,10 +32,12 @@ class OpenSizes:
         return size
 
     def equate(self, a: int, b: int) -> None:
-        """Two sizes are the same. Nothing is learnt where neither says what a single open size is."""
+        """Two sizes are the same. Nothing is learnt where neither says what a single open size is; the later one, so
+        that those of arguments, which come first, stay what they are."""
         a, b = self.plain(a), self.plain(b)
         common = gcd(a, b)
-        for one, other in ((b // common, a // common), (a // common, b // common)):
+        a, b = sorted((a // common, b // common))
+        for one, other in ((b, a), (a, b)):
             if is_single(one):
                 self._equal = {key: _replaced(value, one, other) for key, value in self._equal.items()}
                 self._equal[one] = other

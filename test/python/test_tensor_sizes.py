@@ -1,6 +1,7 @@
 """Sizes that are open until the call, as operations compute them."""
 
 from kitsune_mlir import mlir
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.passes.tensor_sizes import TensorSizes
 
 
@@ -28,3 +29,32 @@ def test_a_size_of_a_view():
     sizes = TensorSizes(block)
     made = next(op.results[0] for op in block.operations if op.operation.name == "tensor.empty")
     assert sizes.shape(made)[1] == sizes.shape(block.arguments[0])[1]
+
+
+def test_what_an_operation_is_replaced_by_has_its_sizes():
+    """A kernel in an operator's place says nothing of its sizes; what reads it does."""
+    module = mlir.parse(
+        """
+        func.func private @made() -> tensor<?x8xf32>
+        func.func @main(%x: tensor<?x8xf32>) {
+          %axis = arith.constant 0 : index
+          %rows = tensor.dim %x, %axis : tensor<?x8xf32>
+          %start = tensor.empty(%rows) : tensor<?x8xf32>
+          %made = call @made() : () -> tensor<?x8xf32>
+          %sum = linalg.add ins(%made, %x : tensor<?x8xf32>, tensor<?x8xf32>)
+            outs(%start : tensor<?x8xf32>) -> tensor<?x8xf32>
+          return
+        }
+        """,
+        mlir.context(),
+    )
+    block = module.body.operations[1].regions[0].blocks[0]
+    sizes = TensorSizes(block)
+    made = next(op.operation for op in block.operations if op.operation.name == "func.call")
+    rows = sizes.shape(block.arguments[0])[0]
+    assert sizes.shape(made.results[0])[0] == rows
+    other = made.clone(ip=ir.InsertionPoint(made))
+    made.results[0].replace_all_uses_with(other.results[0])
+    made.erase()
+    sizes.look_again()
+    assert sizes.shape(other.results[0])[0] == sizes.shape(block.arguments[0])[0] == rows
