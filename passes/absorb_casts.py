@@ -1,10 +1,10 @@
 """Casts between f32 and 16-bit types, and of integers to wider ones: into the generics beside them, so that none stands
 alone.
 
-A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a
-producer's what it yields; `scalar_bodies.widen` then drops a rounding that is undone at once. A tensor of which only
-parts are read is cast part by part, by their readers. Integers are cast by who reads them, such as gathers whose row
-numbers have 32 bits.
+A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a producer's what it
+yields, which it does where one consumer takes a rounded number: what may lie in memory between them is narrow then.
+`scalar_bodies.widen` drops a rounding that is undone at once. A tensor of which only parts are read is cast part by
+part, by their readers. Integers are cast by who reads them, such as gathers whose row numbers have 32 bits.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def absorb_cast(cast: ir.Operation) -> None:
         for sunk in [_sink(cast, use.owner.operation) for use in uses]:
             absorb_cast(sunk)
         cast.erase()
-    elif _scalar_cast(cast).name == "arith.truncf" and _can_yield(source, cast):
+    elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source, cast):
         _yield(source.owner, cast)
     elif uses and all(_reads(use) for use in uses):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
-    elif _scalar_cast(cast).name == "arith.extf" and _can_yield(source, cast):
+    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
         _yield(source.owner, cast)
 
 

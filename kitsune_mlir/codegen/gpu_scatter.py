@@ -165,15 +165,27 @@ def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value])
     loop of loads and exchanges, which the many are spared that would change nothing: elements grow, or fall, only, so
     what a load sees, however old, tells it."""
     kind = getattr(arith.AtomicRMWKind, atomic)
-    if atomic not in _CHANGES:
+    if atomic in _CHANGES:
+        before = memref.load(table, target)
+        changes = arith.andi(arith.cmpf(_CHANGES[atomic], before, value), arith.cmpf(_CMP.ORD, before, before))
+    elif atomic == "addf":
+        changes = _is_some([value])
+    else:
         memref.atomic_rmw(kind, value, table, target)
         return
-    before = memref.load(table, target)
-    changes = arith.cmpf(_CHANGES[atomic], before, value), arith.cmpf(_CMP.ORD, before, before)
-    guard = scf.IfOp(arith.andi(*changes))
-    with ir.InsertionPoint(guard.then_block):
+    with ir.InsertionPoint(scf.IfOp(changes).then_block):
         memref.atomic_rmw(kind, value, table, target)
         scf.yield_([])
+
+
+def _is_some(values: list[ir.Value]) -> ir.Value:
+    """Whether any of floats is not zero. Zeros are not added: those of edges that a mask leaves out all go to one row,
+    where 150,000 of 200,000 took 850 us (H100)."""
+    zero = arith.ConstantOp(values[0].type, 0.0).result
+    first, *more = [arith.cmpf(_CMP.UNE, value, zero) for value in values]
+    for other in more:
+        first = arith.ori(first, other)
+    return first
 
 
 def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:
@@ -258,7 +270,9 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
     names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
     text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
     address = arith.index_cast(ir.IntegerType.get_signless(64), place)
-    device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
+    with ir.InsertionPoint(scf.IfOp(_is_some(values)).then_block):
+        device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
+        scf.yield_([])
 
 
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:

@@ -123,8 +123,8 @@ func.func @row_numbers(%x: tensor<9x16xf32>, %i: tensor<?xi32>, %count: index) -
   return %y : tensor<?x16xf32>
 }
 
-// A rounding of what an operator computes is the operator's, though all its readers could do it: what lies in memory
-// between them is narrow, and each of the readers has the same number.
+// A rounding of what an operator computes is the operator's, though its only reader could do it: what lies in memory
+// between them is narrow.
 // CHECK-LABEL: func.func @scaled
 // CHECK: linalg.generic {{.*}} outs(%{{.+}} : tensor<2x8xbf16>)
 // CHECK: arith.mulf
