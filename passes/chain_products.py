@@ -20,7 +20,7 @@ from kitsune_mlir.mlir import ir, scf
 from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
 from .chain_kernel import COPY_ROWS, GATHERED, STREAMED, WEIGHTS, ChainKernel
-from .chain_stows import Stowed
+from .chain_stows import Stowed, read_later
 from .chain_tiles import Pieces, beside, part, zeros
 from .schedule_build import constant_index
 
@@ -74,6 +74,7 @@ class ChainProducts:
         self.layers: LoopOfLayers | None = None
         self.stowed: dict[int, Stowed] = {}  # tiles that wait in shared memory
         self.exchanged: dict[int, Exchanged] = {}  # those that the CTAs of a cluster share
+        self.read_later = read_later(kernel.program)
 
     def _keep(self, value: ir.Value) -> Pieces:
         """Computes a tile and keeps it in registers."""
@@ -136,10 +137,12 @@ class ChainProducts:
         return schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, product.columns], ir.F32Type.get()))
 
     def _new_sums(self, product: Product, number: int) -> ir.Value:
-        """Sums of zero, in registers that nothing needs."""
+        """Sums of zero, in registers that nothing needs. Where the left operand is read again they are others: ptxas
+        makes packed words of a tile anew, for the later product, of the registers where the sums are then."""
         acc = self._acc(product)
         over = self.free.pop(number)() if number in self.free else []
         fits = sum(rows.shape_of(tile)[1] for tile in over) == product.columns
+        fits = fits and hash(product.op.results[0]) not in self.read_later
         return schedule.SumsOp(over if fits else [], acc).results[0]
 
     def _multiply(

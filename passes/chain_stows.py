@@ -37,6 +37,17 @@ def slots_of_stows(program: Program) -> dict[int, int]:
     return found
 
 
+def read_later(program: Program) -> set[int]:
+    """Keys of products of whose left operand a later product reads a tile, too."""
+    found, seen = set(), set[int]()
+    for step in reversed(list(steps(program.blocks))):
+        operands = step.operands()
+        if operands and step.nest.op is not None and not seen.isdisjoint(operands):
+            found.add(hash(step.nest.op.results[0]))
+        seen.update(operands)
+    return found
+
+
 def readers_of(program: Program) -> Counter[int]:
     """How many operands of products a tile is, by its key."""
     return Counter(key for step in steps(program.blocks) for key in step.operands())

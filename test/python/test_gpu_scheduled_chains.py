@@ -400,3 +400,24 @@ def test_equal_layers_that_reduce_rows_stay_a_loop(between, kept):
     compiled = kitsune_mlir.compile(nn.Sequential(*layers).bfloat16(), (x,), target="sm_90a")
     products = compiled.mlir("sm_90a:schedule-chains").count('"kitsune.product"')
     assert products == 6 if kept else products < 6
+
+
+class Heads(nn.Module):
+    """A tile of two sets of sums, and what is made of it."""
+
+    def __init__(self, *widths):
+        super().__init__()
+        self.trunk, self.heads = nn.Linear(16, 256), nn.ModuleList(nn.Linear(256, width, bias=False) for width in widths)
+
+    def forward(self, x):
+        x = self.trunk(x)
+        return torch.cat([head(x) for head in self.heads], -1)
+
+
+def test_sums_do_not_take_registers_of_a_tile_that_is_read_again():
+    """ptxas made the second head's operand anew out of registers in which the first head's sums were by then."""
+    begun = re.compile(r'"kitsune\.sums"\(%\w+, %\w+')  # in the registers of several pieces
+    for widths, count in (((128,), 1), ((128, 48), 0)):
+        x = torch.zeros(40_000, 16).bfloat16()
+        compiled = kitsune_mlir.compile(Heads(*widths).bfloat16(), (x,), target="sm_90a", options=CHAINED)
+        assert len(begun.findall(compiled.mlir("sm_90a:schedule-chains"))) == count
