@@ -407,7 +407,8 @@ class Heads(nn.Module):
 
     def __init__(self, *widths):
         super().__init__()
-        self.trunk, self.heads = nn.Linear(16, 256), nn.ModuleList(nn.Linear(256, width, bias=False) for width in widths)
+        self.trunk = nn.Linear(16, 256)
+        self.heads = nn.ModuleList(nn.Linear(256, width, bias=False) for width in widths)
 
     def forward(self, x):
         x = self.trunk(x)
