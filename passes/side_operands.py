@@ -32,6 +32,7 @@ def compute_beside(module: ir.Module) -> None:
     sources = _Sources()
     for op in walk(module, "linalg.generic"):
         while sources.are_behind_product(op) and (beside := sources.beside(op)) is not None:
+            sources.forget(op.operands[beside], op.results[0])
             op = _merged(op, beside)
 
 
@@ -41,6 +42,12 @@ class _Sources:
     def __init__(self) -> None:
         self._behind: dict[ir.Value, bool] = {}
         self._before: dict[ir.Value, bool] = {}
+
+    def forget(self, *values: ir.Value) -> None:
+        """Values that will be gone: others may come to stand where they stood."""
+        for value in values:
+            self._behind.pop(value, None)
+            self._before.pop(value, None)
 
     def are_behind_product(self, op: ir.Operation) -> bool:
         """Whether an elementwise operator takes what a product gives, as it is or with others in between."""

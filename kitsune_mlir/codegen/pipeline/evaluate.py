@@ -33,7 +33,7 @@ class _Scalar:
 
     @cached_property
     def types(self) -> list[ir.Type]:
-        """Of its results, computed."""
+        """The types in which its results are computed."""
         return [compute_type(result.type) for result in self.op.results]
 
     @cached_property
