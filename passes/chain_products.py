@@ -138,7 +138,7 @@ class ChainProducts:
 
     def _new_sums(self, product: Product, number: int) -> ir.Value:
         """Sums of zero, in registers that nothing needs. Where the left operand is read again they are others: ptxas
-        makes packed words of a tile anew, for the later product, of the registers where the sums are then."""
+        makes packed words of a tile anew, for who reads them later, of the registers where the sums are then."""
         acc = self._acc(product)
         over = self.free.pop(number)() if number in self.free else []
         fits = sum(rows.shape_of(tile)[1] for tile in over) == product.columns

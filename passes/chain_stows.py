@@ -38,13 +38,13 @@ def slots_of_stows(program: Program) -> dict[int, int]:
 
 
 def read_later(program: Program) -> set[int]:
-    """Keys of products of whose left operand a later product reads a tile, too."""
+    """Keys of products of whose left operand something later reads a tile, too."""
     found, seen = set(), set[int]()
     for step in reversed(list(steps(program.blocks))):
         operands = step.operands()
         if operands and step.nest.op is not None and not seen.isdisjoint(operands):
             found.add(hash(step.nest.op.results[0]))
-        seen.update(operands)
+        seen.update(step.reads())
     return found
 
 

@@ -422,3 +422,21 @@ def test_sums_do_not_take_registers_of_a_tile_that_is_read_again():
         x = torch.zeros(40_000, 16).bfloat16()
         compiled = kitsune_mlir.compile(Heads(*widths).bfloat16(), (x,), target="sm_90a", options=CHAINED)
         assert len(begun.findall(compiled.mlir("sm_90a:schedule-chains"))) == count
+
+
+class PostNorm(nn.Module):
+    """A tile that a layer reads, and is added to what becomes of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(64, 128), nn.Linear(128, 128), nn.Linear(128, 128)
+
+    def forward(self, x):
+        x = self.first(x)
+        return x + self.third(self.second(x).relu())
+
+
+def test_nor_of_one_that_is_added_later():
+    x, model = torch.zeros(40_000, 64).bfloat16(), PostNorm().bfloat16()
+    text = kitsune_mlir.compile(model, (x,), target="sm_90a", options=CHAINED).mlir("sm_90a:schedule-chains")
+    assert len(re.findall(r'"kitsune\.sums"\(%\w+', text)) == 1  # the third's, in the second's
