@@ -172,7 +172,8 @@ class ProductKernel:
                     begin = pingpong.before() if pingpong and name == "math" else []
                     loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
-                        place = partial(place_of, loop.induction_variable, roles, extents, sizes)
+                        share = self.of.found.numbers is not None
+                        place = partial(place_of, loop.induction_variable, roles, extents, sizes, share)
                         around: list[ir.Value] = []
                         if pingpong is None and name == "feed":
                             self._feed(rings, self._looked_up(place()[0]))

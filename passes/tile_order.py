@@ -8,6 +8,9 @@ in bands of few tiles of rows, down the band's rows first:
     1 5  9 13
     2 6 10 14
     3 7 11 15
+
+Batches come one after another, but for those that find a matrix by number: several, which follow one another, have the
+same one, and are taken as rows of one product.
 """
 
 from __future__ import annotations
@@ -20,13 +23,19 @@ from .schedule_build import constant_index
 
 
 def place_of(
-    number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
+    number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int], share: bool = False
 ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
     """By role ("s" a part of the sum, "b" batch, "m" rows, "n" columns) the first element of tile `number`, and the
-    tile's number along that dimension. `sizes` are a tile's, `extents` the product's, in the order of the roles."""
+    tile's number along that dimension. `sizes` are a tile's, `extents` the product's, in the order of the roles.
+    Batches that follow one another may `share` a matrix."""
     counts = {role: ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
     at, rest = dict[str, ir.Value](), number
-    if list(roles[-2:]) == ["m", "n"]:
+    if share and list(roles) == ["b", "m", "n"]:
+        each = counts["m"]
+        down = counts["b"] if _constant(each) == 1 else arith.muli(counts["b"], each)
+        at = _in_bands(number, down, counts["n"], band_rows(sizes["m"], sizes["n"]))
+        at["b"], at["m"] = arith.divui(at["m"], each), arith.remui(at["m"], each)
+    elif list(roles[-2:]) == ["m", "n"]:
         if len(roles) > 2:
             matrix = arith.muli(counts["m"], counts["n"])
             rest, number = arith.divui(number, matrix), arith.remui(number, matrix)
