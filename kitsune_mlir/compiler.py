@@ -41,6 +41,7 @@ CONVERT = {
         "single-products",
         "schedule-chains",
         "convolutions-to-products",
+        "join-products",
         "schedule-attention",
         "gated-products",
         "schedule-products",

@@ -23,6 +23,7 @@ PASSES = (
     "single-products",
     "schedule-chains",
     "convolutions-to-products",
+    "join-products",
     "schedule-attention",
     "gated-products",
     "schedule-products",

@@ -155,7 +155,7 @@ def _steps(steps: Sequence[Step], before: Steps | None) -> Steps | None:
         number = _number(other, last.results)
         if number is not None:
             states[place] = number
-        elif not _is_same(one, other):
+        elif not is_same(one, other):
             rows_ = _streamed(one, other)
             if rows_ is None:
                 return None
@@ -190,7 +190,7 @@ def _are_alike(a: Step, b: Step) -> bool:
     for one, other in zip(a.found, b.found, strict=True):
         if (one.left_roles, one.right_roles) != (other.left_roles, other.right_roles):
             return False
-        if one.left.type != other.left.type or not _is_same(one.right, other.right):
+        if one.left.type != other.left.type or not is_same(one.right, other.right):
             return False
     same = dict(zip((op.results[0] for op in a.ops), (op.results[0] for op in b.ops), strict=True))
     stored = {same[value] for value in a.results}
@@ -207,7 +207,7 @@ def _computes_alike(a: ir.Operation, b: ir.Operation, same: dict[ir.Value, ir.Va
     for one, other in zip(a.operands, b.operands, strict=True):
         if one.type != other.type or (same[one] != other if one in same else other in inside):
             return False
-    return _bodies_are_alike(a.regions[0].blocks[0], b.regions[0].blocks[0])
+    return bodies_are_alike(a.regions[0].blocks[0], b.regions[0].blocks[0])
 
 
 def _has_form_of(a: ir.Operation, b: ir.Operation) -> bool:
@@ -218,7 +218,7 @@ def _has_form_of(a: ir.Operation, b: ir.Operation) -> bool:
     return own[0] == own[1]
 
 
-def _bodies_are_alike(a: ir.Block, b: ir.Block) -> bool:
+def bodies_are_alike(a: ir.Block, b: ir.Block) -> bool:
     ops = [[op.operation for op in block.operations] for block in (a, b)]
     if len(ops[0]) != len(ops[1]) or len(a.arguments) != len(b.arguments):
         return False
@@ -227,13 +227,13 @@ def _bodies_are_alike(a: ir.Block, b: ir.Block) -> bool:
         if not _has_form_of(one, other) or len(one.operands) != len(other.operands) or len(one.regions):
             return False
         for x, y in zip(one.operands, other.operands, strict=True):
-            if same[x] != y if x in same else not _is_same(x, y):
+            if same[x] != y if x in same else not is_same(x, y):
                 return False
         same.update(zip(one.results, other.results, strict=True))
     return True
 
 
-def _is_same(a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
+def is_same(a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
     """Whether two values are one, or computed alike of such."""
     if a == b:
         return True
@@ -242,7 +242,7 @@ def _is_same(a: ir.Value, b: ir.Value, depth: int = 0) -> bool:
     one, other = a.owner.operation, b.owner.operation
     if not _has_form_of(one, other) or len(one.regions) or len(one.operands) != len(other.operands):
         return False
-    return all(_is_same(x, y, depth + 1) for x, y in zip(one.operands, other.operands, strict=True))
+    return all(is_same(x, y, depth + 1) for x, y in zip(one.operands, other.operands, strict=True))
 
 
 def _streamed(one: ir.Value, other: ir.Value) -> Streamed | None:

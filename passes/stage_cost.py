@@ -17,10 +17,12 @@ from kitsune_mlir.planning.product_tiles import PAIRS, lines
 from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.weights import is_weight
 
 from .block_order import Order
 from .operand_layout import GRANULE
 from .row_groups import find, root
+from .strided_views import is_read_in_place
 
 HELD = 15.0  # operations of an element of a product's wide operand that threads read (H100, rows of 131 elements)
 MOVED = 4.0  # times its bytes: what a chained kernel takes from a table and only stores (measured)
@@ -118,7 +120,22 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         plain_bytes=plain if products else max(plain, loads + stores),
         copied_bytes=sum(row_bytes(op.results[0].type) for op in copied),
         copied=len(copied),
+        beside=_beside(stage),
     )
+
+
+def _beside(stage: kitsune.StageOp) -> int:
+    """The number of the tensor, or the queue, that a stage multiplies with a weight, where join-products may make one
+    product of that and others of the same operand; 0 where it may not."""
+    products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+    if len(products) != 1 or stage.puts or not is_weight(products[0].operands[1]):
+        return 0
+    left = rows.producer(products[0].operands[0])
+    if left is None or left.name not in (kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME):
+        return 0
+    stored = {store.position for store in stage.stores}
+    results = [result.results[0] for result in stage.operation.parent.opview.result_ops if result.position in stored]
+    return hash(left.operands[0]) if all(map(is_read_in_place, results)) else 0
 
 
 def _is_copied(op: ir.Operation) -> bool:

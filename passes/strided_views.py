@@ -46,6 +46,21 @@ def begins_at_granule(value: ir.Value) -> bool:
     return found is not None and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
 
 
+def is_read_in_place(value: ir.Value) -> bool:
+    """Whether all that reads a tensor reads it as well among the columns of longer rows. What leaves the program, or is
+    put beside others, would be copied."""
+    for op in (use.owner.operation for use in value.uses):
+        keeps_columns = op.name == "tensor.expand_shape" or (
+            op.name == "tensor.collapse_shape" and len(rows.groups_of(op)[-1]) == 1
+        )
+        if keeps_columns:
+            if not is_read_in_place(op.results[0]):
+                return False
+        elif not op.name.startswith("linalg.") and op.name not in ("tensor.extract_slice", "tensor.dim"):
+            return False
+    return True
+
+
 def lying(value: ir.Value) -> ir.Value:
     """What a view is of, where it is one of a tensor among longer rows."""
     owner = rows.producer(value)

@@ -84,6 +84,7 @@ class StageCost:
     plain_bytes: float = 0.0  # that these move, a row
     copied_bytes: float = 0.0  # of a row that threads gather into shared memory, in each CTA that shares columns
     copied: int = 0  # out of so many tables, by numbers of their own
+    beside: int = 0  # what its one product reads, by number, where others of that may be one product with it
 
     @property
     def product_count(self) -> int:

@@ -86,6 +86,7 @@ def cut(
         every = list(_runs(stages, queues, ask))
         runs = [run for run in every if run.chains] + [Run(run.first, run.last) for run in _shortest(every)]
     runs += [Run(i, i) for i in range(count) if stages[i].products is not None]
+    runs += _side_by_side(stages)
     found = _cheapest(runs, stages, queues, Rows(rows, example), target)
     if rows is None:
         of_many = _cheapest(runs, stages, queues, Rows(rows, MANY * example), target)
@@ -137,7 +138,8 @@ def run_us(
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
     members = list(stages[run.first : run.last + 1])
     if not run.chains and all(stage.products is not None for stage in members):
-        return sum(_apart_us(stage, Rows(rows, example), target) for stage in members)
+        joined = _joined(members)
+        return sum(_apart_us(stage, Rows(rows, example), target) for stage in ([joined] if joined else members))
     severed = _severed(run, queues)
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
     if run.chains:
@@ -197,6 +199,31 @@ def _in_pieces_us(rows: int, k: int, pairs: int, target: Target) -> float:
     if pairs == 1:
         return 0.0
     return moved_us(rows * k * (4 + 2 * PIECES_OF[pairs]), target)
+
+
+def _side_by_side(stages: Sequence[StageCost]) -> Iterator[Run]:
+    """Runs of stages that may be one product apart."""
+    for first in range(len(stages)):
+        for last in range(first + 1, len(stages)):
+            if _joined(stages[first : last + 1]) is None:
+                break
+            yield Run(first, last)
+
+
+def _joined(stages: Sequence[StageCost]) -> StageCost | None:
+    """Stages whose products are one, with their columns side by side; None where they can't be. What follows them
+    elementwise is taken to be the same."""
+    forms = {dataclasses.replace(product, columns=0) for stage in stages for product in stage.products or ()}
+    alike = len({stage.beside for stage in stages}) == len(forms) == 1 and not any(stage.kernels for stage in stages)
+    if len(stages) < 2 or not alike or not stages[0].beside:
+        return None
+    products = [product for stage in stages for product in stage.products or ()]
+    return dataclasses.replace(
+        stages[0],
+        products=(dataclasses.replace(products[0], columns=sum(product.columns for product in products)),),
+        plain_ops=sum(stage.plain_ops for stage in stages),
+        weight_bytes=sum(stage.weight_bytes for stage in stages),
+    )
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

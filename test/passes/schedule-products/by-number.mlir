@@ -2,13 +2,16 @@
 // RUN: kitsune-opt %s --schedule-products --verify-dataflow
 
 // A mixture's blocks of rows, each with the matrix of its expert: the agent that feeds looks the number up, once a tile,
-// and copies boxes of the tensor that holds the matrices.
+// and copies boxes of the tensor that holds the matrices. Tiles go down a band of blocks, of which several have the same
+// matrix, before they go on to its next columns.
 
 // CHECK-LABEL: func.func @experts
 // CHECK-NOT:     tensor.extract
 // CHECK:         "kitsune.agent"
 // CHECK:           scf.for
-// CHECK:             %[[B:.*]] = arith.divui
+// CHECK:             %[[IN:.*]] = arith.remui
+// CHECK:             %[[DOWN:.*]] = arith.remui %[[IN]], %{{.*}} : index
+// CHECK:             %[[B:.*]] = arith.addi %{{.*}}, %[[DOWN]] : index
 // CHECK:             %[[E:.*]] = "kitsune.look_up"(%arg2, %[[B]]) {size = 8 : i64, wrapped} : (tensor<40xi64>, index) -> index
 // CHECK:             "kitsune.copy"(%{{.*}}, %arg1, %[[E]], %{{.*}}, %{{.*}}) {dims = array<i64: 1, 2>
 // CHECK-NOT:       "kitsune.look_up"
