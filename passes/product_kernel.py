@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kitsune_mlir.chains.operands import parts_of
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
@@ -69,7 +70,10 @@ class ProductKernel:
         self.operands: dict[str, Roles] = {}
         self.pieces: dict[str, list[ir.Value]] = {}
         self.whole: dict[str, schedule.AllocRingOp] = {}  # rings of operands whose pieces are made here
-        self._lay_out("left", of.found.left, of.found.left_roles, GRANULE)
+        self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
+        self.lefts = self._side_by_side()
+        for left in self.lefts:
+            self._lay_out("left", left, of.found.left_roles, GRANULE)
         rights = [found.right for found in (of.found, *(found for _, found in of.beside))]
         self.joined = are_joined(rights, of.found.right_roles, tiles.columns)
         for number, right in enumerate([side_by_side(rights, tiles.columns)] if self.joined else rights):
@@ -81,7 +85,6 @@ class ProductKernel:
         self.extents = {role: self._extent(role) for role in of.sizes}
         kind = ir.RankedTensorType(of.found.left.type).element_type
         self.element = ir.BF16Type.get() if of.pieces > 1 else kind
-        self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
         self.columns = self._opened_columns()
 
     @property
@@ -92,11 +95,23 @@ class ProductKernel:
     def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
         """An operand, in rows of multiples of so many bytes."""
         if self.of.words and in_memory(value) == value and name not in self.tiles.made:
-            self.pieces[name] = [words_laid_out(value, roles, granule)]
+            self.pieces.setdefault(name, []).append(words_laid_out(value, roles, granule))
             self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
             return
         pieces = 1 if name in self.tiles.made else self.of.pieces
-        self.pieces[name], self.operands[name] = laid_out(value, pieces, granule), roles
+        self.pieces.setdefault(name, []).extend(laid_out(value, pieces, granule))
+        self.operands[name] = roles
+
+    def _side_by_side(self) -> list[ir.Value]:
+        """The tensors of whole chunks that the left operand is, side by side, which are read where they are: a tile has
+        all of k, one part after another. The left operand alone where it is none such."""
+        found, tiles = self.of.found, self.tiles
+        parts = parts_of(found.left) if found.left_roles == ("m", "k") else [found.left]
+        plain = tiles.split == tiles.cluster == self.of.pieces == 1 and not (
+            tiles.kept or tiles.alternates or tiles.made
+        )
+        whole = all(ir.RankedTensorType(part.type).shape[1] % self.chunk == 0 for part in parts)
+        return parts if len(parts) > 1 and plain and whole else [found.left]
 
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
@@ -115,7 +130,7 @@ class ProductKernel:
         if size is not None:
             return constant_index(size)
         found = self.of.found
-        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+        for value, roles in ((self.lefts[0], found.left_roles), (found.right, found.right_roles)):
             if role in roles:
                 return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
@@ -304,6 +319,9 @@ class ProductKernel:
         return (arith.addi(first, step) if self.overlaps else first), last, step
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        if len(self.lefts) > 1:
+            self._feed_parts(rings, at)
+            return
         first = self._own_part()
         if self.overlaps:
             self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
@@ -311,6 +329,22 @@ class ProductKernel:
         with ir.InsertionPoint(loop.body):
             self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
             scf.yield_([])
+
+    def _feed_parts(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        """The chunks of one part of the left operand after those of another, beside those of all of the right ones."""
+        first = 0
+        for left in self.pieces["left"]:
+            width = ir.RankedTensorType(left.type).shape[self.operands["left"].index("k")]
+            loop = scf.ForOp(constant_index(0), constant_index(width), constant_index(self.chunk))
+            with ir.InsertionPoint(loop.body):
+                k = loop.induction_variable
+                for name, ring in rings.items():
+                    if name == "left":
+                        self.copy(name, ring, left, at | {"k": k})
+                    else:
+                        self.copy(name, ring, self.pieces[name][0], at | {"k": _moved(k, constant_index(first))})
+                scf.yield_([])
+            first += width
 
     def _own_part(self) -> ir.Value | None:
         """Where the part of k begins that the CTA of a cluster sums."""

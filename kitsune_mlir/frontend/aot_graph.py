@@ -49,7 +49,7 @@ def import_aot_graph(gm: GraphModule, name: str) -> Program:
         "kwargs": {"dict": {}},
         "results": {"list": results},
     }
-    module = lower_graph(graph, name)
+    module = lower_graph(graph, name, set())
     share_sizes(module, [argument.spec for argument in arguments])
     return Program(name, module, arguments, outputs, signature)
 

@@ -36,6 +36,7 @@ from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .selections import without_selections
 from .shared_weights import share_weights
+from .summed_products import sum_products
 from .written_slices import join_slices
 
 DTYPES = {
@@ -144,7 +145,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         "kwargs": describe(kwargs, _as_tree),
         "results": describe(torch.utils._pytree.tree_unflatten(results, exported.call_spec.out_spec), _as_tree),
     }
-    module = lower_graph(graph, name)
+    fixed = {name for name, i in position.items() if arguments[i].kind != "input" and i not in changed}
+    weights = {nodes[spec.arg.name] for spec in signature.input_specs if (spec.target or spec.arg.name) in fixed}
+    module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
     result_memory.give(module, memory)
     return Program(name, module, arguments, outputs, call)
@@ -194,8 +197,9 @@ def tracing() -> Iterator[None]:
         yield
 
 
-def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
-    """A functional graph of aten operators as linalg; all tensor placeholders are arguments of @main."""
+def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -> mlir.ir.Module:
+    """A functional graph of aten operators as linalg; all tensor placeholders are arguments of @main, of which some are
+    weights, which calls do not change."""
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
@@ -221,6 +225,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     settle(graph)
     join_slices(graph)
     share_weights(graph)
+    sum_products(graph, weights)
     move_once(graph)
     part_open_views(graph)
     empty_tensors.fill(graph)
