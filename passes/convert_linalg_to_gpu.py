@@ -57,7 +57,8 @@ from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
-_FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_SIMPLIFY = "builtin.module(canonicalize,cse)"
+_FUSE = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
 _ONCE = "builtin.module(cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
@@ -81,13 +82,13 @@ class ConvertLinalgToGpu(ModulePass):
         unroll(_main(module))
         with module.context:
             read_parts(_main(module))
-        run_passes(module, _FUSE)
-        with module.context:
-            read_windows(_main(module))
-            share_elements(_main(module))
+        run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
+            run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
+                read_windows(main)
+                share_elements(main)
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
                 bring_scatters_together(main)

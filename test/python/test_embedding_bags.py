@@ -47,6 +47,7 @@ def bags(sizes, dtype=torch.int64, weights=torch.float32):
     return index.to(dtype), offsets.to(dtype), torch.randn(len(index), dtype=weights)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 def test_bags_of_any_size(weights):
     torch.manual_seed(2)

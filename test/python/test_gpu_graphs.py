@@ -116,6 +116,7 @@ def test_rows_that_python_indexes_are_gathered_in_the_kernel(index, small_gpu):
     assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "scheduled chain", "operator"]
 
 
+@pytest.mark.usefixtures("unassembled")  # kernels of messages assemble in test_hopper_ptx.py
 def test_a_graph_is_one_kernel(small_gpu):
     """Nothing is gathered to memory, and no message is read again to be added."""
     torch.manual_seed(1)

@@ -96,6 +96,7 @@ def test_messages_are_summed_where_they_are_computed(open_, small_gpu):
             check(run, model, args(*sizes))
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_graph_of_one_size_and_weights_of_edges(small_gpu):
     torch.manual_seed(2)
     model, args = MODELS["GCN"]().eval(), (*graph(37, 150), torch.rand(150))

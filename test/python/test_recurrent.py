@@ -70,8 +70,8 @@ def kernels(made):
     [
         (lambda: States(128, 8), (5, 4, 128), torch.float32),
         (lambda: States(64, 8), (3, 3, 64), torch.bfloat16),
-        (lambda: lstm(32, 64), (24, 3, 32), torch.float32),
-        (lambda: lstm(64, 128), (64, 3, 64), torch.bfloat16),
+        (lambda: lstm(32, 32), (24, 3, 32), torch.float32),
+        (lambda: lstm(64, 64), (64, 3, 64), torch.bfloat16),
     ],
 )
 def test_steps_are_read_where_they_lie(make, size, dtype):
@@ -86,7 +86,7 @@ def test_steps_are_read_where_they_lie(make, size, dtype):
     [
         (lambda: States(7, 3), (3, 3, 7), torch.float32),  # steps begin within 16 bytes
         (lambda: lstm(9, 5), (3, 3, 9), torch.float32),
-        (lambda: lstm(20, 33, bidirectional=True), (5, 3, 20), torch.bfloat16),
+        (lambda: lstm(20, 33, bidirectional=True), (3, 3, 20), torch.bfloat16),
         (lambda: gru(12, 17), (1, 3, 12), torch.float32),
         (lambda: gru(20, 72), (70, 3, 20), torch.float32),  # gates of products in pieces
     ],
@@ -98,10 +98,10 @@ def test_steps_of_odd_sizes(make, size, dtype):
 @pytest.mark.parametrize(
     ("make", "size", "dtype", "target"),
     [
-        (lambda: lstm(64, 128), (64, 4, 64), torch.bfloat16, "sm_90a"),
+        (lambda: lstm(64, 64), (64, 4, 64), torch.bfloat16, "sm_90a"),
         (lambda: lstm(24, 72), (70, 4, 24), torch.float16, "sm_90a"),  # no tile is full
-        (lambda: lstm(64, 128), (64, 4, 64), torch.bfloat16, "sm_80"),
-        (lambda: gru(64, 128), (64, 4, 64), torch.bfloat16, "sm_90a"),
+        (lambda: lstm(64, 64), (64, 4, 64), torch.bfloat16, "sm_80"),
+        (lambda: gru(64, 64), (64, 4, 64), torch.bfloat16, "sm_90a"),
     ],
 )
 def test_a_step_is_one_kernel(make, size, dtype, target):
@@ -115,7 +115,7 @@ def test_a_step_is_one_kernel(make, size, dtype, target):
 @pytest.mark.parametrize(
     ("make", "size", "dtype"),
     [
-        (lambda: lstm(40, 64, bidirectional=True), (16, 3, 40), torch.float32),
+        (lambda: lstm(40, 32, bidirectional=True), (16, 3, 40), torch.float32),
         (lambda: lstm(20, 40, bidirectional=True), (5, 3, 20), torch.bfloat16),
         (lambda: gru(20, 48), (1, 4, 20), torch.float32),
     ],

@@ -103,16 +103,17 @@ def check(got, want, dtype):
         )
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     ("make", "size", "dtype", "form"),
     [
-        (lambda: lstm(32, 128), (64, 4, 32), BF16, "tensor<16x8xbf16>"),
+        (lambda: lstm(32, 128), (48, 4, 32), BF16, "tensor<16x8xbf16>"),
         (lambda: lstm(24, 64), (70, 4, 24), F16, "tensor<64x8xf16>"),  # the last tile reaches behind the last row
-        (lambda: gru(20, 64), (64, 4, 20), F32, "tensor<16x8xbf16>"),
+        (lambda: gru(20, 64), (48, 4, 20), F32, "tensor<16x8xbf16>"),
         (lambda: gru(20, 128), (70, 4, 20), F32, "tensor<64x8xbf16>"),
-        (lambda: gru(16, 64, num_layers=2), (80, 4, 16), BF16, "tensor<16x8xbf16>"),
-        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (64, 4, 16), BF16, "tensor<16x8xbf16>"),  # a product a step
-        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (80, 4, 16), F32, "tensor<16x8xbf16>"),
+        (lambda: gru(16, 64, num_layers=2), (48, 4, 16), BF16, "tensor<16x8xbf16>"),
+        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (32, 3, 16), BF16, "tensor<16x8xbf16>"),  # a product a step
+        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (48, 3, 16), F32, "tensor<16x8xbf16>"),
     ],
 )
 def test_numbers(make, size, dtype, form):
@@ -124,6 +125,7 @@ def test_numbers(make, size, dtype, form):
     check([Simulation(program, seed=1)(x)], [model(x)], dtype)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_steps_are_read_and_written_in_any_order(step):
     torch.manual_seed(0)
@@ -133,6 +135,7 @@ def test_steps_are_read_and_written_in_any_order(step):
     check([Simulation(program, seed=2)(*args)], [model(*args)], F32)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_states_behind_the_last_step():
     """They leave behind the loop, others nowhere."""
     torch.manual_seed(0)
@@ -142,6 +145,7 @@ def test_states_behind_the_last_step():
     check(Simulation(program, seed=3)(x), model(x), BF16)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("make", [lambda: Decoder(64), lambda: Layers(64)])
 def test_steps_that_are_not_equal(make):
     """Something else stands between them, or their weights differ."""
@@ -152,11 +156,13 @@ def test_steps_that_are_not_equal(make):
     check([Simulation(program, seed=1)(*args)], [model(*args)], F32)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_widths_that_have_no_such_kernel():
     model, x = gru(20, 72).eval(), torch.randn(64, 5, 20)
     assert "steps0" not in kernels(compiled(model, (x,)))
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_it_is_chosen_by_time():
     """One launch where weights are small, one for each step where each CTA would have much to compute."""
     torch.manual_seed(0)
@@ -166,6 +172,7 @@ def test_it_is_chosen_by_time():
     assert "steps0" not in kernels(compiled(small, (x,), {"gated-products": "steps=never"}))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype", [BF16, F32])
 def test_it_is_proven_and_interpreted(dtype):
     """The kernel alone, agents in random orders."""

@@ -9,6 +9,8 @@ import kitsune_mlir
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 
 class Loops(nn.Module):
     """Self loops are replaced by one for each node, as PyG's layers do; `form` is what is done with the edges."""
