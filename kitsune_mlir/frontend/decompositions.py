@@ -9,8 +9,8 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`,
-  `special_functions`, `sums`, `sums_by_index` and `upsampling`.
+  `convolutions`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`,
+  `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
+from .fused_layers import FUSED_LAYERS
 from .grouped_products import GROUPED_PRODUCTS
 from .indexing import INDEXING
 from .medians import MEDIANS
@@ -359,8 +360,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS,
-    SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS,
+    SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
