@@ -70,12 +70,13 @@ def interpolated(operator: Any) -> Callable[..., Any]:
         sizes = x.shape[2:]
         known = all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) and 0 not in sizes
         known = known and x.is_floating_point()
+        times = factors
         if known and factors is None:
-            factors = [out / size for out, size in zip(output_size, sizes, strict=True)]
-        if align_corners or not known or not _are_many(x, factors) or any(int(factor) != factor for factor in factors):
+            times = [out / size for out, size in zip(output_size, sizes, strict=True)]
+        if align_corners or not known or not _are_many(x, times) or any(int(factor) != factor for factor in times):
             return _general(operator)(x, output_size, align_corners, factors)
         y = x
-        for dim, factor in enumerate(factors, 2):
+        for dim, factor in enumerate(times, 2):
             y = y if factor == 1 else _between(y, dim, int(factor))
         return y.to(x.dtype)
 

@@ -47,6 +47,7 @@ LINEAR = {
     "volumes": (lambda x: F.interpolate(x[None], scale_factor=(1, 2, 2), mode="trilinear"), True),
     "one element": (lambda x: F.interpolate(x[:, :, :1], scale_factor=2, mode="bilinear"), True),
     "and half": (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), False),
+    "as large as asked for": (lambda x: F.interpolate(x, size=(8, 9), mode="bilinear"), False),
     "corners": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), False),
 }
 
