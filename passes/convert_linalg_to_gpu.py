@@ -53,6 +53,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .base import ModulePass
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
+from .padded_reshapes import pad_joined
 from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
@@ -83,6 +84,7 @@ class ConvertLinalgToGpu(ModulePass):
             read_parts(_main(module))
         run_passes(module, _FUSE)
         with module.context:
+            pad_joined(_main(module))
             read_windows(_main(module))
             share_elements(_main(module))
         with _kernels_aside(module):
