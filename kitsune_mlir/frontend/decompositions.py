@@ -31,7 +31,7 @@ from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
 from .fused_layers import FUSED_LAYERS
-from .grouped_products import GROUPED_PRODUCTS
+from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .medians import MEDIANS
 from .norms import NORMS
@@ -367,9 +367,13 @@ _BY_SUBJECT = (
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
 
-@functools.cache
 def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
+    return _own_table() | of_libraries()
+
+
+@functools.cache
+def _own_table() -> Table:
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
     return functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)
