@@ -72,8 +72,8 @@ def _compile(
 
     def run(*values: Any) -> list[Any]:
         given = [values[i] for i in graph.taken]
-        if not all(isinstance(value, torch.Tensor) for value in given):
-            given = _as_tensors(given)
+        if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
+            given = _as_real_tensors(given)
         results = compiled(*given)
         for place, number in zip(places, numbers(*values) if places else (), strict=True):
             results[place] = number
@@ -82,11 +82,16 @@ def _compile(
     return make_boxed_func(run)
 
 
-def _as_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    """Numbers as tensors where the others are."""
+def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    """Numbers as tensors where the others are, and complex numbers as two real ones."""
     device = next((value.device for value in values if isinstance(value, torch.Tensor)), "cpu")
-    made = functools.partial(torch.full, (), dtype=torch.int64, device=device)
-    return [value if isinstance(value, torch.Tensor) else made(value) for value in values]
+
+    def real(value: Any) -> torch.Tensor:
+        if not isinstance(value, torch.Tensor):
+            return torch.full((), value, dtype=torch.int64, device=device)
+        return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+    return [real(value) for value in values]
 
 
 def _target_of(device: torch.device) -> str:

@@ -17,6 +17,7 @@ from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
+from .complex_numbers import view_weights_as_real
 from .numbers import numbers_as_tensors
 from .torch_program import array_of, lower_graph, node_spec
 
@@ -26,8 +27,8 @@ class AotGraph:
     """A graph's Program, and what of its values and results are numbers, which a Program has none of.
 
     `taken` are the positions, among the graph's values, of the Program's arguments; a number is passed as a tensor of
-    one i64. `numbers` computes those results that are numbers from all values, `places` says where they are among the
-    results.
+    one i64, complex numbers as torch.view_as_real has them. `numbers` computes those results that are numbers from all
+    values, `places` says where they are among the results.
     """
 
     program: Program
@@ -50,6 +51,7 @@ def import_aot_graph(gm: GraphModule, name: str) -> AotGraph:
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
     graph.eliminate_dead_code()
     taken = _numbers_from_tensors(graph, name)
+    view_weights_as_real(graph, set())
     placeholders = list(graph.find_nodes(op="placeholder"))
     arguments = [Argument(node_spec(node.name, node), "input") for node in placeholders]
     arguments += _constants_as_placeholders(graph, gm, placeholders, name)

@@ -145,6 +145,16 @@ def test_numbers_that_vary_are_passed():
     compiled_whole(lambda x, n: (x * (n % 4) + n // 2, torch.full((8,), n) + x), (x, 2), (x, -3), (x, 5))
 
 
+def test_complex_numbers_within_the_model():
+    turns = torch.polar(torch.ones(5, 4), torch.rand(5, 4))
+
+    def rotated(x, turns):
+        y = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        return (torch.view_as_real(y * turns).flatten(-2),)
+
+    compiled_whole(rotated, (torch.randn(2, 5, 8), turns), (torch.randn(2, 5, 8), turns.conj()))
+
+
 def test_results_that_are_numbers():
     calls = [(torch.randn(rows, 8), number) for rows, number in ((4, 2), (7, 3), (9, 5))]
     compiled_whole(lambda x, n: (x + 1, x.shape[0] // 2, x * n, n + 1), *calls)
