@@ -65,13 +65,33 @@ def _compile(
     from kitsune_mlir.compiler import compile_program
 
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
-        compiled = compile_program(import_aot_graph(gm, "torch.compile"), target, deterministic=deterministic)
+        graph = import_aot_graph(gm, "torch.compile")
+        compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
+    places, numbers = graph.places, graph.numbers
 
     def run(*values: Any) -> list[Any]:
-        return compiled(*(value for value in values if isinstance(value, torch.Tensor)))
+        given = [values[i] for i in graph.taken]
+        if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
+            given = _as_real_tensors(given)
+        results = compiled(*given)
+        for place, number in zip(places, numbers(*values) if places else (), strict=True):
+            results[place] = number
+        return results
 
     return make_boxed_func(run)
+
+
+def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    """Numbers as tensors where the others are, and complex numbers as two real ones."""
+    device = next((value.device for value in values if isinstance(value, torch.Tensor)), "cpu")
+
+    def real(value: Any) -> torch.Tensor:
+        if not isinstance(value, torch.Tensor):
+            return torch.full((), value, dtype=torch.int64, device=device)
+        return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+
+    return [real(value) for value in values]
 
 
 def _target_of(device: torch.device) -> str:

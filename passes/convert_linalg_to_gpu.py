@@ -53,6 +53,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .base import ModulePass
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
+from .padded_reshapes import pad_joined
 from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
@@ -87,6 +88,7 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
+                pad_joined(main)
                 read_windows(main)
                 share_elements(main)
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
@@ -14,18 +17,41 @@ from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
+from .complex_numbers import view_weights_as_real
+from .numbers import numbers_as_tensors
 from .torch_program import array_of, lower_graph, node_spec
 
 
-def import_aot_graph(gm: GraphModule, name: str) -> Program:
+@dataclass(frozen=True)
+class AotGraph:
+    """A graph's Program, and what of its values and results are numbers, which a Program has none of.
+
+    `taken` are the positions, among the graph's values, of the Program's arguments; a number is passed as a tensor of
+    one i64, complex numbers as torch.view_as_real has them. `numbers` computes those results that are numbers from all
+    values, `places` says where they are among the results.
+    """
+
+    program: Program
+    taken: list[int]
+    numbers: Callable[..., Sequence[Any]]
+    places: list[int]
+
+
+def import_aot_graph(gm: GraphModule, name: str) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
     Its inputs are the tensor placeholders in order, whatever they are to the model: a call passes the
     weights too. Sizes that come as integers are read off the tensors instead. A call returns a list with
-    None where the graph has it. Raises UnsupportedError for what cannot be imported.
+    None where the graph has it, or a number. Raises UnsupportedError for what cannot be imported.
     """
-    graph = copy.deepcopy(gm.graph)
-    _sizes_from_tensors(graph, name)
+    whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
+    graph = whole.graph
+    places = [i for i, value in enumerate(_results(graph)) if _is_number(value)]
+    numbers = _of_numbers(gm, places, name)
+    _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
+    graph.eliminate_dead_code()
+    taken = _numbers_from_tensors(graph, name)
+    view_weights_as_real(graph, set())
     placeholders = list(graph.find_nodes(op="placeholder"))
     arguments = [Argument(node_spec(node.name, node), "input") for node in placeholders]
     arguments += _constants_as_placeholders(graph, gm, placeholders, name)
@@ -33,16 +59,14 @@ def import_aot_graph(gm: GraphModule, name: str) -> Program:
     outputs: list[Output] = []
     returned: list[Node] = []
     results: list[Tree] = []
-    for value in graph.output_node().args[0]:
-        if value is None:
-            results.append({"constant": None})
+    for value in _results(graph):
+        if not isinstance(value, Node):
+            results.append({"constant": value})
             continue
-        if not isinstance(value, Node) or not isinstance(value.meta["val"], torch.Tensor):
-            raise UnsupportedError(f"{name}: a part of the model returns a number; return tensors only")
         results.append({"leaf": len(outputs)})
         outputs.append(Output(node_spec(value.name, value)))
         returned.append(value)
-    graph.output_node().args = (tuple(returned),)
+    _set_results(graph, returned)
 
     signature = {
         "args": {"tuple": [{"leaf": i} for i in range(len(placeholders))]},
@@ -51,27 +75,67 @@ def import_aot_graph(gm: GraphModule, name: str) -> Program:
     }
     module = lower_graph(graph, name, set())
     share_sizes(module, [argument.spec for argument in arguments])
-    return Program(name, module, arguments, outputs, signature)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, numbers, places)
 
 
-def _sizes_from_tensors(graph: Graph, name: str) -> None:
-    """Replaces integer placeholders, which are sizes of dynamic dimensions, by the sizes themselves."""
+def _results(graph: Graph) -> Sequence[Any]:
+    return graph.output_node().args[0]
+
+
+def _set_results(graph: Graph, results: Sequence[Any]) -> None:
+    graph.output_node().args = (tuple(results),)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Node) and not isinstance(value.meta["val"], torch.Tensor)
+
+
+def _of_numbers(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..., Sequence[Any]]:
+    """What computes the results that are numbers, such as sizes, from all values. Raises UnsupportedError for a number
+    that the graph reads from a tensor which it computes."""
+    graph = copy.deepcopy(gm.graph)
+    _set_results(graph, [_results(graph)[i] for i in places])
+    graph.eliminate_dead_code()
+    for node in graph.nodes:
+        if node.op == "call_function" and not _is_number(node):
+            raise UnsupportedError(f"{name}: a part of the model returns a number of its data; return tensors only")
+    return GraphModule(gm, graph).forward
+
+
+def _numbers_from_tensors(graph: Graph, name: str) -> list[int]:
+    """Replaces integer placeholders by the sizes that they are, or by tensors, and says which placeholders are left."""
     placeholders = graph.find_nodes(op="placeholder")
-    tensors = [node for node in placeholders if isinstance(node.meta["val"], torch.Tensor)]
+    tensors = [node for node in placeholders if not _is_number(node)]
+    made: list[Node] = []
+    kept = [node in tensors or bool(node.users) for node in placeholders]
     with graph.inserting_before(next(node for node in graph.nodes if node.op != "placeholder")):
-        for node in placeholders:
-            if node in tensors:
+        for i, node in enumerate(placeholders):
+            if node in tensors or not node.users:
                 continue
-            if node.users:
-                size = node.meta["val"]
-                found = ((t, i) for t in tensors for i, s in enumerate(t.meta["val"].shape) if _same(s, size))
-                tensor, axis = next(found, (None, 0))
-                if tensor is None:
-                    raise UnsupportedError(f"{name}: the number {node.name} is no size of a tensor; pass a tensor")
-                read = graph.call_function(torch.ops.aten.sym_size.int, (tensor, axis))
-                read.meta["val"] = size
-                node.replace_all_uses_with(read)
+            size = node.meta["val"]
+            found = ((t, axis) for t in tensors for axis, s in enumerate(t.meta["val"].shape) if _same(s, size))
+            if (at := next(found, None)) is not None:
+                kept[i] = False
+                read = graph.call_function(torch.ops.aten.sym_size.int, at)
+            elif isinstance(size, torch.SymInt):
+                read = graph.call_function(torch.ops.aten._local_scalar_dense.default, (node,))
+                made.append(node)
+            else:
+                raise UnsupportedError(f"{name}: the number {node.name} is no integer; pass a tensor")
+            read.meta["val"] = size
+            node.replace_all_uses_with(read, lambda user, read=read: user is not read)
+    mode = detect_fake_mode([node.meta["val"] for node in tensors]) or FakeTensorMode()
+    for node in made:
+        with mode:
+            node.meta["val"] = torch.empty((), dtype=torch.int64)
+    numbers_as_tensors(graph)
+    for node in made:
+        if any(user.target is torch.ops.aten._local_scalar_dense.default for user in node.users):
+            raise UnsupportedError(f"{name}: the number {node.name} is no size of a tensor; pass a tensor")
+    for node, stays in zip(placeholders, kept, strict=True):
+        if not stays:
             graph.erase_node(node)
+    return [i for i, stays in enumerate(kept) if stays]
 
 
 def _same(size: object, symbol: object) -> bool:
@@ -85,6 +149,8 @@ def _constants_as_placeholders(graph: Graph, gm: GraphModule, placeholders: list
     last = placeholders[-1] if placeholders else None
     for node in graph.find_nodes(op="get_attr"):
         tensor = getattr(gm, node.target)
+        if not isinstance(tensor, torch.Tensor):
+            continue  # a branch or a loop's body
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             last = graph.placeholder(node.name)
         last.meta["val"] = mode.from_tensor(tensor)  # what the importer reads types from

@@ -13,6 +13,7 @@ transforms are in `fourier`. Inputs and results of a complex type are refused wh
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch.fx.node import map_arg
 from kitsune_mlir.errors import UnsupportedError
 
 from .fourier import TRANSFORMS, transform
-from .graph_values import convert
+from .graph_values import call, convert
 from .real_pairs import Calls, Pair
 
 aten = torch.ops.aten
@@ -39,6 +40,8 @@ _LINEAR = frozenset(
     ).split()
 )
 
+_LISTS = frozenset((aten.split, aten.split_with_sizes, aten.unbind))
+
 
 def part_complex_numbers(graph: Graph, name: str, line: Callable[[Node], str]) -> None:
     """Changes a functional graph of aten operators, whose nodes carry fake values, in place.
@@ -47,6 +50,7 @@ def part_complex_numbers(graph: Graph, name: str, line: Callable[[Node], str]) -
     of complex numbers that has no rule.
     """
     if any(_is_complex(node) for node in graph.nodes):
+        _take_pieces(graph)
         _Parting(graph, name, line).run()
 
 
@@ -64,6 +68,27 @@ def view_weights_as_real(graph: Graph, inputs: set[str]) -> None:
         node.meta.pop("tensor_meta", None)  # it says what the value was, and torch-mlir asks it first
         with detect_fake_mode((value,)) or contextlib.nullcontext():
             node.meta["val"] = aten.view_as_real.default(value.resolve_conj())
+
+
+def _take_pieces(graph: Graph) -> None:
+    """Makes what `split` and `unbind` give of complex numbers, which are lists, slices and selections of their own."""
+    for node in list(graph.nodes):
+        if getattr(node.target, "overloadpacket", None) not in _LISTS or not _is_complex(node.args[0]):
+            continue
+        whole, pieces = node.args[0], node.meta["val"]
+        dim = node.args[1 if node.target is aten.unbind.int else 2 :]
+        dim = (dim[0] if dim else node.kwargs.get("dim", 0)) % whole.meta["val"].dim()
+        starts = [0, *itertools.accumulate(1 if node.target is aten.unbind.int else x.shape[dim] for x in pieces)]
+        for taken in list(node.users):
+            at = taken.args[1]
+            with graph.inserting_before(taken):
+                if node.target is aten.unbind.int:
+                    piece = call(graph, aten.select.int, (whole, dim, at), node)
+                else:
+                    piece = call(graph, aten.slice.Tensor, (whole, dim, starts[at], starts[at + 1]), node)
+            taken.replace_all_uses_with(piece)
+            graph.erase_node(taken)
+        graph.erase_node(node)
 
 
 def _is_complex(node: Any) -> bool:
@@ -217,6 +242,11 @@ class _Parting:
         return to.zeros(), to.zeros()
 
     _zeros_like = _new_zeros = _empty = _empty_like = _empty_strided = _new_empty = _zeros
+
+    def _squeeze(self, node: Node, to: Calls) -> Pair:
+        """That of torch's primitives, which torch takes `unbind` apart into."""
+        re, im = (to.call(aten.view.default, part, list(node.meta["val"].shape)) for part in self._of(node.args[0], to))
+        return re, im
 
     def _copy(self, node: Node, to: Calls) -> Pair | Node:
         re, im = self._of(node.args[1], to)

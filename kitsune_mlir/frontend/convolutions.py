@@ -7,8 +7,9 @@ Of volumes of few channels filters of one slice see images: a row of such an ima
 (passes/convolutions.py), where a volume's elements would be mostly zeros.
 
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
-between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes images of
-one column of them, whose neighbours are not beside each other in the last dimension."""
+between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
+of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
+beside each other in the last dimension."""
 
 from __future__ import annotations
 
@@ -47,6 +48,8 @@ def convolution(
     if weight.shape[:2] != (groups, 1):
         return NotImplemented
     if not transposed:
+        if len(stride) == 3:
+            return _twice(x, weight, bias, stride, padding, dilation)
         if len(stride) > 1:
             return NotImplemented
         x, weight = x.unsqueeze(-2), weight.unsqueeze(-2)
@@ -59,6 +62,13 @@ def convolution(
     kernel = weight.flip([2 + i for i in dims])
     ones, none = [1] * len(dims), [0] * len(dims)
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+
+
+def _twice(x: Tensor, weight: Tensor, bias: Tensor | None, *sizes: Sequence[int]) -> Tensor:
+    """A convolution of a volume's channels with each filter twice, of whose two results the first is taken."""
+    weight, bias = (None if part is None else part.repeat_interleave(2, 0) for part in (weight, bias))
+    y = aten.convolution(x, weight, bias, *sizes, False, [0, 0, 0], x.shape[1])
+    return y.unflatten(1, (-1, 2)).select(2, 0)
 
 
 def _across(x: Tensor, weight: Tensor, padding: Sequence[int]) -> int | None:

@@ -9,8 +9,8 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`,
-  `special_functions`, `sums`, `sums_by_index` and `upsampling`.
+  `convolutions`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`,
+  `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
-from .grouped_products import GROUPED_PRODUCTS
+from .fused_layers import FUSED_LAYERS
+from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .medians import MEDIANS
 from .norms import NORMS
@@ -359,16 +360,20 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS,
-    SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS,
+    SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
 
-@functools.cache
 def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
+    return _own_table() | of_libraries()
+
+
+@functools.cache
+def _own_table() -> Table:
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
     return functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)

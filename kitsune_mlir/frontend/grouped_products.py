@@ -57,6 +57,22 @@ def grouped_product(
     return found.flatten(0, 1)[first[group] * block + own - starts[group]]
 
 
+def product_of_library(x: Tensor, matrices: Tensor, offs: Tensor) -> Any:
+    """The operator by which transformers has such products of other types than bf16; rows behind the last group are
+    zeros."""
+    y = grouped_product(x, matrices, offs)
+    if y is NotImplemented:
+        return y
+    own = torch.arange(x.shape[0], device=x.device)
+    return torch.where((own < offs[-1]).unsqueeze(1), y, torch.zeros_like(y))
+
+
+def of_libraries() -> dict[Any, Any]:
+    """Rules for operators of libraries, where these have been imported."""
+    known = hasattr(torch.ops.transformers, "grouped_mm_fallback")
+    return {torch.ops.transformers.grouped_mm_fallback.default: product_of_library} if known else {}
+
+
 def _running_sums(x: Tensor) -> Tensor:
     """The sum of the numbers up to each of them, of which there are few."""
     places = torch.arange(x.shape[0], device=x.device)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
+from torch.utils._pytree import tree_leaves
 
 from .graph_values import call, convert
 
@@ -29,11 +30,14 @@ _ARITHMETIC = {
     operator.sub: aten.sub.Tensor,
     operator.mul: aten.mul.Tensor,
     operator.truediv: aten.div.Tensor,
+    operator.floordiv: aten.floor_divide.default,
+    operator.mod: aten.remainder.Tensor,
     operator.neg: aten.neg.default,
     operator.pow: aten.pow.Tensor_Scalar,
     torch.sym_min: aten.minimum.default,
     torch.sym_max: aten.maximum.default,
 }
+_OF_TENSORS = (operator.floordiv, operator.mod, torch.sym_min, torch.sym_max)  # where aten takes no plain number
 _FILLS = (aten.full.default, aten.full_like.default, aten.scalar_tensor.default)
 _CHECKS = (aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default)
 
@@ -89,10 +93,14 @@ def _arithmetic(graph: Graph, node: Node, tensors: dict[Node, Node]) -> Node:
 
 def _beside(graph: Graph, operand: Any, operands: Any, node: Node) -> Any:
     """A constant in front of a tensor, or in an operator that takes tensors only, is one too."""
-    if isinstance(operand, Node) or (operand is not operands[0] and node.target not in (torch.sym_min, torch.sym_max)):
+    if isinstance(operand, Node) or (operand is not operands[0] and node.target not in _OF_TENSORS):
         return operand
     kind = torch.float64 if isinstance(operand, float) else torch.int64
     return call(graph, aten.full.default, ([], operand), node, dtype=kind)
+
+
+def _nodes(operand: Any) -> list[Node]:
+    return [leaf for leaf in tree_leaves(operand) if isinstance(leaf, Node)]
 
 
 def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
@@ -106,9 +114,10 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     if target in _FILLS and all(isinstance(size, int) for size in before.shape):
         target, args, kwargs = aten.expand.default, (args[-1], list(before.shape)), {}
     elif any(
-        isinstance(operand, Node) and operand in tensors and str(argument.type) != "Tensor"
+        leaf in tensors and str(argument.type) != "Tensor"
         for operand, argument in zip(node.args, target._schema.arguments)
-    ) or any(isinstance(operand, Node) and operand in tensors for operand in node.kwargs.values()):
+        for leaf in _nodes(operand)
+    ) or any(leaf in tensors for leaf in _nodes(list(node.kwargs.values()))):
         return
     with graph.inserting_before(node):
         made = call(graph, target, args, node, **kwargs)

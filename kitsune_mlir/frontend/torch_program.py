@@ -83,6 +83,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
                 exported = whole.run_decompositions(table())
         except RuntimeError as error:
+            _refuse_written_constants(exported, name)
             reason = mlir.first_line(error)
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
@@ -289,6 +290,21 @@ def is_library(file: str) -> bool:
 
 def _is_tensor(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _refuse_written_constants(exported: torch.export.ExportedProgram, name: str) -> None:
+    """Raises UserError for a tensor that the model writes to and that is no buffer of it, as torch requires."""
+    constants = set(exported.graph_signature.inputs_to_lifted_tensor_constants)
+    of_constants: set[torch.fx.Node] = set()  # and what is computed from them, such as views
+    for node in exported.graph.nodes:
+        if node.name in constants or not of_constants.isdisjoint(node.all_input_nodes):
+            of_constants.add(node)
+        written = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        if written and node.args and node.args[0] in of_constants:
+            raise UserError(
+                f"{name}: {node.target}{_line(node)} writes to a tensor that is no buffer of the model; "
+                "make it one with register_buffer"
+            )
 
 
 def _weight(exported: torch.export.ExportedProgram, target: str) -> torch.Tensor:

@@ -1,12 +1,16 @@
 """Images of another size.
 
-Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places. Of
+Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places.
+Linear interpolation to such a size is, along one dimension after the other, each element and its neighbours, weighed by
+the place between them, where torch's rule reads four elements, or eight of a volume, for each result by number. Of
 an image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
 matrix along each dimension.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kitsune_mlir import mlir
+
 from .working import working
 
 aten = torch.ops.aten
+
+MANY = 1 << 17  # results
+_INTERPOLATIONS = (aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
 
 
 def repeated(rank: int) -> Callable[..., Any]:
@@ -50,6 +59,50 @@ def _is_exact(factor: float, size: Any) -> bool:
         return whole & (whole - 1) == 0
     places = np.arange(size * whole)
     return bool((np.floor(places.astype(np.float32) * np.float32(1 / whole)) == places // whole).all())
+
+
+def interpolated(operator: Any) -> Callable[..., Any]:
+    """A rule for linear interpolation in all dimensions behind batch and channels."""
+
+    def rule(
+        x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
+    ) -> Tensor:
+        sizes = x.shape[2:]
+        known = all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) and 0 not in sizes
+        known = known and x.is_floating_point()
+        times = factors
+        if known and factors is None:
+            times = [out / size for out, size in zip(output_size, sizes, strict=True)]
+        if align_corners or not known or not _are_many(x, times) or any(int(factor) != factor for factor in times):
+            return _general(operator)(x, output_size, align_corners, factors)
+        y = x
+        for dim, factor in enumerate(times, 2):
+            y = y if factor == 1 else _between(y, dim, int(factor))
+        return y.to(x.dtype)
+
+    return rule
+
+
+def _are_many(x: Tensor, factors: Sequence[float]) -> bool:
+    """Whether reading by number takes longer than two launches for each dimension."""
+    return not all(isinstance(size, int) for size in x.shape) or x.numel() * math.prod(factors) >= MANY
+
+
+@functools.cache
+def _general(operator: Any) -> Callable[..., Any]:
+    """The rule of torch-mlir's table."""
+    return mlir.importer("fx_decomp_util").get_decomposition_table()[operator]
+
+
+def _between(x: Tensor, dim: int, factor: int) -> Tensor:
+    """So many results for each element of a dimension, between it and its neighbours: of the ends, themselves."""
+    size = x.shape[dim]
+    around = torch.cat([x.narrow(dim, 0, 1), x, x.narrow(dim, size - 1, 1)], dim)
+    before, own, after = (working(around.narrow(dim, first, size)).unsqueeze(dim + 1) for first in range(3))
+    places = (torch.arange(factor, dtype=own.dtype, device=x.device) + 0.5) * (1 / factor) - 0.5
+    places = places.view(factor, *[1] * (x.dim() - dim - 1))
+    way = places.abs()
+    return (own * (1 - way) + torch.where(places < 0, before, after) * way).flatten(dim, dim + 1)
 
 
 def antialiased(weight: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
@@ -94,7 +147,9 @@ def _cubic(distance: Tensor, a: float = -0.5) -> Tensor:
     return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
 
 
-UPSAMPLING = {getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)} | {
+UPSAMPLING = {
+    **{getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)},
+    **{operator: interpolated(operator) for operator in _INTERPOLATIONS},
     aten._upsample_bilinear2d_aa.default: antialiased(_linear),
     aten._upsample_bicubic2d_aa.default: antialiased(_cubic),
 }

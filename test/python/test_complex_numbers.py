@@ -47,8 +47,19 @@ def written(x):
     return torch.view_as_real(out), torch.fft.irfft(out, n=8)
 
 
+def pieces(x):
+    a = torch.view_as_complex(x)
+    low, high = a.split([1, 3], dim=1)
+    first, *_, last = a.unbind(-1)
+    return [torch.view_as_real(z) for z in (torch.cat((high * 2, low), 1), first * last, *a.chunk(2))]
+
+
 def test_rotary_positions_of_pairs():
     check(rotary, torch.randn(2, 5, 3, 8))
+
+
+def test_pieces():
+    check(pieces, torch.randn(4, 4, 2))
 
 
 class Turned(torch.nn.Module):

@@ -15,6 +15,8 @@ CASES = {
     "2d": (nn.Conv2d(4, 6, (3, 2), stride=(2, 1), dilation=(1, 3)), (2, 4, 11, 13)),
     "3d": (nn.Conv3d(2, 5, 2, bias=False), (1, 2, 5, 4, 6)),
     "depthwise": (nn.Conv2d(4, 4, 3, groups=4), (2, 4, 9, 9)),
+    "depthwise 3d": (nn.Conv3d(4, 4, (3, 2, 3), stride=(1, 2, 2), padding=1, groups=4), (2, 4, 4, 7, 6)),
+    "depthwise 3d, transposed": (nn.ConvTranspose3d(4, 4, 3, stride=2, groups=4), (1, 4, 3, 2, 3)),
     "grouped": (nn.Conv2d(4, 6, 3, groups=2), (2, 4, 9, 9)),
     "transposed": (nn.ConvTranspose2d(4, 6, 3, stride=2), (1, 4, 6, 6)),
     "bf16": (nn.Conv2d(4, 6, 3).bfloat16(), (2, 4, 9, 9)),

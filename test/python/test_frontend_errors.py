@@ -184,6 +184,20 @@ class Mixed(nn.Linear):
         return super().forward(x.float())
 
 
+def test_tensors_that_are_written_and_no_buffers():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = [torch.zeros(4)]
+
+        def forward(self, x):
+            self.seen[0].view(2, 2).add_(1)
+            return x + self.seen[0]
+
+    with pytest.raises(UserError, match=r"Counter: aten.add_.Tensor at .*errors.py:\d+ writes to .* register_buffer"):
+        import_model(Counter(), (torch.randn(2, 4),))
+
+
 def test_products_of_two_types():
     message = r"multiplies float32 with bfloat16, which torch does not; convert"
     with pytest.raises(UserError, match=rf"Mixed: aten\.addmm\.default at .*test_frontend_errors\.py:\d+ {message}"):

@@ -46,6 +46,23 @@ def test_an_open_number_of_rows():
     torch.testing.assert_close(compiled(x, choice), model(x, choice), rtol=1e-2, atol=1e-2)
 
 
+def test_products_of_a_library_of_other_types():
+    """Those of transformers, an operator of its own; rows behind the last group are zeros."""
+    library = torch.library.Library("transformers", "FRAGMENT")
+    if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        library.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
+        library.impl("grouped_mm_fallback", lambda x, w, offs: x.new_empty(x.shape[0], w.shape[2]), "Meta")
+
+    class Product(torch.nn.Module):
+        def forward(self, x, weight, offs):
+            return torch.ops.transformers.grouped_mm_fallback(x, weight, offs)
+
+    x, weight, offs = torch.randn(9, 4), torch.randn(3, 4, 5), torch.tensor([2, 2, 7])
+    wanted = torch.cat([x[:2] @ weight[0], x[2:7] @ weight[2], torch.zeros(2, 5)])
+    compiled = kitsune_mlir.compile(Product(), (x, weight, offs), target="cpu")
+    torch.testing.assert_close(compiled(x, weight, offs), wanted)
+
+
 def _sorted(x, choice):
     choice, order = torch.sort(choice, stable=True)
     return x[order], choice

@@ -124,6 +124,82 @@ def test_what_cannot_be_compiled_runs_eagerly():
         close(torch.compile(function, backend="kitsune")(x), function(x))
 
 
+def compiled_whole(function, *calls):
+    """Each call gives what torch gives, numbers as numbers, and no part of the function runs as torch runs it."""
+    compiled = torch.compile(function, backend="kitsune", fullgraph=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="kitsune backend")
+        for args in calls:
+            found, wanted = compiled(*args), function(*args)
+            for ours, plain in zip(found, wanted, strict=True):
+                assert type(ours) is type(plain)
+                if isinstance(plain, torch.Tensor):
+                    close(ours, plain)
+                else:
+                    assert ours == plain
+
+
+def test_numbers_that_vary_are_passed():
+    """The second value of an argument makes it one that may vary, and is no size of any tensor."""
+    x = torch.randn(4, 8)
+    compiled_whole(lambda x, n: (x * (n % 4) + n // 2, torch.full((8,), n) + x), (x, 2), (x, -3), (x, 5))
+
+
+def test_complex_numbers_within_the_model():
+    turns = torch.polar(torch.ones(5, 4), torch.rand(5, 4))
+
+    def rotated(x, turns):
+        y = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        return (torch.view_as_real(y * turns).flatten(-2),)
+
+    compiled_whole(rotated, (torch.randn(2, 5, 8), turns), (torch.randn(2, 5, 8), turns.conj()))
+
+
+def test_results_that_are_numbers():
+    calls = [(torch.randn(rows, 8), number) for rows, number in ((4, 2), (7, 3), (9, 5))]
+    compiled_whole(lambda x, n: (x + 1, x.shape[0] // 2, x * n, n + 1), *calls)
+
+
+def test_sizes_that_are_numbers_run_eagerly():
+    compiled = torch.compile(lambda x, n: x.repeat(n, 1), backend="kitsune")
+    x = torch.randn(4, 8)
+    with torch.no_grad(), pytest.warns(UserWarning, match="is no size of a tensor; pass a tensor"):
+        for n in (2, 3):
+            close(compiled(x, n), x.repeat(n, 1))
+
+
+def test_views_of_one_argument():
+    def function(x, y):
+        x.add_(1)
+        return (x + y,)
+
+    ours = torch.randn(4, 8)
+    plain = ours.clone()
+    compiled = torch.compile(function, backend="kitsune")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="kitsune backend")
+        close(compiled(ours[:2], ours[1:3]), function(plain[:2], plain[1:3]))
+    close(ours, plain)
+
+
+def test_layers_that_torch_computes_by_one_operator():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, activation="gelu", batch_first=True).eval()
+    hidden = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    x = torch.randn(2, 5, 16)
+    compiled_whole(lambda x: (layer(x, src_key_padding_mask=hidden),), (x,))
+    torch._dynamo.reset()
+    compiled_whole(lambda x, y: layer.self_attn(x, y, y, key_padding_mask=hidden), (x, x + 1))
+
+
+def test_control_flow_runs_eagerly():
+    def function(x):
+        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    x = torch.randn(4, 8)
+    with torch.no_grad(), pytest.warns(UserWarning, match="the control flow of cond at .*test_torch_backend.py:"):
+        close(torch.compile(function, backend="kitsune")(x), function(x))
+
+
 def test_other_shapes_and_dynamic_shapes():
     model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)).eval()
     for dynamic in (False, True):

@@ -1,4 +1,4 @@
-"""Nearest neighbours, whole times as large and not: the same elements as torch's."""
+"""Nearest neighbours, whole times as large and not: the same elements as torch's; and what lies between neighbours."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ from functions import Function
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.frontend import upsampling
 from kitsune_mlir.tools.gpusim import Simulation
 
 CASES = {
@@ -38,6 +39,33 @@ def test_an_open_number_of_lines():
     for height in (1, 5):
         x = torch.randn(2, 3, height, 7)
         torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+LINEAR = {
+    "lines": (lambda x: F.interpolate(x[:, 0], scale_factor=3, mode="linear"), True),
+    "images": (lambda x: F.interpolate(x, size=(12, 28), mode="bilinear"), True),
+    "volumes": (lambda x: F.interpolate(x[None], scale_factor=(1, 2, 2), mode="trilinear"), True),
+    "one element": (lambda x: F.interpolate(x[:, :, :1], scale_factor=2, mode="bilinear"), True),
+    "and half": (lambda x: F.interpolate(x, scale_factor=1.5, mode="bilinear"), False),
+    "as large as asked for": (lambda x: F.interpolate(x, size=(8, 9), mode="bilinear"), False),
+    "corners": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True), False),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_between_elements(name, dtype, small_gpu, monkeypatch):
+    """Each element and its neighbours are read where they lie, not by number."""
+    monkeypatch.setattr(upsampling, "MANY", 0)
+    torch.manual_seed(0)
+    function, is_between = LINEAR[name]
+    x = torch.randn(2, 3, 6, 7).to(dtype)
+    compiled = kitsune_mlir.compile(Function(function), (x,), target=small_gpu)
+    kernels = [launch["computes"] for launch in compiled.plan["launches"]]
+    assert ("gather" not in kernels) == is_between
+    found, wanted = torch.as_tensor(Simulation(compiled)(x)), function(x.double()).to(dtype)
+    torch.testing.assert_close(found, wanted, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
 
 ANTIALIASED = {

@@ -112,6 +112,13 @@ def test_what_others_read_is_computed_once():
     assert kernels == ["reduce_0", "windows_0"]
 
 
+def test_zeros_around_joined_batches(neighbours):
+    """MLIR's fusion puts the zeros in front of the reshape that joins dimensions behind the transpose."""
+    convolution = depthwise(3, 3, padding=1)
+    module = Function(lambda x: convolution(x.mT.reshape(-1, 3, 6, 16)))
+    assert len(ran(module, (torch.randn(2, 2, 96, 3),))) == 2  # the transpose and the convolution
+
+
 def test_windows_of_many_elements_stay_loops():
     kernels = ran(depthwise(2, 9, padding=4, bias=False).eval(), (torch.randn(1, 2, 12, 12),))
     assert "windows_0" not in kernels
