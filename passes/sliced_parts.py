@@ -86,7 +86,9 @@ def _behind_slice(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     """What another slice is of that a slice is of, and the offsets in it; None where they are not known, or the other
     one leaves elements out."""
     other = rows.producer(op.operands[0])
-    if other is None or other.name != "tensor.extract_slice" or other.results[0].type.rank != other.operands[0].type.rank:
+    if other is None or other.name != "tensor.extract_slice":
+        return None
+    if other.results[0].type.rank != other.operands[0].type.rank:
         return None
     (before, _, steps), offsets = slice_of(other), slice_of(op).offsets
     mark = ir.ShapedType.get_dynamic_size()
