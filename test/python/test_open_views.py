@@ -101,3 +101,14 @@ def test_columns_repeated(target):
         for count in (5, 1, 40):
             x = torch.randn(count, 4)
             torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_open_size_that_takes_in_a_known_one(target):
+    """Channels as rows of the batch and back, as where series of many channels are treated one by one."""
+    model = Function(lambda x: x.reshape(x.shape[0] * 3, 5, -1).softmax(1).reshape(x.shape[0], 3, -1))
+    compiled = kitsune_mlir.compile(model, (torch.randn(4, 3, 5, 8),), target=target, dynamic_shapes=({0: BATCH},))
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for batch in (4, 7):
+        x = torch.randn(batch, 3, 5, 8)
+        torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
