@@ -1,10 +1,11 @@
 """Views between shapes of which several sizes are open until the call.
 
-torch-mlir pairs the sizes of such a view from the left, and takes two open ones at the same place for equal: of
-[b, t, 16] viewed as [b * t, 16] it keeps b rows. A size that is computed may be -1 to it, so that of [b, 7, 6, 8] viewed
-as [b * 7, 6, 8] it only tells at the call which dimensions are put together, which a GPU's host does not do. Which sizes become which, torch's symbols say. Here each dimension is
-split into the factors that the view puts together otherwise, and these are collapsed: [b, 16] viewed as [b * 2, 8] is
-[b, 2, 8] in between. Both are operators that leave nothing to pair.
+torch-mlir pairs the sizes of such a view from the left, and takes two open ones at the same place for equal: of [b, t,
+16] viewed as [b * t, 16] it keeps b rows. A size that is computed may be -1 to it, so that of [b, 7, 6, 8] viewed as [b
+* 7, 6, 8] it only tells at the call which dimensions are put together, which a GPU's host does not do. Which sizes
+become which, torch's symbols say. Here each dimension is split into the factors that the view puts together otherwise,
+and these are collapsed: [b, 16] viewed as [b * 2, 8] is [b, 2, 8] in between. Both are operators that leave nothing to
+pair.
 """
 
 from __future__ import annotations
