@@ -34,8 +34,8 @@ _LINEAR = frozenset(
     getattr(aten, name)
     for name in (
         "_unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index index_add "
-        "index_select lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze stack "
-        "sum t transpose tril triu unsqueeze view where"
+        "index_select lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze "
+        "stack sum t transpose tril triu unsqueeze view where"
     ).split()
 )
 
