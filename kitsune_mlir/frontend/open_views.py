@@ -86,7 +86,8 @@ class _Steps:
         number = self._call(aten.sym_size.int, self.made, place)
         for other in factors:
             if other is not size:
-                number = self._call(operator.floordiv, number, self._given(other) or other)
+                known = other if isinstance(other, int) else self._given(other) or other
+                number = self._call(operator.floordiv, number, known)
         return number
 
     def _is_known(self, size: Size) -> bool:
