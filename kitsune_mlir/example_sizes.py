@@ -73,6 +73,8 @@ def _size(value: ir.Value, d: int, steps: int) -> int | None:
         return _product([_size(op.operands[0], axis, after) for axis in group])
     if op.name in _CASTS:
         return _size(op.operands[0], d, after)
+    if op.name == "tensor.insert_slice":
+        return _size(op.operands[1], d, after)
     if op.name in ("tensor.concat", "tensor.pad"):
         return _of_longer(op, d, after)
     if op.name == "kitsune.result":

@@ -107,15 +107,18 @@ def _without_steps(
     """Builds kernels of equal steps where one launch of all is predicted to be faster than one of each: the products
     that are left."""
     groups = {group.step: n for n, (_, own) in enumerate(candidates) if (group := _Group.of(own, target)) is not None}
-    left = set(range(len(candidates)))
+    kernels = []  # what is known of values does not outlive the first that is built
     for number, run in enumerate(runs_of(list(groups))):
         group = _Group.of(run.first.products, target)
         if group is None or group.products[0].words:
             continue
         kernel = StepKernel.of_steps(run, target, group.products[0].pieces, f"steps{number}")
         if kernel is not None and (when == ALWAYS or kernel.tiles.price.us < len(run.steps) * group.step_us()):
-            kernel.build()
-            left -= {groups[step] for step in run.steps}
+            kernels.append(kernel)
+    left = set(range(len(candidates)))
+    for kernel in kernels:
+        if kernel.build():
+            left -= {groups[step] for step in kernel.of.steps}
     return [candidates[n] for n in sorted(left)]
 
 

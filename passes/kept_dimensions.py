@@ -11,15 +11,30 @@ it. Elementwise operators in between follow where they lead to a reduction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 from .generic_operands import indexing_maps, set_maps
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
 
-def keep_dimension(expand: ir.Operation) -> None:
+def keep_dimensions(module: ir.Module) -> None:
+    """Puts what is made with a last dimension of one element in the place of each tensor.expand_shape that adds it."""
+    _keep([op.operands[0] for op in walk(module, "tensor.expand_shape")])
+
+
+def _keep(values: Sequence[ir.Value]) -> None:
+    """The same for what expands these values: not all of that is still there when its turn comes."""
+    for value in values:
+        readers = [use.owner.operation for use in value.uses]
+        for expand in [op for op in readers if op.name == "tensor.expand_shape"][:1]:
+            _keep_dimension(expand)
+
+
+def _keep_dimension(expand: ir.Operation) -> None:
     """Takes the place of a tensor.expand_shape that adds a last dimension of one element, where a linalg.generic makes
     its operand, nothing but such operations reads that, and a reduction is what it is computed from."""
     value, kind = expand.operands[0], expand.results[0].type
@@ -44,8 +59,7 @@ def keep_dimension(expand: ir.Operation) -> None:
     for reader in readers:
         reader.results[0].replace_all_uses_with(made.results[0])
         reader.erase()
-    for other in longer:
-        keep_dimension(other)
+    _keep(longer)
 
 
 def _adds_one(expand: ir.Operation) -> bool:
@@ -93,29 +107,29 @@ def _longer_start(start: ir.Operation | None, kind: ir.Type) -> ir.Value:
     return linalg.fill(start.operands[0], outs=[made]) if start.name == "linalg.fill" else made
 
 
-def _add_loop(op: ir.Operation, structured: rows.Structured) -> list[ir.Operation]:
-    """Gives an elementwise operator a loop of one turn; gives what gives its operands the new dimension."""
+def _add_loop(op: ir.Operation, structured: rows.Structured) -> list[ir.Value]:
+    """Gives an elementwise operator a loop of one turn; gives its operands before they had the new dimension."""
     rank, longer = len(structured.iterators), []
     identity, last = ir.AffineMap.get_identity(rank), ir.AffineDimExpr.get(rank)
     maps = []
     for number, map_ in enumerate(structured.maps):
         whole = map_ == identity
         if whole and number < structured.inputs:
-            longer.append(_expanded(op.operands[number]))
-            op.operands[number] = longer[-1].results[0]
+            longer.append(op.operands[number])
+            op.operands[number] = _expanded(op.operands[number])
         maps.append(_with(map_, last if whole else None, rank + 1))
     set_maps(op, maps)
     op.attributes["iterator_types"] = ir.ArrayAttr.get([ir.Attribute.parse(_PARALLEL)] * (rank + 1))
     return longer
 
 
-def _expanded(value: ir.Value) -> ir.Operation:
+def _expanded(value: ir.Value) -> ir.Value:
     shape, kind = rows.shape_of(value), ir.RankedTensorType(value.type)
     open_ = [d for d, size in enumerate(shape) if size == rows.DYNAMIC]
     sizes = [tensor.DimOp(value, arith.ConstantOp.create_index(d)).result for d in open_]
     groups = [[d] for d in range(len(shape) - 1)] + [[len(shape) - 1, len(shape)]]
     longer = ir.RankedTensorType.get([*shape, 1], kind.element_type)
-    return tensor.ExpandShapeOp(longer, value, groups, sizes, [*shape, 1]).operation
+    return tensor.ExpandShapeOp(longer, value, groups, sizes, [*shape, 1]).result
 
 
 def _with(map_: ir.AffineMap, expr: ir.AffineExpr | None, dims: int) -> ir.AffineMap:

@@ -172,7 +172,8 @@ def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
     offsets, sizes = [0] * kind.rank, list(kind.shape)
     offsets[axis], sizes[axis] = first, count
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExtractSliceOp(type_, value, [], [], [], offsets, sizes, [1] * kind.rank).result
+    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if type_.is_dynamic_dim(d)]
+    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
 
 
 def _elementwise(

@@ -41,7 +41,7 @@ from .centred_rows import centre_again
 from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
-from .kept_dimensions import keep_dimension
+from .kept_dimensions import keep_dimensions
 from .open_reshapes import reassociate
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
@@ -83,8 +83,7 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 inline_constants(op)
                 prune(op)
-            for op in walk(module, "tensor.expand_shape"):
-                keep_dimension(op)
+            keep_dimensions(module)
             for op in walk(module, "linalg.generic"):
                 absorb_cast(op)
             for op in walk(module, "linalg.generic"):

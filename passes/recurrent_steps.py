@@ -11,11 +11,11 @@ may have no part in what the steps read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.contraction import Contraction, match_product
 from kitsune_mlir.mlir import ir, slice_of
 
 from .product_follows import Follows
@@ -95,8 +95,21 @@ class Steps:
     @property
     def begins(self) -> dict[int, ir.Value]:
         """What the first step takes as a result of the step before, by the result's number."""
-        given = dict(self.first.outside())
-        return {number: given[place] for place, number in self.states.items()} | {self.hidden: self.first.found[0].left}
+        given, product = dict(self.first.outside()), match_product(self.first.products[0])
+        assert product is not None
+        return {number: given[place] for place, number in self.states.items()} | {self.hidden: product.left}
+
+    def now(self) -> Steps | None:
+        """The run as it is behind kernels that were built since it was found, which may write what it streams; None
+        where it is none any more."""
+        given, second = dict(self.first.outside()), dict(self.steps[1].outside())
+        streamed = dict[tuple[int, int], Streamed]()
+        for place, known in self.streamed.items():
+            found = _streamed(given[place], second[place])
+            if found is None or replace(found, source=known.source) != known:
+                return None
+            streamed[place] = found
+        return replace(self, streamed=streamed)
 
     def users(self, number: int) -> list[list[ir.Operation]]:
         """For each step what else than the steps uses its result of that number."""

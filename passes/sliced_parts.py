@@ -3,7 +3,8 @@
 %c = tensor.concat dim(1) %a, %b : (tensor<?x3xf32>, tensor<?x5xf32>) -> tensor<?x8xf32>
 %s = tensor.extract_slice %c[0, 4] [%n, 2] [1, 1]       =>      %s = tensor.extract_slice %b[0, 1] [%n, 2] [1, 1]
 
-So is one of the tensors of a stack, which torch writes as a concatenation of which a dimension is cut.
+So is one of the tensors of a stack, which torch writes as a concatenation of which a dimension is cut. What is sliced
+off a slice is sliced off what that one was, so that its place in the whole tensor can be seen.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from kitsune_mlir.mlir import ir, slice_of, tensor
 
 
 def slice_part(op: ir.Operation) -> None:
-    """Slices the part of a concatenation, or of one within it, that has all that a tensor.extract_slice takes."""
+    """Slices the part of a concatenation or of another slice, or of one within it, that has all that a
+    tensor.extract_slice takes."""
     op = _of_stack(op) or op
-    while (part := _part(op)) is not None:
+    while (part := _part(op) or _behind_slice(op)) is not None:
         value, offsets = part
         _, sizes, steps = slice_of(op)
         segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
@@ -78,3 +80,18 @@ def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
             return value, [offset - first if d == along else offset for d, offset in enumerate(offsets)]
         first += size
     return None
+
+
+def _behind_slice(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
+    """What another slice is of that a slice is of, and the offsets in it; None where they are not known, or the other
+    one leaves elements out."""
+    other = rows.producer(op.operands[0])
+    if other is None or other.name != "tensor.extract_slice":
+        return None
+    if other.results[0].type.rank != other.operands[0].type.rank:
+        return None
+    (before, _, steps), offsets = slice_of(other), slice_of(op).offsets
+    mark = ir.ShapedType.get_dynamic_size()
+    if {*steps} != {1} or mark in before or any(first and offset == mark for first, offset in zip(before, offsets)):
+        return None
+    return other.operands[0], [offset + first if first else offset for first, offset in zip(before, offsets)]

@@ -87,8 +87,13 @@ class StepKernel:
         square = [ir.RankedTensorType(op.results[0].type).shape for step in self.of.steps for op in step.ops]
         return all(list(shape) == [self.rows, self.width] for shape in square)
 
-    def build(self) -> None:
-        """Puts the kernel in the place of the steps, which are erased."""
+    def build(self) -> bool:
+        """Puts the kernel in the place of the steps, which are erased. False where kernels that were built meanwhile
+        have left none."""
+        now = self.of.now()
+        if now is None:
+            return False
+        self.of = now
         behind, last = dependents(self.of), max(self.of.steps[-1].ops, key=_Place)
         written = self._written()
         with last.location, ir.InsertionPoint(last):
@@ -101,6 +106,7 @@ class StepKernel:
             op.erase()
         for op in [op for op in behind if op.name == "tensor.concat"]:
             give_whole(op)
+        return True
 
     def _written(self) -> list[Written]:
         found = []

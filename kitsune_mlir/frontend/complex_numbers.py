@@ -30,13 +30,13 @@ from .real_pairs import Calls, Pair
 
 aten = torch.ops.aten
 
-# Operators whose parts are the same operator of the parts, as they move elements or add them up.
+# Operators whose parts are the same operator of the parts, as they move elements, choose some or add them up.
 _LINEAR = frozenset(
     getattr(aten, name)
     for name in (
-        "_unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index index_add index_select "
-        "lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze stack sum t "
-        "transpose tril triu unsqueeze view"
+        "_unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index index_add "
+        "index_select lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze "
+        "stack sum t transpose tril triu unsqueeze view where"
     ).split()
 )
 
@@ -237,6 +237,10 @@ class _Parting:
         return to.full(value.real), to.full(value.imag)
 
     _full_like = _full
+
+    def _scalar_tensor(self, node: Node, to: Calls) -> Pair:
+        value = complex(node.args[0])
+        return to.full(value.real), to.full(value.imag)
 
     def _zeros(self, node: Node, to: Calls) -> Pair:
         return to.zeros(), to.zeros()

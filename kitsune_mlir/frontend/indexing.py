@@ -141,9 +141,29 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 
 
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
-    if not any(i is not None and i.dtype == torch.int32 for i in indices):
+    """By numbers of 64 bits; by one for all of several neighbouring dimensions, where it is open how many places there
+    are: torch-mlir cannot tell then that all dimensions have as many."""
+    given = [i for i in indices if i is not None]
+    axes = [axis for axis, i in enumerate(indices) if i is not None]
+    is_open = any(not isinstance(size, int) for i in given for size in i.shape)
+    are_neighbours = axes == list(range(axes[0], axes[-1] + 1)) and all(i.dtype != torch.bool for i in given)
+    if is_open and are_neighbours and len(given) > 1:
+        flat = x.flatten(axes[0], axes[-1])
+        return aten.index.Tensor(flat, [*[None] * axes[0], _of_all(given, [x.shape[axis] for axis in axes])])
+    if not any(i.dtype == torch.int32 for i in given):
         return NotImplemented
     return aten.index.Tensor(x, [i if i is None or i.dtype == torch.bool else i.to(torch.int64) for i in indices])
+
+
+def _of_all(indices: Sequence[Tensor], sizes: Sequence[Any]) -> Tensor:
+    """The place among all elements of dimensions of these sizes; behind the last where a number is out of range."""
+    place, inside = torch.zeros((), dtype=torch.int64, device=indices[0].device), None
+    for i, size in zip(indices, sizes, strict=True):
+        i = i.to(torch.int64)
+        i = torch.where(i < 0, i + size, i)
+        place, fits = place * size + i, (i >= 0) & (i < size)
+        inside = fits if inside is None else inside & fits
+    return torch.where(inside, place, math.prod(sizes))
 
 
 def searchsorted(

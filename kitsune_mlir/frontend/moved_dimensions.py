@@ -205,13 +205,13 @@ def view(source: Node, shape: Sequence[Size], like: Node | None = None) -> Node 
     if same_shape(source.meta["val"].shape, shape):
         return source
     one = sum(not isinstance(size, int) for size in shape) == 1
-    sizes = [size if isinstance(size, int) else -1 if one else _number(size, source, like) for size in shape]
+    sizes = [size if isinstance(size, int) else -1 if one else open_size(size, source, like) for size in shape]
     if sizes.count(None) > 1:
         return None
     return call(source, shape, aten.view.default, source, [-1 if size is None else size for size in sizes])
 
 
-def _number(size: Size, *nodes: Node | None) -> Node | None:
+def open_size(size: Size, *nodes: Node | None) -> Node | None:
     """An open size as an operand: that of a dimension that has it."""
     for node in filter(None, nodes):
         for d, its in enumerate(node.meta["val"].shape):

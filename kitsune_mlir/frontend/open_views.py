@@ -1,9 +1,11 @@
 """Views between shapes of which several sizes are open until the call.
 
-torch-mlir pairs the sizes of such a view from the left, and takes two open ones at the same place for equal: of
-[b, t, 16] viewed as [b * t, 16] it keeps b rows. Which sizes become which, torch's symbols say. Here each dimension is
-split into the factors that the view puts together otherwise, and these are collapsed: [b, 16] viewed as [b * 2, 8] is
-[b, 2, 8] in between. Both are operators that leave nothing to pair.
+torch-mlir pairs the sizes of such a view from the left, and takes two open ones at the same place for equal: of [b, t,
+16] viewed as [b * t, 16] it keeps b rows. A size that is computed may be -1 to it, so that of [b, 7, 6, 8] viewed as [b
+* 7, 6, 8] it only tells at the call which dimensions are put together, which a GPU's host does not do. Which sizes
+become which, torch's symbols say. Here each dimension is split into the factors that the view puts together otherwise,
+and these are collapsed: [b, 16] viewed as [b * 2, 8] is [b, 2, 8] in between. Both are operators that leave nothing to
+pair.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ Factors = list[list[Size]]  # of each dimension
 
 
 def part_open_views(graph: Graph) -> None:
-    """Puts split and collapsed dimensions in the place of each view that has two open sizes on one side."""
+    """Puts split and collapsed dimensions in the place of each view that has two open sizes on one side, or whose one
+    open size becomes another."""
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in _VIEWS:
             continue
         before, after = list(node.args[0].meta["val"].shape), list(node.meta["val"].shape)
-        if before and after and max(_open(before), _open(after)) > 1:
+        if before and after and (max(_open(before), _open(after)) > 1 or _changes_open_size(before, after)):
             with graph.inserting_before(node):
                 node.replace_all_uses_with(_Steps(node).all(before, after))
             graph.erase_node(node)
@@ -83,7 +86,8 @@ class _Steps:
         number = self._call(aten.sym_size.int, self.made, place)
         for other in factors:
             if other is not size:
-                number = self._call(operator.floordiv, number, self._given(other) or other)
+                known = other if isinstance(other, int) else self._given(other) or other
+                number = self._call(operator.floordiv, number, known)
         return number
 
     def _is_known(self, size: Size) -> bool:
@@ -107,6 +111,12 @@ class _Steps:
 
 def _open(shape: Sequence[Size]) -> int:
     return sum(not isinstance(size, int) for size in shape)
+
+
+def _changes_open_size(before: Sequence[Size], after: Sequence[Size]) -> bool:
+    """Whether the one open size of either shape is not that of the other one."""
+    ours, theirs = ([size for size in shape if not isinstance(size, int)] for shape in (before, after))
+    return not all(statically_known_true(a == b) for a, b in zip(ours, theirs))
 
 
 def _runs(before: Sequence[Size], after: Sequence[Size]) -> Iterator[tuple[int, int]]:

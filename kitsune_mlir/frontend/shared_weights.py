@@ -7,6 +7,8 @@ Before, as torch takes a linear layer of rows apart that do not lie one behind t
 After, as it arrives where they do:
 
     %y = addmm(%bias, view(%x, [16, 64]), %weight);  %z = view(%y, [8, 2, 192])
+
+So does one matrix times a column of each element (`w @ x.unsqueeze(-1)`): the columns are rows.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ aten = torch.ops.aten
 
 
 def share_weights(graph: Graph) -> None:
-    """Puts `mm` or `addmm` in the place of each `bmm` whose second operand is one matrix, repeated."""
+    """Puts `mm` or `addmm` in the place of each `bmm` whose second operand is one matrix, repeated, or whose first one
+    is, if it multiplies one column of each element."""
+    for product in graph.find_nodes(op="call_function", target=aten.bmm.default):
+        if same_shape(product.meta["val"].shape[2:], [1]):
+            _share_left(product)
     for product in graph.find_nodes(op="call_function", target=aten.bmm.default):
         x, repeated = product.args
         matrix = _matrix(repeated)
@@ -39,6 +45,24 @@ def share_weights(graph: Graph) -> None:
             if bias is not None:
                 last.replace_all_uses_with(last.args[0])
     graph.eliminate_dead_code()
+
+
+def _share_left(product: Node) -> None:
+    """Puts `mm` in the place of a `bmm` of one matrix, repeated, with a column of each element of the batch."""
+    repeated, columns = product.args
+    matrix = _matrix(repeated)
+    if matrix is None:
+        return
+    batch, width, _ = columns.meta["val"].shape
+    outputs = product.meta["val"].shape[1]
+    with product.graph.inserting_before(product):
+        flat = view(columns, [batch, width])
+        turned = call(matrix, [width, outputs], aten.permute.default, matrix, [1, 0])
+        whole = call(product, [batch, outputs], aten.mm.default, flat, turned)
+        apart = view(whole, [batch, outputs, 1], columns)
+    if apart is not None:
+        product.replace_all_uses_with(apart)
+        product.graph.erase_node(product)
 
 
 def _matrix(repeated: Node) -> Node | None:

@@ -3,7 +3,8 @@
 An element's rank is how many elements of its row come before it: a reduction for each element. The element at a place
 of the result is the one whose rank is the place's number: a reduction for each place. Both are comparisons of all with
 all, which every element does by itself. A long row of which few elements are wanted is cut into pieces first: only the
-first few of each piece can be among the first few of the row.
+first few of each piece can be among the first few of the row. One of which many are wanted is cut, too, and the pieces,
+each in its order then, are merged two by two: an element finds by bisection how many of the other run come before it.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -21,6 +22,8 @@ aten = torch.ops.aten
 
 _PIECE = 32  # elements of a row's piece, the fewest
 _SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
+_LONG = 4096  # elements of a row, more of which are merged from runs
+_RUN = 256  # elements that are compared all with all first
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
@@ -66,16 +69,51 @@ def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
     if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
-        return _places(x, descending, count)
-    pieces = -(-size // piece)
-    if rest := pieces * piece - size:
+        is_long = isinstance(size, int) and isinstance(count, int) and size > _LONG
+        return _merged(x, descending).narrow(-1, 0, count) if is_long else _places(x, descending, count)
+    cut, found, places = _of_pieces(x, descending, -(-size // piece), piece, count)
+    left = cut.gather(-1, found.long()).flatten(-2)
+    return places.flatten(-2).gather(-1, _first(left, descending, count).long())
+
+
+def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows cut into pieces, the last of which are filled up, and the places (i32) of the first `count` elements of
+    each: in the piece, and in the row."""
+    if rest := pieces * piece - x.shape[-1]:
         x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
     cut = x.unflatten(-1, (pieces, piece))
     found = _places(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
-    places = (found + firsts.unsqueeze(-1)).flatten(-2)
-    left = cut.gather(-1, found.long()).flatten(-2)
-    return places.gather(-1, _first(left, descending, count).long())
+    return cut, found, found + firsts.unsqueeze(-1)
+
+
+def _merged(x: Tensor, descending: bool) -> Tensor:
+    """The places (i32) of all elements of each row."""
+    runs = 1 << (-(-x.shape[-1] // _RUN) - 1).bit_length()
+    cut, found, places = _of_pieces(x, descending, runs, _RUN, _RUN)
+    keys = cut.gather(-1, found.long())
+    while keys.shape[-2] > 1:
+        pairs, both = (run.unflatten(-2, (-1, 2)) for run in (keys, places))
+        order = _merge(pairs, descending)
+        keys, places = pairs.flatten(-2).gather(-1, order), both.flatten(-2).gather(-1, order)
+    return places.squeeze(-2)
+
+
+def _merge(pairs: Tensor, descending: bool) -> Tensor:
+    """Of two runs in their order, [..., 2, run], which element of both stands at each place."""
+    run, other = pairs.shape[-1], pairs.flip(-2)
+    is_second = torch.arange(2, dtype=torch.int32, device=pairs.device).unsqueeze(-1) > 0
+    before = torch.zeros_like(pairs, dtype=torch.int32)  # elements of the other run that are known to come before
+    step = run
+    while step:
+        probed = max(step // 2, 1)
+        theirs = other.gather(-1, (before + (probed - 1)).long())
+        leads = torch.where(is_second, _may_lead(theirs, pairs, descending), ~_may_lead(pairs, theirs, descending))
+        before = before + torch.where(leads, probed, 0)
+        step //= 2
+    numbers = torch.arange(2 * run, dtype=torch.int32, device=pairs.device)
+    places = (before.flatten(-2) + numbers % run).long()
+    return torch.zeros_like(places).scatter(-1, places, numbers.long().expand(places.shape))
 
 
 def _last(x: Tensor, descending: bool) -> Tensor:

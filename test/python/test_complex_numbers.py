@@ -84,6 +84,20 @@ def test_arithmetic():
     check(arithmetic, torch.randn(3, 4, 2), torch.randn(3, 4))
 
 
+def test_numbers_that_a_mask_chooses():
+    def chosen(x, y):
+        a, b = torch.view_as_complex(x), torch.complex(y, y * 2)
+        results = [
+            torch.where(y > 0, a, b),
+            torch.where(y > 0, a, y),
+            torch.where(y > 0, 0.5, a),
+            a.masked_fill(y > 0, 2),
+        ]
+        return [torch.view_as_real(z) for z in results]
+
+    check(chosen, torch.randn(3, 4, 2), torch.randn(3, 4))
+
+
 def test_products_of_matrices():
     def products(x, y):
         a, b = torch.view_as_complex(x), torch.view_as_complex(y)

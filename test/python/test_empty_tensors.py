@@ -33,3 +33,14 @@ class _Of(nn.Module):
 
     def forward(self, x):
         return self.body(x)
+
+
+def test_no_columns_of_an_open_number_of_rows():
+    """As a loop over columns takes them that begins before the first."""
+    model, rows = (
+        _Of(lambda x: x[:, 2] - torch.einsum("bik,bk->bi", x[:, 1:, :0], x[:, 0, :0])),
+        torch.export.Dim("rows"),
+    )
+    compiled = kitsune_mlir.compile(model, (torch.randn(3, 4, 3),), dynamic_shapes=({0: rows},))
+    x = torch.randn(5, 4, 3)
+    torch.testing.assert_close(compiled(x), model(x))

@@ -34,6 +34,7 @@ func.func @main(%x: tensor<?x4x16xf32>, %t: tensor<?x16xf32>) -> tensor<?x16xf32
   ^bb0(%i: index, %j: index):
     tensor.yield %zero : f32
   } : tensor<?x16xf32> to tensor<?x16xf32>
+  %written = tensor.insert_slice %part into %around[1, 0] [%half, 16] [1, 1] : tensor<?x16xf32> into tensor<?x16xf32>
   return %t : tensor<?x16xf32>
 }"""
 
@@ -58,6 +59,7 @@ def test_sizes_are_computed_of_those_of_the_arguments():
     assert example_sizes.shape_of(walk(module, "tensor.extract_slice")[0].results[0]) == [1200, 16]
     assert example_sizes.shape_of(walk(module, "kitsune.order")[0].results[1]) == [1200]
     assert example_sizes.shape_of(walk(module, "tensor.pad")[0].results[0]) == [2403, 16]
+    assert example_sizes.shape_of(walk(module, "tensor.insert_slice")[0].results[0]) == [2403, 16]
     given = walk(module, "func.func")[0].regions[0].blocks[0].arguments[1]
     assert example_sizes.known_shape(given) == [None, 16] and example_sizes.shape_of(given) == [UNKNOWN_ROWS, 16]
 

@@ -46,6 +46,31 @@ def test_rules_are_stable_sorts(dtype, shape, largest):
                 same(sorts.kth_value(x, count, dim), [part.select(dim, count - 1) for part in wanted])
 
 
+@pytest.fixture
+def short_runs(monkeypatch):
+    """Rows are long, and runs short, that few elements show what happens to many."""
+    monkeypatch.setattr(sorts, "_LONG", 16)
+    monkeypatch.setattr(sorts, "_RUN", 8)
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("size", [17, 64, 100])
+def test_long_rows_are_merged_from_runs(size, dtype, largest):
+    x = drawn((2, 3, size), dtype)
+    wanted = torch.sort(x, descending=largest, stable=True)
+    same(sorts.sort(x, -1, largest), wanted)
+    same(sorts.topk(x, size - 2, -1, largest), [part[..., :-2] for part in wanted])
+
+
+@pytest.mark.usefixtures("short_runs")
+@pytest.mark.parametrize("target", TARGETS)
+def test_merged_rows_compiled(target):
+    x = drawn((2, 30))
+    same(results(lambda x: torch.sort(x, stable=True), x, target=target), torch.sort(x, stable=True))
+
+
 FUNCTIONS = {
     "two of four": lambda x: torch.topk(x[:, :4], 2),
     "smallest of columns": lambda x: torch.topk(x, 2, dim=0, largest=False),
@@ -74,6 +99,7 @@ LAUNCHES = {
     "many columns": (lambda x: torch.topk(x, 2), (64, 1000), 12),
     "sort": (torch.sort, (64, 100), 4),
     "one row": (torch.sort, (1000,), 5),
+    "a long row": (torch.sort, (20_000,), 80),
     "running sums": (lambda x: x.cumsum(-1), (64, 100), 24),
     "running products of columns": (lambda x: x.cumprod(0), (64, 100), 24),
 }

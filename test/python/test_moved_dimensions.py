@@ -64,6 +64,17 @@ class Shared(nn.Module):
         return y + self.bias, z + z[:, :1, :], z + 2
 
 
+class Columns(nn.Module):
+    """One matrix times a column of each row, as crosses of features and state spaces are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 24, 7))
+
+    def forward(self, x):
+        return torch.matmul(self.weight[1], torch.tanh(torch.matmul(self.weight[0].t(), x.unsqueeze(2)))).squeeze(2)
+
+
 def check(model, args, target="cpu", shapes=None, others=()):
     """The model's results at the example's sizes and at others. Returns what was compiled."""
     model = model.eval()
@@ -142,6 +153,12 @@ def test_layers_of_an_images_channels(shapes, target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_batches_with_one_matrix(target):
     assert products(check(Shared(), (torch.randn(3, 5, 24),), target)) == (2, 0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_columns_of_a_batch_are_rows(target):
+    compiled = check(Columns(), (torch.randn(3, 24),), target, ({0: BATCH},), ((torch.randn(5, 24),),))
+    assert products(compiled) == (2, 0)
 
 
 def test_a_batch_of_none():

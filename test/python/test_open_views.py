@@ -6,6 +6,7 @@ from decomposed_functions import TARGETS
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
@@ -101,3 +102,40 @@ def test_columns_repeated(target):
         for count in (5, 1, 40):
             x = torch.randn(count, 4)
             torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_open_size_that_takes_in_a_known_one(target):
+    """Channels as rows of the batch and back, as where series of many channels are treated one by one."""
+    model = Function(lambda x: x.reshape(x.shape[0] * 3, 5, -1).softmax(1).reshape(x.shape[0], 3, -1))
+    compiled = kitsune_mlir.compile(model, (torch.randn(4, 3, 5, 8),), target=target, dynamic_shapes=({0: BATCH},))
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for batch in (4, 7):
+        x = torch.randn(batch, 3, 5, 8)
+        torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+
+
+class Table(nn.Module):
+    """What stands at pairs of places, counted from either end, of so many rows as there are pairs."""
+
+    def forward(self, x, i, j):
+        return x[i, j], x.expand(2, 5, 6)[:, i, j - 6], x[None][0, i[:, None], j]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_open_number_of_pairs_of_places(target):
+    model, pairs = Table(), {0: BATCH}
+
+    def draw(count):
+        return torch.randn(5, 6), torch.randint(5, (count,)), torch.randint(6, (count,))
+
+    compiled = kitsune_mlir.compile(model, draw(4), target=target, dynamic_shapes=(None, pairs, pairs))
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for count in (4, 7):
+        args = draw(count)
+        for found, wanted in zip(run(*args), model(*args), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=0, atol=0)
+    if target == "cpu":
+        x, i, j = draw(3)
+        with pytest.raises(UserError, match=r"test_open_views.py:\d+: an index is out of range"):
+            run(x, i, j + 6)

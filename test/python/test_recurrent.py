@@ -162,3 +162,27 @@ def test_a_step_that_two_kernels_read():
     made = kitsune_mlir.compile(model, (x,), target="sm_90a")
     for got, want in zip(Simulation(made, seed=1)(x), model(x), strict=True):
         torch.testing.assert_close(torch.as_tensor(got), want.detach(), rtol=0, atol=1e-5)
+
+
+class Cell(nn.Module):
+    """Two steps from a state of zeros."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.LSTMCell(8, 40)
+
+    def forward(self, x, y):
+        zeros = x.new_zeros(x.shape[0], self.cell.hidden_size)
+        return self.cell(y, self.cell(x, (zeros, zeros)))[0]
+
+
+def test_gates_of_open_rows_that_something_else_is_added_to():
+    """Parts are taken out of what is added, too."""
+    torch.manual_seed(0)
+    model, rows = Cell().eval(), {0: torch.export.Dim("rows", min=2, max=4096)}
+    example = torch.randn(2048, 8), torch.randn(2048, 8)
+    made = kitsune_mlir.compile(model, example, target="sm_90a", dynamic_shapes=(rows, rows))
+    assert "gated0" in [launch["kernel"] for launch in made.plan["launches"]]
+    args = torch.randn(70, 8), torch.randn(70, 8)
+    got = torch.as_tensor(Simulation(made, seed=1)(*args))
+    torch.testing.assert_close(got, model(*args).detach(), rtol=0, atol=ROUNDING[torch.float32])

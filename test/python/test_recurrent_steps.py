@@ -145,6 +145,27 @@ def test_states_behind_the_last_step():
     check(Simulation(program, seed=3)(x), model(x), BF16)
 
 
+class Translator(nn.Module):
+    """A decoder that begins with what an encoder of its width ends with."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.encode, self.decode = (nn.LSTM(16, width, batch_first=True) for _ in range(2))
+
+    def forward(self, x, y):
+        return self.decode(y, self.encode(x)[1])[0]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_steps_that_begin_with_what_others_end_with():
+    """Of two kernels the second takes what the first writes, not the operators that it stands for."""
+    torch.manual_seed(0)
+    model, args = Translator(64).to(BF16).eval(), (torch.randn(64, 4, 16).to(BF16), torch.randn(64, 3, 16).to(BF16))
+    program = compiled(model, args)
+    assert {"steps0", "steps1"} <= {*kernels(program)}
+    check([Simulation(program, seed=1)(*args)], [model(*args)], BF16)
+
+
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("make", [lambda: Decoder(64), lambda: Layers(64)])
 def test_steps_that_are_not_equal(make):

@@ -30,3 +30,18 @@ func.func @stack(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>) -> tensor<1x2x5xf32> 
   %s = tensor.extract_slice %e[1, 0, 0] [1, 2, 5] [1, 1, 1] : tensor<2x2x5xf32> to tensor<1x2x5xf32>
   return %s : tensor<1x2x5xf32>
 }
+
+// What is sliced off a slice is sliced off the whole, unless the slice leaves elements out.
+
+// CHECK-LABEL: func.func @slices
+// CHECK-DAG:     %[[S:.*]] = tensor.extract_slice %arg0[0, 52] [%arg1, 2] [1, 3]
+// CHECK-DAG:     %[[E:.*]] = tensor.extract_slice %arg0[0, 0] [%arg1, 49] [1, 2]
+// CHECK-DAG:     %[[T:.*]] = tensor.extract_slice %[[E]][0, 3] [%arg1, 1] [1, 1]
+// CHECK:         return %[[S]], %[[T]]
+func.func @slices(%a: tensor<?x98xf32>, %n: index) -> (tensor<?x2xf32>, tensor<?x1xf32>) {
+  %b = tensor.extract_slice %a[0, 49] [%n, 49] [1, 1] : tensor<?x98xf32> to tensor<?x49xf32>
+  %s = tensor.extract_slice %b[0, 3] [%n, 2] [1, 3] : tensor<?x49xf32> to tensor<?x2xf32>
+  %c = tensor.extract_slice %a[0, 0] [%n, 49] [1, 2] : tensor<?x98xf32> to tensor<?x49xf32>
+  %t = tensor.extract_slice %c[0, 3] [%n, 1] [1, 1] : tensor<?x49xf32> to tensor<?x1xf32>
+  return %s, %t : tensor<?x2xf32>, tensor<?x1xf32>
+}
