@@ -271,7 +271,7 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
     text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
     address = arith.index_cast(ir.IntegerType.get_signless(64), place)
     with ir.InsertionPoint(scf.IfOp(_is_some(values)).then_block):
-        device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
+        device.assembly(text, address, *values)
         scf.yield_([])
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location, walk
 from kitsune_mlir.runtime.index_reports import FIRST, WORD
@@ -62,9 +63,7 @@ class Checks:
             self.waiting[number] = wrong if before is None else arith.ori(before, wrong)
             return
         self.used = True
-        i32 = ir.IntegerType.get_signless(32)
-        text = _REPORT % (FIRST - number)
-        llvm.InlineAsmOp(None, [arith.extui(i32, wrong)], text, "r", has_side_effects=True)
+        device.assembly(_REPORT % (FIRST - number), wrong, memory=False)
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from kitsune_mlir.mlir import arith, ir, llvm, math, scf
+from kitsune_mlir.codegen.pipeline.device import assembly
+from kitsune_mlir.mlir import arith, ir, math, scf
 
 Number = int | float
 
@@ -215,10 +216,8 @@ def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
 def approximate(instruction: str, *operands: Scalar) -> Scalar:
     """An f32 instruction of the special function unit (PTX ISA 9.7.3): "ex2.approx.f32", ..."""
     places = ", ".join(f"${i}" for i in range(len(operands) + 1))
-    constraints = ",".join(["=f", *["f"] * len(operands)])
-    return Scalar(
-        llvm.inline_asm(ir.F32Type.get(), [x.value for x in operands], f"{instruction} {places};", constraints)
-    )
+    given = [x.value for x in operands]
+    return Scalar(assembly(f"{instruction} {places};", *given, result=ir.F32Type.get(), memory=False, effects=False))
 
 
 def rounded(number: float, bits: int = 24) -> float:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir
 
 WARP = 32  # lanes
 BOX_ROW = 128  # bytes
@@ -50,10 +50,7 @@ class Boxes:
             lines.append(f"add.s32 place, place, {further};")
         turns = ".trans" if self.across else ""
         lines += [f"ldmatrix.sync.aligned.m8n8.x4{turns}.shared.b16 {{$0, $1, $2, $3}}, [place];", "}"]
-        i32 = device.i32()
-        type_ = llvm.StructType.get_literal([i32] * 4)
-        struct = device.assembly("\n".join(lines), "=r,=r,=r,=r,r,~{memory}", [self.place], type_)
-        return [llvm.extractvalue(i32, struct, [i]) for i in range(4)]
+        return device.assembled("\n".join(lines), [device.i32()] * 4, self.place)
 
 
 def left(start: Int, first: Int, lane: Int, across: bool) -> Boxes:

@@ -106,7 +106,7 @@ class Fragment:
         for place, x in self.values.items():
             if not isinstance(x.type, ir.F32Type):
                 continue
-            self.values[place] = device.assembly("mov.b32 $0, $1;", "=f,f", [x], x.type)
+            self.values[place] = device.assembly("mov.b32 $0, $1;", x, result=x.type, memory=False)
 
     @property
     def width(self) -> int:
@@ -193,8 +193,8 @@ def is_packed(element: ir.Type) -> bool:
 def pack(low: ir.Value, high: ir.Value, element: ir.Type) -> ir.Value:
     """Two f32 rounded to 16 bits, in a word (PTX ISA, cvt)."""
     kind = "bf16x2" if isinstance(element, ir.BF16Type) else "f16x2"
-    op = llvm.InlineAsmOp(device.i32(), [low, high], f"cvt.rn.{kind}.f32 $0, $2, $1;", "=r,f,f", has_side_effects=False)
-    return op.results[0]
+    text = f"cvt.rn.{kind}.f32 $0, $2, $1;"
+    return device.assembly(text, low, high, result=device.i32(), memory=False, effects=False)
 
 
 def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:

@@ -16,4 +16,4 @@ def hand(words: Sequence[ir.Value], lane: Int | None = None) -> list[ir.Value]:
     if lane is None:
         return list(words)
     text = f"shfl.sync.idx.b32 $0, $1, $2, {_WARP};"
-    return [device.assembly(text, "=r,r,r", [word, device.value(lane)], device.i32()) for word in words]
+    return [device.assembly(text, word, lane, result=device.i32(), memory=False) for word in words]

@@ -94,7 +94,7 @@ st.shared.v2.f32 [place], {{$1, $2}};
 add.s32 place, place, {BLOCK * BOX_ROW};
 st.shared.v2.f32 [place], {{$3, $4}};
 }}"""
-        device.assembly(text, "r,f,f,f,f,~{memory}", [place, *four], None)
+        device.assembly(text, place, *four)
 
 
 def _rows(room: ir.Value, local: Int, half: Int) -> list[list[ir.Value]]:
@@ -135,10 +135,5 @@ def _row(table: ir.Value, number: ir.Value, width: int) -> ir.Value:
 
 def _add(place: ir.Value, four: Sequence[ir.Value], inside: ir.Value) -> None:
     """Where `inside` holds."""
-    text = """{
-.reg .pred inside;
-setp.ne.u32 inside, $5, 0;
-@inside red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};
-}"""
-    held = arith.extui(device.i32(), inside)
-    device.assembly(text, "l,f,f,f,f,r,~{memory}", [place, *four, held], None)
+    text = device.where(5, "red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};")
+    device.assembly(text, place, *four, inside)

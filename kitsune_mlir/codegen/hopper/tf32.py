@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.mlir import arith, ir, linalg, llvm
+from kitsune_mlir.mlir import arith, ir, linalg
 
 EVEN, AWAY = "rn", "rna"
 HIGH, LOW = range(2)  # parts of f32 elements, as `split` gives them
@@ -49,9 +49,7 @@ def operands(words: Sequence[ir.Value], pieces: int, ties: str = EVEN) -> list[l
 
 def rounded(x: ir.Value, ties: str = AWAY) -> ir.Value:
     """x as the nearest tf32 number (PTX ISA, cvt); of two the even one (sm_90 on), or that farther from zero."""
-    return llvm.InlineAsmOp(device.i32(), [x], f"cvt.{ties}.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[
-        0
-    ]
+    return device.assembly(f"cvt.{ties}.tf32.f32 $0, $1;", x, result=device.i32(), memory=False, effects=False)
 
 
 def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf
 
 GLOBAL, SHARED = 1, 3  # NVPTX address spaces
+_LETTERS = {"i16": "h", "i32": "r", "i64": "l", "f32": "f"}  # of registers, in constraints of inline PTX
 
 
 @dataclass(frozen=True)
@@ -156,15 +157,50 @@ def store(x: ir.Value, pointer: ir.Value, align: int | None = None) -> None:
     llvm.StoreOp(x, pointer, alignment=align)
 
 
-def assembly(text: str, constraints: str, operands: Sequence[ir.Value], result: ir.Type | None) -> ir.Value | None:
-    """Inline PTX with side effects. Only for what no operation covers."""
-    op = llvm.InlineAsmOp(result, list(operands), text, constraints, has_side_effects=True)
-    return op.results[0] if result is not None else None
+def assembly(text: str, *operands: Int, result: ir.Type | None = None, **how: bool) -> ir.Value | None:
+    """`assembled` with one result or none."""
+    found = assembled(text, [] if result is None else [result], *operands, **how)
+    return found[0] if found else None
+
+
+def assembled(
+    text: str,
+    results: Sequence[ir.Type],
+    *operands: Int,
+    tied: Sequence[ir.Value] = (),
+    memory: bool = True,
+    effects: bool = True,
+    early: bool = False,
+) -> list[ir.Value]:
+    """Inline PTX, only for what no operation covers. The first registers, from $0 on, are those of the results, then
+    come as many for what is `tied` to the results, in the same registers, then the operands, of which truths (i1) are
+    words. `memory`: no access to memory passes it; `effects`: it stays where it is; `early`: no operand is in the
+    register of a result."""
+    given = [arith.extui(i32(), x) if str(x.type) == "i1" else x for x in map(value, operands)]
+    constraints = [f"={'&' if early else ''}{_letter(kind)}" for kind in results] + [str(i) for i in range(len(tied))]
+    constraints += [_letter(x.type) for x in given] + (["~{memory}"] if memory else [])
+    type_ = results[0] if len(results) == 1 else llvm.StructType.get_literal(list(results)) if results else None
+    op = llvm.InlineAsmOp(type_, [*tied, *given], text, ",".join(constraints), has_side_effects=effects)
+    if len(results) < 2:
+        return list(op.results)
+    return [llvm.extractvalue(kind, op.results[0], [number]) for number, kind in enumerate(results)]
+
+
+def where(condition: int, *instructions: str) -> str:
+    """PTX instructions for the threads in which the operand of this number holds; predicated, for a branch between
+    products would end their overlap."""
+    predicated = "".join(f"@p {instruction}\n" for instruction in instructions)
+    return f"{{\n.reg .pred p;\nsetp.ne.b32 p, ${condition}, 0;\n{predicated}}}"
+
+
+def _letter(kind: ir.Type) -> str:
+    """The constraint that asks for a register of a type."""
+    return "l" if isinstance(kind, llvm.PointerType) else _LETTERS[str(kind)]
 
 
 def signal(counter: ir.Value) -> None:
     """One thread: adds 1 to a counter (u32 in global memory), releasing at GPU scope what came before."""
-    assembly("red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{memory}", [counter, value(1)], None)
+    assembly("red.release.gpu.global.add.u32 [$0], $1;", counter, 1)
 
 
 def thread() -> ir.Value:

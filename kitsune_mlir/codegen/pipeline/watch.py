@@ -74,7 +74,7 @@ class Watch:
         return arith.andi(device.less(asked, most), patient)
 
     def _flag(self) -> ir.Value:
-        return device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [self.report], device.i32())
+        return device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", self.report, result=device.i32())
 
     def reported(self) -> ir.Value:
         """Whether a wait was in vain, i1."""
@@ -83,8 +83,7 @@ class Watch:
     def tell(self, fields: list[Int]) -> None:
         """One thread: reports FIELDS, if it is the first."""
         text = "atom.acq_rel.gpu.global.cas.b32 $0, [$1], $2, $3;"
-        operands = [self.report, device.value(0), device.value(1)]
-        before = device.assembly(text, "=r,l,r,r,~{memory}", operands, device.i32())
+        before = device.assembly(text, self.report, 0, 1, result=device.i32())
         with device.when(device.equal(before, 0)):
             for i, x in enumerate(fields):
                 device.store(device.value(x), device.offset(self.report, i + 1, device.i32()))

@@ -100,10 +100,4 @@ class PrefetchCode(AgentCode):
         far = arith.muli(row, arith.constant(i64, kind.shape[1]))
         place = device.offset(self._pointer(table), far, kind.element_type)
         nbytes = kind.shape[1] * kind.element_type.width // 8
-        text = """{
-.reg .pred there;
-setp.ne.u32 there, $2, 0;
-@there cp.async.bulk.prefetch.L2.global [$0], $1;
-}"""
-        given = [place, device.value(nbytes), arith.extui(device.i32(), there)]
-        device.assembly(text, "l,r,r,~{memory}", given, None)
+        device.assembly(device.where(2, "cp.async.bulk.prefetch.L2.global [$0], $1;"), place, nbytes, there)
