@@ -39,6 +39,23 @@ def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
                 waiting += [value for value in op.results if isinstance(value.type, ir.MemRefType)]
 
 
+def written(op: ir.Operation) -> list[ir.Value]:
+    """The buffers, or views of them, that an operation of a host function may write, itself or in its regions. Calls
+    make results of their own."""
+    return [v for one in walk(op) for v in _outputs(one) if isinstance(v.type, ir.MemRefType)]
+
+
+def _outputs(op: ir.Operation) -> list[ir.Value]:
+    operands, sizes = list(op.operands), "operandSegmentSizes"
+    if op.name in (*VIEWS, "memref.alloc", "memref.dim", "memref.load", "func.call", "func.return"):
+        return []
+    if op.name in ("memref.copy", "memref.store"):
+        return operands[1:2]
+    if op.name.startswith(("linalg.", "tm_tensor.")):
+        return operands[-(ir.DenseI32ArrayAttr(op.attributes[sizes])[1] if sizes in op.attributes else 1) :]
+    return operands
+
+
 def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
     """The operation of a block that an operation is, or stands in."""
     while op.block != block:

@@ -14,17 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kitsune_mlir.mlir import arith, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, ir, memref, scf
 
-from .gpu_buffers import VIEWS, root_of
-from .gpu_generic import Generic
+from .gpu_buffers import VIEWS, root_of, written
 from .gpu_i32 import i32, index, number_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 from .gpu_radix import RadixSort
 
 SORT = "ordered_sort"  # what kernels are called that put updates in order
-# What writes no buffer of numbers: calls, of pipelines and other kernels, make their results.
-_READERS = ("func.call", "func.return", "gpu.launch_func", "tm_tensor.scatter")
 
 
 @dataclass(frozen=True)
@@ -227,13 +224,5 @@ def _is_settled(root: ir.Value, op: ir.Operation) -> bool:
 
 
 def may_write(op: ir.Operation, root: ir.Value) -> bool:
-    """Whether an operation may write a buffer."""
-    if op.name in (*VIEWS, "memref.dim", "memref.alloc", *_READERS):
-        outputs = [op.operands[2]] if op.name == "tm_tensor.scatter" else []
-    elif op.name == "linalg.generic":
-        outputs = Generic(op).outputs
-    elif op.name == "memref.copy":
-        outputs = [op.operands[1]]
-    else:
-        outputs = [operand for inner in walk(op) for operand in inner.operands]
-    return any(root_of(output) == root for output in outputs)
+    """Whether an operation may write a buffer of numbers; launches, of kernels that are there already, make results."""
+    return op.name != "gpu.launch_func" and any(root_of(output) == root for output in written(op))

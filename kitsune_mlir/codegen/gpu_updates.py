@@ -14,7 +14,7 @@ from kitsune_mlir.mlir import arith, ir, memref, walk
 
 from . import gpu_words
 from .affine_index import evaluate
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, root_of, written
 from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
@@ -120,19 +120,7 @@ def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
     for other in (one.operation for one in op.block.operations):
         if other == op:
             return between and root_of(op.operands[2]) not in read
-        if between and other.name not in IDLE and any(root in read for root in _written(other)):
+        if between and any(root_of(value) in read for value in written(other)):
             return False
         between |= other == writer
     return False
-
-
-def _written(op: ir.Operation) -> list[ir.Value]:
-    """The buffers that an operation may write. A call writes none that is there before."""
-    operands = list(op.operands)
-    if op.name == "func.call":
-        return []
-    if op.name == "linalg.generic":
-        operands = Generic(op).outputs
-    elif op.name in ("memref.copy", "tm_tensor.scatter"):
-        operands = operands[-1:]
-    return [root_of(value) for value in operands if isinstance(value.type, ir.MemRefType)]

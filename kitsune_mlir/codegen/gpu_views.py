@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, ir, memref, walk
+from kitsune_mlir.mlir import arith, ir, memref
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, root_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -134,26 +134,7 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
 def _is_written_behind(root: ir.Value, op: ir.Operation) -> bool:
     """Whether an operation behind `op` may write a buffer."""
     operations = [other.operation for other in op.block.operations]
-    for other in operations[operations.index(op) + 1 :]:
-        if other.name in ("memref.dim", "func.return", "func.call", *VIEWS):  # pipelines only read what they are given
-            continue
-        for inner in walk(other):
-            written = _outputs(inner)
-            if any(isinstance(v.type, ir.MemRefType) and root_of(v) == root for v in written):
-                return True
-    return False
-
-
-def _outputs(op: ir.Operation) -> list[ir.Value]:
-    """The operands that an operation may write."""
-    if op.name in VIEWS or op.name in ("memref.load", "memref.dim"):
-        return []
-    inputs = 0
-    if op.name in ("memref.copy", "linalg.transpose", "linalg.broadcast"):
-        inputs = 1
-    elif op.name.startswith("linalg.") and "operandSegmentSizes" in op.attributes:
-        inputs = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[0]
-    return list(op.operands)[inputs:]
+    return any(root_of(v) == root for other in operations[operations.index(op) + 1 :] for v in written(other))
 
 
 def _whole(value: ir.Value) -> Layout:
