@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .gpu_clone import clone_into
 from .gpu_i32 import index
-from .gpu_kernel import THREADS, Kernel, Kernels, as_value, ceildiv, delinearize, extent, linear_id, only_if, product
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, extent, of_points, only_if
 from .gpu_sorted_updates import Order, Orders, linear, mapped
 from .kernel_work import TURNS_HINT
 
@@ -47,29 +47,22 @@ class InOrder:
         updates, table = op.operands[0], op.operands[2]
         free = [dim for dim in range(outer, ir.MemRefType(table.type).rank) if dim not in named]  # and an update has
         bounds = self.orders.bounds(order, op)
-        kernel = Kernel(self.kernels, op, LABEL)
-        with kernel.body():
-            given, into = kernel.inside(updates), kernel.inside(table)
-            rows, begins, ends = (kernel.inside(buffer) for buffer in (order.rows, *bounds))
-            sizes = [extent(given, dim - outer + 1) for dim in free]
-            keys = [extent(into, dim) for dim in named]
-            thread = linear_id(THREADS)
-            with only_if(thread, product([*keys, *sizes])):
-                place = delinearize(thread, [*keys, *sizes])
-                own, further = place[: len(keys)], place[len(keys) :]
-                key = linear(own, keys)
-                begin, end = (index(memref.load(buffer, [key])) for buffer in (begins, ends))
-                target = [as_value(0)] * ir.MemRefType(table.type).rank
-                for dim, number in zip((*named, *free), place, strict=True):
-                    target[dim] = number
-                at = dict(zip(free, further, strict=True))
-                position = [at.get(dim, as_value(0)) for dim in range(outer, len(target))]
-                with only_if(begin, end):
-                    turns = _turns(op, named)
-                    self._loop(op, kernel, (begin, end), turns, rows, (given, into), position, target)
-        with op.context, op.location, ir.InsertionPoint(op):
-            counts = [extent(table, dim) for dim in named] + [extent(updates, dim - outer + 1) for dim in free]
-            kernel.launch(ceildiv(product(counts), THREADS))
+
+        def sizes(see: See) -> list[Size]:
+            keys = [extent(see(table), dim) for dim in named]
+            return [*keys, *(extent(see(updates), dim - outer + 1) for dim in free)]
+
+        with of_points(self.kernels, op, LABEL, sizes) as (kernel, place):
+            given, into, rows = (kernel.inside(buffer) for buffer in (updates, table, order.rows))
+            key = linear(place[: len(named)], sizes(kernel.inside)[: len(named)])
+            begin, end = (index(memref.load(kernel.inside(buffer), [key])) for buffer in bounds)
+            target = [as_value(0)] * ir.MemRefType(table.type).rank
+            for dim, number in zip((*named, *free), place, strict=True):
+                target[dim] = number
+            at = dict(zip(free, place[len(named) :], strict=True))
+            position = [at.get(dim, as_value(0)) for dim in range(outer, len(target))]
+            with only_if(begin, end):
+                self._loop(op, kernel, (begin, end), _turns(op, named), rows, (given, into), position, target)
 
     @staticmethod
     def _loop(

@@ -12,7 +12,7 @@ Memref arguments of a kernel are passed as expanded descriptors (see host_progra
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
@@ -25,6 +25,7 @@ THREADS = 256  # of a block that has one element, or one warp a result, to compu
 WARP = 32
 
 Size = int | ir.Value
+See = Callable[[ir.Value], ir.Value]  # what brings a host value to where it is needed
 
 
 class Kernels:
@@ -154,8 +155,9 @@ class Kernel:
         self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(self._origin.location)))
         return fits
 
-    def launch(self, blocks: Size) -> ir.Operation:
-        """Ends the kernel and launches it on `blocks` (a host value) blocks, before `origin`."""
+    def launch(self, blocks: Size | Callable[[], Size]) -> ir.Operation:
+        """Ends the kernel and launches it on `blocks` (a host value, or what makes one there) blocks, before
+        `origin`."""
         types = [argument.type for argument in self._entry.arguments]
         with self._origin.context, self._origin.location, ir.InsertionPoint(self._origin):
             kind = ir.FunctionType.get(types, [])
@@ -163,7 +165,7 @@ class Kernel:
             self._attribute_shared()
             name = self._kernels.settle(self._function.operation, self._label)
             one = arith.ConstantOp.create_index(1).result
-            grid = (as_value(blocks), one, one)
+            grid = (as_value(blocks() if callable(blocks) else blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
 
@@ -262,6 +264,25 @@ def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
     with ir.InsertionPoint(guard.then_block):
         yield
         scf.yield_([])
+
+
+@contextlib.contextmanager
+def of_points(
+    kernels: Kernels, origin: ir.Operation, label: str, sizes: Callable[[See], list[Size]]
+) -> Iterator[tuple[Kernel, list[ir.Value]]]:
+    """A kernel with a thread for each point of a space, whose code is built inside from the thread's point on; it is
+    launched behind that. `sizes`, given what shows a value where it is needed, are those of the space."""
+    kernel = Kernel(kernels, origin, label)
+    with kernel.body():
+        own, index = sizes(kernel.inside), linear_id(THREADS)
+        with only_if(index, product(own)):
+            yield kernel, delinearize(index, own)
+    kernel.launch(lambda: ceildiv(product(sizes(on_host)), THREADS))
+
+
+def on_host(value: ir.Value) -> ir.Value:
+    """A host value where the host needs it."""
+    return value
 
 
 def delinearize(index: ir.Value, sizes: Sequence[Size]) -> list[ir.Value]:

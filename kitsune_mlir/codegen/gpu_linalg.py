@@ -11,7 +11,7 @@ elements, by all warps of a block, which each take some of the rows (gpu_columns
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
@@ -25,11 +25,13 @@ from .gpu_kernel import (
     WARP,
     Kernel,
     Kernels,
+    See,
     Size,
     as_value,
     ceildiv,
     delinearize,
     linear_id,
+    on_host,
     only_if,
     product,
 )
@@ -57,9 +59,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         kernel = Kernel(kernels, op, generic.label())
         with kernel.body():
             part.emit(gpu.block_id(gpu.Dimension.x), kernel)
-        with op.context, op.location, ir.InsertionPoint(op):
-            blocks = part.blocks(lambda value: value)
-        _launched(generic, kernel.launch(blocks), fills)
+        _launched(generic, kernel.launch(lambda: part.blocks(on_host)), fills)
         return
     if generic.reduction:
         contract(generic.block.operations)
@@ -81,8 +81,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         per_block = THREADS
         block = _blocking(generic, FILL * per_block)
         kernel = _thread_kernel(generic, kernels, initial, joined, block)
-    with op.context, op.location, ir.InsertionPoint(op):
-        launch = kernel.launch(ceildiv(_items(generic, block, lambda value: value), per_block))
+    launch = kernel.launch(lambda: ceildiv(_items(generic, block, on_host), per_block))
     _launched(generic, launch, fills)
 
 
@@ -182,10 +181,8 @@ def _lower_in_parts(
                 values = [memref.load(second.inside(buffer), [at]) for buffer in partial]
                 scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
             store(generic, second, [Point(dims)], list(loop.results))
-    with op.context, op.location, ir.InsertionPoint(op):
-        threads = parts.count * count * (WARP if by_warps else 1)
-        first.launch(ceildiv(threads, THREADS))
-        second.launch(ceildiv(count, THREADS))
+    first.launch(ceildiv(parts.count * count * (WARP if by_warps else 1), THREADS))
+    second.launch(ceildiv(count, THREADS))
 
 
 def _thread_kernel(
@@ -247,12 +244,12 @@ def _blocking(generic: Generic, least: int) -> Blocking:
     return {d: BLOCK for d in together if not isinstance(sizes[d], int) or sizes[d] >= BLOCK}
 
 
-def _items(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> Size:
+def _items(generic: Generic, block: Blocking, see: See) -> Size:
     """The number of groups of points."""
     return product(_groups(generic, block, see))
 
 
-def _groups(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+def _groups(generic: Generic, block: Blocking, see: See) -> list[Size]:
     return [ceildiv(generic.size(d, see), block.get(d, 1)) for d in generic.parallel]
 
 

@@ -23,7 +23,7 @@ from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, slice_of, walk
 from .gpu_buffers import VIEWS, ancestor_in, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
-from .gpu_kernel import Kernel, Kernels, Size, as_value
+from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
 from .gpu_turned import part as words_of
 
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
@@ -247,12 +247,10 @@ def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
     last = kept[-1]
     parts = _parts(kept)
     kernel = Kernel(kernels, last, "copy" if all(op.name == "memref.copy" for op in kept) else "parts")
-    with last.context, last.location, ir.InsertionPoint(last):
-        ends = _running([part.blocks(lambda value: value) for part in parts])
     with kernel.body():
         inside = _running([part.blocks(kernel.inside) for part in parts])
         _branch(parts, [0, *inside], gpu.block_id(gpu.Dimension.x), kernel)
-    kernel.launch(ends[-1])
+    kernel.launch(lambda: _running([part.blocks(on_host) for part in parts])[-1])
     for op in kept:
         op.erase()
 

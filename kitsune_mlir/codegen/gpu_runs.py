@@ -29,19 +29,7 @@ from kitsune_mlir.planning.target import Target
 from .gpu_buffers import root_of
 from .gpu_clone import clone_into
 from .gpu_i32 import index, number_of
-from .gpu_kernel import (
-    THREADS,
-    Kernel,
-    Kernels,
-    Size,
-    as_value,
-    ceildiv,
-    delinearize,
-    extent,
-    linear_id,
-    only_if,
-    product,
-)
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
 from .gpu_updates import IDLE, Updates
 from .gpu_words import bytes_of
@@ -97,21 +85,13 @@ class Runs:
         op = parts[-1].op
         order, share = self.orders.of(parts[0].op), _share(op)
 
-        def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+        def sizes(see: See) -> list[Size]:
             *inner, last = ir.MemRefType(op.operands[0].type).shape[1:]
             return [ceildiv(extent(see(op.operands[1]), 0), RUN), *inner, last // count]
 
-        with op.context, op.location, ir.InsertionPoint(op):
-            blocks = ceildiv(product(sizes_of(lambda value: value)), THREADS)
-        kernel = Kernel(self.kernels, op, LABEL)
-        with kernel.body():
-            sizes, thread = sizes_of(kernel.inside), linear_id(THREADS)
-            with only_if(thread, product(sizes)):
-                run, *inner = delinearize(thread, sizes)
-                inner[-1] = arith.muli(inner[-1], as_value(count))
-                _Run(parts, kernel, self.kernels, order, count, share, inner).emit(run)
-        with op.context, op.location, ir.InsertionPoint(op):
-            kernel.launch(blocks)
+        with of_points(self.kernels, op, LABEL, sizes) as (kernel, (run, *inner)):
+            inner[-1] = arith.muli(inner[-1], as_value(count))
+            _Run(parts, kernel, self.kernels, order, count, share, inner).emit(run)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ their order (gpu_in_order.py). A row that the table does not have is left out, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
 
@@ -29,12 +28,14 @@ from .gpu_kernel import (
     THREADS,
     Kernel,
     Kernels,
+    See,
     Size,
     as_value,
     ceildiv,
     delinearize,
     extent,
-    linear_id,
+    of_points,
+    on_host,
     only_if,
     product,
 )
@@ -109,15 +110,14 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
     together = _added(op, kernels)
     parts = _parts(op, together)
 
-    def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+    def sizes_of(see: See) -> list[Size]:
         *outer, last = (_size(op, d, see) for d in range(rank))
         inner = [*outer, last // (together * parts) if together > 1 else last]
         return inner if parts == 1 else [parts, *inner]
 
     with op.context, op.location, ir.InsertionPoint(op):
-        count = product(sizes_of(lambda value: value))
-        turns = 1 if isinstance(count, int) and count < FEW else TURNS
-        blocks = ceildiv(count, THREADS * turns)
+        count = product(sizes_of(on_host))
+    turns = 1 if isinstance(count, int) and count < FEW else TURNS
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
         sizes = sizes_of(kernel.inside)
@@ -146,8 +146,7 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
                     else:
                         _join(atomic, values[0], table, target)
                     scf.yield_([])
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(blocks)
+    kernel.launch(lambda: ceildiv(count, THREADS * turns))
 
 
 def _join_all(atomic: str, together: int, values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
@@ -191,25 +190,18 @@ def _is_some(values: list[ir.Value]) -> ir.Value:
 def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:
     """The launch of a kernel whose threads have an update each, where they are `apart`, or else all to an element."""
     rank = ir.MemRefType(op.operands[0].type).rank
-    spread = list(range(rank)) if apart else list(range(1, rank))
-    kernel = Kernel(kernels, op, "scatter")
-    with kernel.body():
-        sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
-        index = linear_id(THREADS)
-        with only_if(index, product(sizes)):
-            position = delinearize(index, sizes) if spread else []
-            if apart:
-                _update(op, kernel, source, position)
-            else:
-                loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
-                with ir.InsertionPoint(loop.body):
-                    _update(op, kernel, source, [loop.induction_variable, *position])
-                    scf.yield_([])
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
+    spread = range(rank) if apart else range(1, rank)
+    with of_points(kernels, op, "scatter", lambda see: [_size(op, d, see) for d in spread]) as (kernel, position):
+        if apart:
+            _update(op, kernel, source, position)
+            return
+        loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
+        with ir.InsertionPoint(loop.body):
+            _update(op, kernel, source, [loop.induction_variable, *position])
+            scf.yield_([])
 
 
-def _size(op: ir.Operation, dimension: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+def _size(op: ir.Operation, dimension: int, see: See) -> Size:
     """A size of the updates, which `see` does not bring to where it is needed if row numbers have it too."""
     updates, numbers = list(op.operands)[:2]
     return extent(see(numbers), 0) if dimension == 0 else _static(updates, dimension) or extent(see(updates), dimension)

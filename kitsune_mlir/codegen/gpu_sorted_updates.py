@@ -134,9 +134,7 @@ class _Sort:
         made = Kernel(self.kernels, self.op, f"{SORT}_{label}")
         with made.body():
             body(made, linear_id(THREADS))
-        with self.op.context, self.op.location, ir.InsertionPoint(self.op):
-            blocks = ceildiv(items, THREADS)
-        made.launch(blocks)
+        made.launch(lambda: ceildiv(items, THREADS))
 
     def _key(self, kernel: Kernel, row: ir.Value, report: bool) -> ir.Value:
         """A row's key, that behind the last where the table has no such element, which is reported."""

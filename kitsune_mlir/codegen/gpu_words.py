@@ -17,9 +17,9 @@ from types import MappingProxyType
 from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
-from .gpu_clone import See, clone_into
+from .gpu_clone import clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, delinearize, only_if, product
 
 WORD = 16  # bytes
 LINES = 2  # of windows' results that a thread computes
