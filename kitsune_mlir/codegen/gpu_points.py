@@ -12,7 +12,7 @@ from kitsune_mlir.mlir import arith, ir, memref, scf
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import Kernel, as_value
+from .gpu_kernel import THREADS, Kernel, Kernels, as_value
 from .gpu_reduction import Combiner
 from .gpu_words import neighbours
 
@@ -50,7 +50,32 @@ class Walk:
         return Walk(arith.addi(self.first, number), self.last, count)
 
 
-def start(
+@dataclass(frozen=True)
+class Nest:
+    """An operator that becomes kernels. `initial` are what its outputs hold before, where that is one scalar; `joined`
+    says how each is accumulated, None where that is not known."""
+
+    generic: Generic
+    kernels: Kernels
+    initial: list[ir.Value | None]
+    joined: list[Combiner] | None
+
+    def kernel(self, threads: int = THREADS) -> Kernel:
+        """One that does a part of it."""
+        return Kernel(self.kernels, self.generic.op, self.generic.label(), threads)
+
+    def starts(self, kernel: Kernel, points: Sequence[Point]) -> list[ir.Value | None]:
+        """What the outputs of each point hold before."""
+        fills = list(enumerate(self.initial))
+        return [_start(self.generic, kernel, i, point.dims, fill) for point in points for i, fill in fills]
+
+    def finish(self, kernel: Kernel, points: Sequence[Point], found: Sequence[ir.Value]) -> None:
+        """Joins to the outputs of each point what was found, and stores them."""
+        combine, starts = self.joined * len(points), self.starts(kernel, points)
+        store(self.generic, kernel, points, [one.join(a, b) for one, a, b in zip(combine, starts, found, strict=True)])
+
+
+def _start(
     generic: Generic, kernel: Kernel, position: int, dims: dict[int, ir.Value], fill: ir.Value | None
 ) -> ir.Value | None:
     """What output `position` holds before; None when it is overwritten unseen."""
