@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, func, ir, memref, scf, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
@@ -54,7 +55,8 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
         dynamic = [] if isinstance(size, int) else [size]
         made = [memref.alloc(result.type, dynamic, []) for result in op.results]
     places = made[1] if list(op.results[1].uses) else None
-    order = _Order(keys, _known(count), made[0], places, made[2:], len(others))
+    known = constant(count)
+    order = _Order(keys, count if known is None else known, made[0], places, made[2:], len(others))
     sort = RadixSort(
         kernels, op, "order", size, order.count, order.key, order.write_row, others, order.write_carried
     )  # fmt: skip
@@ -62,14 +64,6 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
     for old, new in zip(op.results, made):
         old.replace_all_uses_with(new)
     op.erase()
-
-
-def _known(count: ir.Value) -> Size:
-    """A number, as such where it is constant."""
-    owner = None if isinstance(count.owner, ir.Block) else count.owner.operation
-    if owner is None or owner.name != "arith.constant":
-        return count
-    return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -19,7 +19,6 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
 from . import warps
-from .hand import hand
 from .quads import QUAD, transposed
 
 BLOCK = 8  # columns
@@ -110,15 +109,10 @@ class Fragment:
 
     @property
     def width(self) -> int:
-        width = 1
-        for size in self.shape[1:]:
-            width *= size
-        return width
+        return prod(self.shape[1:])
 
     def load(self, index: Sequence[Int]) -> ir.Value:
-        column: Int = 0
-        for size, i in zip(self.shape[1:], index[1:]):
-            column = device.add(device.mul(column, size), i)
+        column = device.flattened(index[1:], self.shape[1:])
         half, single = self.lanes.half(index[0]), 0 if self.width == 1 else column
         if isinstance(single, int) and (single, half) in self.spread:
             return self.spread[single, half]
@@ -180,9 +174,8 @@ def _from_thread(x: ir.Value, number: int) -> ir.Value:
     """What thread `number` of the four of a row has in place of `x`."""
     lane = arith.ori(arith.andi(warps.thread(), device.value(warps.WARP - ROW_THREADS)), device.value(number))
     if isinstance(x.type, ir.FloatType):
-        (word,) = hand([arith.bitcast(device.i32(), x)], lane)
-        return arith.bitcast(x.type, word)
-    (word,) = hand([x if x.type == device.i32() else arith.extui(device.i32(), x)], lane)
+        return arith.bitcast(x.type, warps.hand(arith.bitcast(device.i32(), x), lane))
+    word = warps.hand(x if x.type == device.i32() else arith.extui(device.i32(), x), lane)
     return word if x.type == device.i32() else arith.trunci(x.type, word)
 
 
@@ -235,11 +228,7 @@ class PairedMemory(Memory):
         row, inner, sizes = (index[0], index[1:], self.shape[1:]) if has_rows else (0, index, self.shape)
         if self._lanes is not None and isinstance(row, ir.Value):
             row = self._lanes.loaded[self._lanes.half(row)]
-        column: Int = 0
-        width = 1
-        for size, i in zip(sizes, inner):
-            column, width = device.add(device.mul(column, size), i), width * size
-        return self.element_at(row, column, width)
+        return self.element_at(row, device.flattened(inner, sizes), prod(sizes))
 
     def from_row(self, row: ir.Value) -> PairedMemory:
         shape = self.shape if len(self.shape) > 1 else (1,)  # of a vector the one element, for its size may be open

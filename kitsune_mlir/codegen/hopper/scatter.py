@@ -18,7 +18,6 @@ from kitsune_mlir.mlir import arith, ir, vector
 
 from . import warps
 from .fragments import BLOCK, HALVES, ROW_THREADS, Fragment, blocks_of
-from .hand import hand
 from .stores import BOX_BYTES, BOXES, WARP_ROWS, Boxes, Outbox
 from .wgmma import BOX_ROW
 
@@ -74,7 +73,7 @@ def _numbers(to: Sequence[ir.Value], exists: Sequence[ir.Value]) -> list[ir.Valu
     lane = device.mod(warps.thread(), warps.WARP)
     told = arith.select(device.equal(device.mod(lane, 2), 0), first, second)
     half = device.div(lane, warps.WARP // 2)
-    return [hand([told], device.add(half, ROW_THREADS * row))[0] for row in range(_ROWS)]
+    return [warps.hand(told, device.add(half, ROW_THREADS * row)) for row in range(_ROWS)]
 
 
 def _lay_out(tile: Fragment, begin: int, end: int, room: ir.Value, boxes: Boxes) -> None:

@@ -38,6 +38,12 @@ def consumer() -> Int:
     return device.sub(device.div(thread(), wgmma.THREADS), 1)
 
 
+def hand(word: ir.Value, lane: Int) -> ir.Value:
+    """All threads of a warp: each gets the word (i32) of `lane` (PTX ISA, shfl.sync)."""
+    text = "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;"  # lanes may come from the whole warp; all take part
+    return device.assembly(text, word, lane, result=device.i32(), memory=False)
+
+
 def sync() -> None:
     """The threads of a warp; orders their accesses to memory (PTX ISA, bar.warp.sync)."""
     device.assembly("bar.warp.sync 0xffffffff;")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf
 
@@ -101,6 +102,23 @@ def mod(a: Int, b: int) -> Int:
     if isinstance(a, Offset) and (quotient := a.quotient(b)) is not None:
         return a.moved(-quotient * b)
     return 0 if b == 1 else arith.remui(value(a), value(b))
+
+
+def flattened(index: Sequence[Int], sizes: Sequence[int]) -> Int:
+    """The number of what stands at an index, in row-major order."""
+    number: Int = 0
+    for size, i in zip(sizes, index):
+        number = add(mul(number, size), i)
+    return number
+
+
+def unflattened(number: Int, sizes: Sequence[int]) -> list[Int]:
+    """The index of a row-major number in dimensions of these sizes."""
+    found: list[Int] = []
+    for d, size in enumerate(sizes):
+        place = div(number, prod(sizes[d + 1 :]))
+        found.append(mod(place, size) if d else place)
+    return found
 
 
 def least(a: Int, b: Int) -> Int:

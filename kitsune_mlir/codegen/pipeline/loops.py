@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf, prod
+from math import inf
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
-from . import device
-from .device import Int
 from .memory import compute_type, element_of
 
 # Combiners of reductions that may be done in any order, with what they start from.
@@ -21,15 +18,6 @@ IDENTITY = {
     "arith.minimumf": inf,
     "arith.minnumf": inf,
 }
-
-
-def unflatten(column: Int, sizes: Sequence[int]) -> list[Int]:
-    """Indices of a flattened column in dimensions of the given sizes."""
-    found: list[Int] = []
-    for d in range(len(sizes)):
-        place = device.div(column, prod(sizes[d + 1 :]))
-        found.append(place if d == 0 else device.mod(place, sizes[d]))
-    return found
 
 
 def is_zero(scalar: ir.Value) -> bool:

@@ -63,17 +63,11 @@ class Memory:
         """Elements of a row."""
         return prod(self.shape[1:])
 
-    def _column(self, index: Sequence[Int]) -> Int:
-        column: Int = 0
-        for size, i in zip(self.shape[1:], index):
-            column = device.add(device.mul(column, size), i)
-        return column
-
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at `index`, of the compute type."""
         if not self.shape:
             return widened(device.load(self.pointer, storage_type(self.element)), self.element)
-        place = self.place(index[0], self._column(index[1:]))
+        place = self.place(index[0], device.flattened(index[1:], self.shape[1:]))
         return widened(device.load(place, storage_type(self.element)), self.element)
 
     def from_row(self, row: ir.Value) -> Memory:

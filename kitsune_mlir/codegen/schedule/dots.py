@@ -40,11 +40,6 @@ QUAD, LOAD = 4, 16  # lanes that have a row together, bytes that one loads of it
 _SPREAD = 8  # elements between rows of a stash, besides its columns: spreads the banks
 
 
-def multiplies_alone(agent: AgentOp) -> bool:
-    """Whether an agent is of this kind."""
-    return bool(walk(agent, DotsOp.OPERATION_NAME))
-
-
 def stash_bytes(agent: AgentOp) -> int:
     """Shared memory that an agent's tiles take."""
     return sum(_stash_of(op).nbytes for op in walk(agent, StashOp.OPERATION_NAME))

@@ -14,19 +14,12 @@ from kitsune_mlir.codegen.hopper import mbarrier, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
-from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.rows import Structured
 
 from .agent import AgentCode
 from .boxes import GlobalBox
-
-
-def asks(agent: schedule.AgentOp) -> bool:
-    """Whether an agent asks for rows of tables."""
-    return bool(walk(agent, PrefetchOp.OPERATION_NAME))
 
 
 @dataclass(kw_only=True)

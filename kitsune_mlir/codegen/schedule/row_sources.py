@@ -15,6 +15,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location
 from kitsune_mlir.row_numbers import row_number
@@ -65,7 +66,7 @@ def _read(read: schedule.ReadOp) -> list[Source]:
     strides = [1]
     for size in reversed(kind.shape[1:]):
         strides.insert(0, strides[0] * size)
-    known = [_constant(offset) for offset in at]
+    known = [constant(offset) for offset in at]
     if None in known[1:] or known[0] is not None or any(size < 0 for size in kind.shape[1:]):
         raise UnsupportedError(f"{location(read.location)}: a warp reads the rows of its own number of the batch")
     start = sum(offset * stride for offset, stride in zip(known[1:], strides[1:]))
@@ -74,11 +75,6 @@ def _read(read: schedule.ReadOp) -> list[Source]:
     if along == 0 and count != 1:
         raise UnsupportedError(f"{location(read.location)}: a warp reads the rows of one number of the batch")
     return [Source(tensor, start + row * strides[along], strides[0]) for row in range(count)]
-
-
-def _constant(offset: ir.Value) -> int | None:
-    op = rows.producer(offset)
-    return None if op is None or op.name != "arith.constant" else ir.IntegerAttr(op.attributes["value"]).value
 
 
 @dataclass(frozen=True)
