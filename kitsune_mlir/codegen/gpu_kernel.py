@@ -19,6 +19,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
 
 from .index_checks import COMPUTED, KNOWN, Checks, origin
+from .pipeline import device
 
 MODULE = "kernels"
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
@@ -128,10 +129,7 @@ class Kernel:
             for axis, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
                 if kind == KNOWN:
                     continue
-                fits = arith.cmpi(arith.CmpIPredicate.ult, index, as_value(extent(buffer, axis)))
-                if kind != COMPUTED:
-                    wrong = arith.xori(fits, arith.constant(fits.type, 1))
-                    self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(loaded.location)))
+                fits = self._fits(index, extent(buffer, axis), loaded if kind != COMPUTED else None)
                 copy.operands[1 + axis] = arith.select(fits, index, as_value(0))
                 if shape[axis] <= 0:  # open, or none
                     some = arith.cmpi(arith.CmpIPredicate.ne, as_value(extent(buffer, axis)), as_value(0))
@@ -150,9 +148,13 @@ class Kernel:
 
     def check_row(self, row: ir.Value, size: Size) -> ir.Value:
         """Whether a scatter's row is one of so many. It is reported where it is not."""
-        fits = arith.cmpi(arith.CmpIPredicate.ult, row, as_value(size))
-        wrong = arith.xori(fits, arith.constant(fits.type, 1))
-        self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(self._origin.location)))
+        return self._fits(row, size, self._origin)
+
+    def _fits(self, index: ir.Value, size: Size, checked: ir.Operation | None) -> ir.Value:
+        """Whether index < size; it is reported where it is not, if an operation is checked so."""
+        fits, checks = arith.cmpi(arith.CmpIPredicate.ult, index, as_value(size)), self._kernels.checks
+        if checked is not None:
+            checks.report(device.flipped(fits), checks.number_at(location(checked.location)))
         return fits
 
     def launch(self, blocks: Size | Callable[[], Size]) -> ir.Operation:
@@ -260,10 +262,8 @@ def linear_id(threads: int) -> ir.Value:
 @contextlib.contextmanager
 def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
     """What is built inside runs where index < bound."""
-    guard = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, index, as_value(bound)))
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(arith.cmpi(arith.CmpIPredicate.ult, index, as_value(bound))):
         yield
-        scf.yield_([])
 
 
 @contextlib.contextmanager

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, func, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, func, ir, memref, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
 from .gpu_radix import RadixSort
+from .pipeline import device
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
 
@@ -92,12 +93,13 @@ class _Order:
         for into in self.moved[self.others :]:
             element = ir.MemRefType(into.type).element_type
             is_none = arith.cmpi(arith.CmpIPredicate.eq, key, arith.index_cast(key.type, self._none(kernel)))
-            branch = scf.IfOp(is_none, [element], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.yield_([memref.load(kernel.inside(self.keys), [number])])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_([key if element == key.type else arith.extui(element, key)])
-            memref.store(branch.results[0], kernel.inside(into), [place])
+            own = device.choose(
+                is_none,
+                element,
+                lambda: memref.load(kernel.inside(self.keys), [number]),
+                lambda kind=element: key if kind == key.type else arith.extui(kind, key),
+            )
+            memref.store(own, kernel.inside(into), [place])
 
     def write_carried(self, kernel: Kernel, position: int, place: ir.Value, value: ir.Value) -> None:
         memref.store(value, kernel.inside(self.moved[position]), [place])

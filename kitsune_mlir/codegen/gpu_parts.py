@@ -18,13 +18,14 @@ from functools import cmp_to_key
 from typing import Protocol
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, slice_of, walk
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
 from .gpu_turned import part as words_of
+from .pipeline.device import either
 
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 # What may stand between operators that become one kernel: nothing that reads or writes a buffer.
@@ -267,13 +268,8 @@ def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kern
     if not rest:
         part.emit(own, kernel)
         return
-    ahead = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, block, as_value(starts[1])), has_else=True)
-    with ir.InsertionPoint(ahead.then_block):
-        part.emit(own, kernel)
-        scf.yield_([])
-    with ir.InsertionPoint(ahead.else_block):
-        _branch(rest, starts[1:], block, kernel)
-        scf.yield_([])
+    ahead = arith.cmpi(arith.CmpIPredicate.ult, block, as_value(starts[1]))
+    either(ahead, lambda: part.emit(own, kernel), lambda: _branch(rest, starts[1:], block, kernel))
 
 
 def _running(counts: Sequence[Size]) -> list[Size]:

@@ -15,6 +15,7 @@ from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Kernels, as_value
 from .gpu_reduction import Combiner
 from .gpu_words import neighbours
+from .pipeline import device
 
 PART = 128  # numbers that are summed one by one before they are added to the others
 
@@ -98,8 +99,7 @@ def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Seq
     behind takes, what that makes of it."""
     rest = iter(values)
     for point in points:
-        guard = None if point.inside is None else scf.IfOp(point.inside)
-        with contextlib.nullcontext() if guard is None else ir.InsertionPoint(guard.then_block):
+        with contextlib.nullcontext() if point.inside is None else device.when(point.inside):
             found, indices, last = [next(rest) for _ in generic.outputs], _listed(point.dims, generic), generic
             if (after := generic.after) is not None:
                 position = after.inputs.index(generic.outputs[0])
@@ -109,8 +109,6 @@ def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Seq
                 found = _clone_body(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
             for value, buffer, map_ in zip(found, last.outputs, last.out_maps, strict=True):
                 memref.store(value, kernel.inside(buffer), evaluate(map_, indices))
-            if guard is not None:
-                scf.yield_([])
 
 
 def reduce(

@@ -34,6 +34,7 @@ from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
 from .gpu_updates import IDLE, Updates
 from .gpu_words import bytes_of
 from .kernel_work import SHARE_HINT
+from .pipeline import device
 
 LABEL = "scatter_runs"  # what kernels are called that join updates so
 AHEAD = 4  # updates that are loaded together
@@ -183,7 +184,7 @@ class _Run:
             with _sometimes(total.alone, PERCENT - shared):
                 for part, values in others:
                     self._join_alone(part, row, values)
-            with _sometimes(arith.xori(total.alone, arith.constant(total.alone.type, 1)), shared):
+            with _sometimes(device.flipped(total.alone), shared):
                 for part, values in others:
                     self._join_to(part, row, values)
 
@@ -208,11 +209,9 @@ class _Run:
 @contextlib.contextmanager
 def _sometimes(condition: ir.Value, share: int) -> Iterator[None]:
     """Builds what `share` of a hundred threads do, on average."""
-    guard = scf.IfOp(condition)
-    guard.operation.attributes[SHARE_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), share)
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(condition) as branch:
+        branch.attributes[SHARE_HINT] = ir.IntegerAttr.get(device.i64(), share)
         yield
-        scf.yield_([])
 
 
 def _zero(part: Part) -> ir.Value:

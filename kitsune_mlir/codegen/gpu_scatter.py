@@ -139,13 +139,11 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
                 inside = _inside(op, kernel, table, target)
                 if turns > 1:
                     inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, number, total))
-                guard = scf.IfOp(inside)
-                with ir.InsertionPoint(guard.then_block):
+                with device.when(inside):
                     if together > 1:
                         _add_word(values, table, target)
                     else:
                         _join(atomic, values[0], table, target)
-                    scf.yield_([])
     kernel.launch(lambda: ceildiv(count, THREADS * turns))
 
 
@@ -172,9 +170,8 @@ def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value])
     else:
         memref.atomic_rmw(kind, value, table, target)
         return
-    with ir.InsertionPoint(scf.IfOp(changes).then_block):
+    with device.when(changes):
         memref.atomic_rmw(kind, value, table, target)
-        scf.yield_([])
 
 
 def _is_some(values: list[ir.Value]) -> ir.Value:
@@ -262,9 +259,8 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
     names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
     text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
     address = arith.index_cast(ir.IntegerType.get_signless(64), place)
-    with ir.InsertionPoint(scf.IfOp(_is_some(values)).then_block):
+    with device.when(_is_some(values)):
         device.assembly(text, address, *values)
-        scf.yield_([])
 
 
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
@@ -281,15 +277,13 @@ def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir
     """Applies the update at `position`."""
     rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
     target = _target(op, rows, position)
-    guard = scf.IfOp(_inside(op, kernel, table, target))
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(_inside(op, kernel, table, target)):
         (update,) = source.load(kernel, position, 1)
         block = op.regions[0].blocks[0]
         values = {hash(block.arguments[0]): update}
         if list(block.arguments[1].uses):
             values[hash(block.arguments[1])] = memref.load(table, target)
         memref.store(clone_into(block, kernel, values)[0], table, target)
-        scf.yield_([])
 
 
 def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[ir.Value]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kitsune_mlir.mlir import arith, ir, memref, scf
+from kitsune_mlir.mlir import arith, ir, memref
 
 from .gpu_buffers import VIEWS, root_of, written
 from .gpu_i32 import i32, index, number_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 from .gpu_radix import RadixSort
+from .pipeline.device import when
 
 SORT = "ordered_sort"  # what kernels are called that put updates in order
 
@@ -177,10 +178,8 @@ def _bounds(kernel: Kernel, thread: ir.Value, bounds: tuple[ir.Value, ir.Value],
                 (ends, behind, arith.cmpi(arith.CmpIPredicate.eq, thread, last), arith.addi(number, number_of(1))),
             ):
                 differs = arith.cmpi(arith.CmpIPredicate.ne, key, other)
-                guard = scf.IfOp(arith.ori(differs, end))
-                with ir.InsertionPoint(guard.then_block):
+                with when(arith.ori(differs, end)):
                     memref.store(x, buffer, [key])
-                    scf.yield_([])
 
 
 def _clear(kernel: Kernel, thread: ir.Value, bounds: tuple[ir.Value, ir.Value]) -> None:

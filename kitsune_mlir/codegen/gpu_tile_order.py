@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
+from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm
 
 from .gpu_i32 import i32, index, less, narrow, number_of
 from .gpu_kernel import WARP, Kernel, as_value
-from .pipeline.device import when
+from .pipeline.device import choose, when
 
 THREADS = 512  # of a block that has a tile
 WARPS = THREADS // WARP
@@ -128,15 +128,15 @@ class TileOrder:
         for key in keys:
             digit = self.digit.of(key)
             same = _same_digit(digit, self.digit.bits)
-            branch = scf.IfOp(_is(arith.shrui(same, self.lane), 1), [i32()], has_else=True)  # the last of them
-            with ir.InsertionPoint(branch.then_block):
-                add, place = arith.AtomicRMWKind.addi, [self._of_warp(digit)]
-                scf.yield_([memref.atomic_rmw(add, math.ctpop(same), self.words, place)])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_([number_of(0)])
+
+            def add(digit: ir.Value = digit, same: ir.Value = same) -> ir.Value:
+                place = [self._of_warp(digit)]
+                return memref.atomic_rmw(arith.AtomicRMWKind.addi, math.ctpop(same), self.words, place)
+
+            before = choose(_is(arith.shrui(same, self.lane), 1), i32(), add, lambda: number_of(0))  # the last of them
             _meet()
             last = arith.subi(number_of(WARP - 1), math.ctlz(same))
-            counted = _shuffled(branch.results[0], last, gpu.ShuffleMode.IDX)
+            counted = _shuffled(before, last, gpu.ShuffleMode.IDX)
             ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
         return ranks
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from kitsune_mlir.codegen.pipeline.device import assembly
+from kitsune_mlir.codegen.pipeline.device import assembly, either
 from kitsune_mlir.mlir import arith, ir, math, scf
 
 Number = int | float
@@ -180,11 +180,8 @@ def branch(
     condition: Scalar, yes: Callable[[], Sequence[Scalar]], no: Callable[[], Sequence[Scalar]], types: list[ir.Type]
 ) -> list[Scalar]:
     """Executes one side only: for costly sides that are seldom taken."""
-    choice = scf.IfOp(condition.value, types, has_else=True)
-    for block, side in ((choice.then_block, yes), (choice.else_block, no)):
-        with ir.InsertionPoint(block):
-            scf.yield_([result.value for result in side()])
-    return [Scalar(result) for result in choice.results]
+    sides = (lambda side=side: [result.value for result in side()] for side in (yes, no))
+    return [Scalar(result) for result in either(condition.value, *sides, types)]
 
 
 def loop(

@@ -83,10 +83,10 @@ class Ring:
     def advance(self, slot: Slot) -> Slot:
         following = device.add(slot.number, 1)
         if isinstance(following, int):
-            parity = slot.parity if following < self.slots else arith.xori(slot.parity, device.value(1))
+            parity = slot.parity if following < self.slots else device.flipped(slot.parity)
             return Slot(following % self.slots, parity)
         wraps = device.equal(following, self.slots)
-        flipped = arith.xori(slot.parity, device.value(1))
+        flipped = device.flipped(slot.parity)
         number = arith.select(wraps, device.value(0), following)
         return Slot(number, arith.select(wraps, flipped, slot.parity))
 
@@ -112,7 +112,7 @@ class Ring:
 
     def wait_empty(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
         """The producer's: in the first turn every slot is empty."""
-        barrier, before = self.empty(slot), arith.xori(slot.parity, device.value(1))
+        barrier, before = self.empty(slot), device.flipped(slot.parity)
         wait(barrier, before, f"a free slot of the ring of {self.holds}", slot.number)
 
     def release(self, slot: Slot, condition: ir.Value) -> None:

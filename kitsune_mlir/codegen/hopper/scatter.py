@@ -114,22 +114,17 @@ def _walk(rows: list[list[ir.Value]], numbers: list[ir.Value], table: ir.Value, 
     """Sums rows while they have the same number, and adds each sum to that row of the table, at the thread's column."""
     total = rows[0]
     for at, number in enumerate(numbers):
-        exists = _differ(number, device.value(_NOWHERE))
+        place, added = device.further(table, number, width, ir.F32Type.get()), _differ(number, device.value(_NOWHERE))
         if at + 1 == len(numbers):
-            _add(_row(table, number, width), total, arith.andi(inside, exists))
+            _add(place, total, arith.andi(inside, added))
             return
         ends = _differ(number, numbers[at + 1])
-        _add(_row(table, number, width), total, arith.andi(inside, arith.andi(exists, ends)))
+        _add(place, total, arith.andi(inside, arith.andi(added, ends)))
         total = [arith.select(ends, x, arith.addf(x, y)) for x, y in zip(rows[at + 1], total)]
 
 
 def _differ(a: ir.Value, b: ir.Value) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.ne, a, b)
-
-
-def _row(table: ir.Value, number: ir.Value, width: int) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    return device.offset(table, arith.muli(arith.extui(i64, number), arith.constant(i64, width)), ir.F32Type.get())
 
 
 def _add(place: ir.Value, four: Sequence[ir.Value], inside: ir.Value) -> None:

@@ -11,7 +11,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
 from kitsune_mlir.dialects.kernels import MOST_OUTBOXES
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
@@ -261,11 +261,9 @@ def _copy_column(
         _store_word(_load_word(type_, source, row), memory, device.add(first, row), column)
         return []
 
-    branch = scf.IfOp(device.less(device.add(first, WARP_ROWS - 1), valid), has_else=True)
-    with ir.InsertionPoint(branch.then_block):
+    def all_rows() -> None:
         for row, word in enumerate([_load_word(type_, source, row) for row in range(WARP_ROWS)]):
             _store_word(word, memory, device.add(first, row), column)
-        scf.YieldOp([])
-    with ir.InsertionPoint(branch.else_block):
-        device.loop(0, device.sub(valid, first), 1, one)
-        scf.YieldOp([])
+
+    have_all = device.less(device.add(first, WARP_ROWS - 1), valid)
+    device.either(have_all, all_rows, lambda: device.loop(0, device.sub(valid, first), 1, one))

@@ -124,7 +124,7 @@ def on_counter(counter: ir.Value, least: Int, awaited: str = "a counter", where:
         return arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least)), seen
 
     over, seen = now.watch.ask(question)
-    late = _not(over)
+    late = device.flipped(over)
     with device.when(late):
         _tell(now, f"{awaited}: its counter is {{0}}, wanted {{1}}", where, seen, least)
         if now.party is None:
@@ -174,7 +174,7 @@ def _on_phase(
     def wait() -> ir.Value:
         over, _ = now.watch.ask(question, 1 if asked == _CLUSTER else INSIDE)
         acquire()
-        late = _not(over)
+        late = device.flipped(over)
         with device.when(late):
             said = "parity {1}" if slot is None else "slot {0}, parity {1}"
             _tell(now, f"{awaited}: {said}", None, slot or 0, parity)
@@ -183,7 +183,7 @@ def _on_phase(
     if now.party is None:
         late = wait()
     else:
-        late = device.choose(now.party.leader, _i1(), wait, lambda: arith.constant(_i1(), 0))
+        late = device.choose(now.party.leader, device.i1(), wait, lambda: arith.constant(device.i1(), 0))
     with device.when(_any(now.party, late)):
         _leave(now)
 
@@ -214,11 +214,3 @@ def _leave(now: _Watched) -> None:
         for _ in range(now.barriers):
             cluster.barrier()
     device.assembly("exit;")
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, arith.constant(x.type, 1))
-
-
-def _i1() -> ir.Type:
-    return ir.IntegerType.get_signless(1)

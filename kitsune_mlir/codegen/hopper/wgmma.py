@@ -76,7 +76,7 @@ def multiply(
     b_start = operand(b)
     start = "0" if first is True else "1"
     if isinstance(first, ir.Value):
-        start = operand(arith.xori(first, arith.constant(first.type, 1)))
+        start = operand(device.flipped(first))
     orders = [int(operand_across) for operand_across in across]
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
     lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", FENCE]

@@ -43,8 +43,20 @@ class Offset:
 Int = int | ir.Value | Offset
 
 
+def i1() -> ir.Type:
+    return ir.IntegerType.get_signless(1)
+
+
+def i8() -> ir.Type:
+    return ir.IntegerType.get_signless(8)
+
+
 def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
+
+
+def i64() -> ir.Type:
+    return ir.IntegerType.get_signless(64)
 
 
 def value(x: Int) -> ir.Value:
@@ -144,6 +156,11 @@ def less(a: Int, b: Int) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.slt, value(a), value(b))
 
 
+def flipped(x: ir.Value) -> ir.Value:
+    """The other truth, or the other parity."""
+    return arith.xori(x, arith.constant(x.type, 1))
+
+
 def equal(a: Int, b: Int) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
 
@@ -160,6 +177,13 @@ def offset(pointer: ir.Value, count: Int, element: ir.Type) -> ir.Value:
         return pointer
     dynamic, raw = ([], [count]) if isinstance(count, int) else ([count], [-(2**31)])
     return llvm.GEPOp(pointer.type, pointer, dynamic, raw, element, None).result
+
+
+def further(pointer: ir.Value, count: Int, stride: int, element: ir.Type) -> ir.Value:
+    """The address `count` (without a sign, or i64) times `stride` elements on, computed in 64 bits."""
+    number = value(count)
+    wide = number if number.type == i64() else arith.extui(i64(), number)
+    return offset(pointer, arith.muli(wide, arith.constant(i64(), stride)), element)
 
 
 def shared(place: Int) -> ir.Value:
@@ -240,11 +264,11 @@ def barrier() -> None:
 
 
 @contextlib.contextmanager
-def when(condition: ir.Value) -> Iterator[None]:
-    """Code for the threads in which `condition` holds."""
+def when(condition: ir.Value) -> Iterator[ir.Operation]:
+    """Code for the threads in which `condition` holds; gives the branch."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):
-        yield
+        yield branch.operation
         scf.YieldOp([])
 
 
@@ -252,11 +276,21 @@ def choose(
     condition: ir.Value, type_: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]
 ) -> ir.Value:
     """A value computed by one of two pieces of code."""
-    branch = scf.IfOp(condition, [type_], has_else=True)
+    return either(condition, lambda: [then()], lambda: [other()], [type_])[0]
+
+
+def either(
+    condition: ir.Value,
+    then: Callable[[], Sequence[ir.Value] | None],
+    other: Callable[[], Sequence[ir.Value] | None],
+    types: Sequence[ir.Type] = (),
+) -> list[ir.Value]:
+    """One of two pieces of code, and the values that it gives, if there are any."""
+    branch = scf.IfOp(condition, list(types), has_else=True)
     for block, make in ((branch.then_block, then), (branch.else_block, other)):
         with ir.InsertionPoint(block):
-            scf.YieldOp([make()])
-    return branch.results[0]
+            scf.YieldOp(make() or [])
+    return list(branch.results)
 
 
 def loop(

@@ -76,8 +76,7 @@ class Memory:
 
     def _address(self, row: ir.Value) -> ir.Value:
         """That of a row (i64)."""
-        far = arith.muli(row, arith.constant(row.type, self._step))
-        return device.offset(self.pointer, far, storage_type(self.element))
+        return device.further(self.pointer, row, self._step, storage_type(self.element))
 
     @property
     def _step(self) -> int:

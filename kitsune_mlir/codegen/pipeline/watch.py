@@ -54,13 +54,13 @@ class Watch:
 
     def ask(self, question: Callable[[], Answer], budgets: int = 1) -> Answer:
         """One thread: asks until the answer is yes or so many budgets are spent. Gives the last answer."""
-        i1, i32 = ir.IntegerType.get_signless(1), device.i32()
+        i1, i32 = device.i1(), device.i32()
         loop = scf.WhileOp([i1, i32, i32], [device.value(0)])
         before, after = loop.before.blocks.append(i32), loop.after.blocks.append(i1, i32, i32)
         with ir.InsertionPoint(before):
             (asked,) = before.arguments
             over, seen = question()
-            waiting = arith.andi(_not(over), self._goes_on(asked, budgets * self.waits.budget))
+            waiting = arith.andi(device.flipped(over), self._goes_on(asked, budgets * self.waits.budget))
             scf.ConditionOp(waiting, [over, seen, asked])
         with ir.InsertionPoint(after):
             scf.YieldOp([device.value(device.add(after.arguments[2], 1))])
@@ -78,7 +78,7 @@ class Watch:
 
     def reported(self) -> ir.Value:
         """Whether a wait was in vain, i1."""
-        return _not(device.equal(self._flag(), 0))
+        return device.flipped(device.equal(self._flag(), 0))
 
     def tell(self, fields: list[Int]) -> None:
         """One thread: reports FIELDS, if it is the first."""
@@ -87,7 +87,3 @@ class Watch:
         with device.when(device.equal(before, 0)):
             for i, x in enumerate(fields):
                 device.store(device.value(x), device.offset(self.report, i + 1, device.i32()))
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, arith.constant(x.type, 1))

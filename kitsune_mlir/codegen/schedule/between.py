@@ -98,6 +98,6 @@ class BetweenCode(ExchangeCode):
 def _parity_of(number: int, following: Slot) -> ir.Value:
     """The parity of the turn in which a slot was filled last, where a ring's next slot is that one."""
     if isinstance(following.number, int):
-        return following.parity if number < following.number else arith.xori(following.parity, device.value(1))
-    before = arith.xori(following.parity, device.value(1))
+        return following.parity if number < following.number else device.flipped(following.parity)
+    before = device.flipped(following.parity)
     return arith.select(device.less(number, following.number), following.parity, before)

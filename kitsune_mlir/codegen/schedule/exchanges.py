@@ -145,7 +145,7 @@ class ExchangeCode(StowCode):
                 for cta, signal in zip(peers, signals, strict=True):
                     cluster.send(cluster.remote(place, cta), words, signal)
         warps.sync()
-        self.turns[key] = Slot(0, arith.xori(turn.parity, device.value(1)))
+        self.turns[key] = Slot(0, device.flipped(turn.parity))
 
     def _received(self, ring: schedule.AllocRingOp, slot: Slot) -> None:
         """Until what another CTA sent is there; products may then read it."""

@@ -43,7 +43,7 @@ class Meetings:
         return Slot(device.value(0), device.value(0))
 
     def advance(self, turn: Slot) -> Slot:
-        return Slot(turn.number, arith.xori(turn.parity, device.value(1)))
+        return Slot(turn.number, device.flipped(turn.parity))
 
     def add_up(self, sums: Sequence[ir.Value], turn: Slot, copy: Int, leader: ir.Value, barrier: Int) -> list[ir.Value]:
         """The own share of the sums over all CTAs, from a thread's of the whole tile. `leader` (i1) holds in one thread
@@ -52,7 +52,7 @@ class Meetings:
         empty = device.add(full, mbarrier.BYTES)
         with device.when(leader):
             mbarrier.expect(full, len(sums) * THREADS * 4)
-        before = arith.xori(turn.parity, device.value(1))
+        before = device.flipped(turn.parity)
         waits.on_cluster(empty, before, "the other CTAs to have read the sums sent last")
         room = device.add(self.place, device.mul(copy, self.room))
         thread = device.value(device.mod(warps.thread(), THREADS))

@@ -166,13 +166,8 @@ class PartCode:
             emit()
             return
         ends = first + threads_of(group)
-        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            emit()
-            device.scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            self._agents(rest, ends, around, given)
-            device.scf.YieldOp([])
+        own = device.less(device.thread(), ends)
+        device.either(own, emit, lambda: self._agents(rest, ends, around, given))
 
     def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
         """What generates an agent's code."""

@@ -88,9 +88,8 @@ class PrefetchCode(AgentCode):
 
     def _ask_for(self, table: ir.Value, number: ir.Value, there: ir.Value) -> None:
         """Asks for the row of a table where the tile has the row that it is for (i1)."""
-        kind, i64 = ir.RankedTensorType(table.type), ir.IntegerType.get_signless(64)
+        kind, i64 = ir.RankedTensorType(table.type), device.i64()
         row = index_checks.known_row(table, number if number.type == i64 else arith.extsi(i64, number))
-        far = arith.muli(row, arith.constant(i64, kind.shape[1]))
-        place = device.offset(self._pointer(table), far, kind.element_type)
+        place = device.further(self._pointer(table), row, kind.shape[1], kind.element_type)
         nbytes = kind.shape[1] * kind.element_type.width // 8
         device.assembly(device.where(2, "cp.async.bulk.prefetch.L2.global [$0], $1;"), place, nbytes, there)
