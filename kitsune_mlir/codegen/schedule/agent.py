@@ -148,7 +148,7 @@ class AgentCode(ProductCode):
         """Finds, once, where the thread stands in tiles as sums have them."""
         if self.halves:
             return
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         rows = self._rows_of_sums(own, tile)
         self.lanes = Lanes(rows[:2], rows[:2], own.pair)
         for memory in self.memories.values():
@@ -200,7 +200,7 @@ class AgentCode(ProductCode):
                     f"{location(op.location)}: rows are loaded together from no multiple of 16 bytes on"
                 )
             self._stand(op.results[0])
-            own = Boxes.of(warps.thread(), self._leader())
+            own = self._own_boxes()
             self._take_up(
                 op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
             )
@@ -221,7 +221,7 @@ class AgentCode(ProductCode):
         """The tile of a slot, each warp its rows."""
         opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
         self._stand(op.results[0])
-        own, tile = Boxes.of(warps.thread(), self._leader()), Fragment(self.lanes, kind.element_type, tuple(kind.shape))
+        own, tile = self._own_boxes(), Fragment(self.lanes, kind.element_type, tuple(kind.shape))
         for number, box in enumerate(self._boxes(opened)):
             for step in range(wgmma.STEPS):
                 blocks = [len(HALVES) * (number * wgmma.STEPS + step) + i for i in (0, 1)]
@@ -232,7 +232,7 @@ class AgentCode(ProductCode):
     def _fill_boxes(self, op: ir.Operation) -> None:
         """A slot gets a tile, of which each warp stores its rows."""
         opened, tile = self.values[hash(op.operands[0])], self._leaving(op.operands[1])
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         for number, box in enumerate(self._boxes(opened)):
             own.write(box, tile, number)
 
@@ -259,7 +259,7 @@ class AgentCode(ProductCode):
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
         if self.first != wgmma.THREADS:
             raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
-        boxes = Boxes.of(warps.thread(), self._leader())
+        boxes = self._own_boxes()
         return Outbox(self.around.maps, self.around.outboxes, boxes, self.agent.outboxes)
 
     def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> dict[int, int]:

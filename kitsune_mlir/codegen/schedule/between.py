@@ -51,7 +51,7 @@ class BetweenCode(ExchangeCode):
             with device.when(self._leader()):
                 ring.wait_empty(tile)
             waits.leave_if_reported()
-            warps.barrier(Boxes.of(warps.thread(), self._leader()).barrier, wgmma.THREADS)  # products want all threads
+            warps.barrier(self._own_boxes().barrier, wgmma.THREADS)  # products want all threads
         elif self._filled_from(op.results[0]):
             ring.wait_full(tile)
         self.values[hash(op.results[0])] = slot

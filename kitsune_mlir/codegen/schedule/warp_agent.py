@@ -146,7 +146,7 @@ class WarpCode(AgentCode):
         ring, slot = self._opened(op)
         tile = self._leaving(op.operands[1])
         warps.sync()
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         own.write_words(device.add(ring.place(slot), self._own_part()), tile, 0)
         self.unseen = True
 
