@@ -14,10 +14,10 @@ from math import prod
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .gpu_clone import clone_into
-from .gpu_i32 import index
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, extent, of_points, only_if
 from .gpu_sorted_updates import Order, Orders, linear, mapped
 from .kernel_work import TURNS_HINT
+from .pipeline.device import below, index
 
 LABEL = "ordered_scatter"  # what kernels are called that apply updates in their order
 AHEAD = 4  # updates that are loaded together
@@ -93,7 +93,7 @@ class InOrder:
             for number, (place, update) in enumerate(zip(places, found, strict=True)):
                 values = {hash(block.arguments[0]): update, hash(block.arguments[1]): total}
                 made = clone_into(block, kernel, values)[0]
-                there = arith.cmpi(arith.CmpIPredicate.ult, place, end)
+                there = below(place, end)
                 total = arith.select(there, made, total) if number else made
             scf.yield_([total])
         memref.store(loop.results[0], table, target)

@@ -152,7 +152,7 @@ class Kernel:
 
     def _fits(self, index: ir.Value, size: Size, checked: ir.Operation | None) -> ir.Value:
         """Whether index < size; it is reported where it is not, if an operation is checked so."""
-        fits, checks = arith.cmpi(arith.CmpIPredicate.ult, index, as_value(size)), self._kernels.checks
+        fits, checks = device.below(index, as_value(size)), self._kernels.checks
         if checked is not None:
             checks.report(device.flipped(fits), checks.number_at(location(checked.location)))
         return fits
@@ -262,7 +262,7 @@ def linear_id(threads: int) -> ir.Value:
 @contextlib.contextmanager
 def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
     """What is built inside runs where index < bound."""
-    with device.when(arith.cmpi(arith.CmpIPredicate.ult, index, as_value(bound))):
+    with device.when(device.below(index, as_value(bound))):
         yield
 
 

@@ -38,6 +38,7 @@ from .gpu_kernel import (
 )
 from .gpu_points import Nest, Point, Walk, reduce, store
 from .gpu_reduction import combiners
+from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
@@ -239,7 +240,7 @@ def _along(generic: Generic, kernel: Kernel, point: Point, dim: int, step: Size,
     size = as_value(generic.size(dim, kernel.inside)) if factor > 1 else None
     for k in range(1, factor):
         far = arith.addi(point.dims[dim], arith.muli(as_value(step), as_value(k)))
-        here = arith.cmpi(arith.CmpIPredicate.ult, far, size)
+        here = below(far, size)
         clamped = arith.minui(far, arith.subi(size, as_value(1)))
         inside = here if point.inside is None else arith.andi(point.inside, here)
         points.append(Point({**point.dims, dim: clamped}, inside))

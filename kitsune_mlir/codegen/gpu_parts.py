@@ -25,7 +25,7 @@ from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
 from .gpu_turned import part as words_of
-from .pipeline.device import either
+from .pipeline.device import below, either
 
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 # What may stand between operators that become one kernel: nothing that reads or writes a buffer.
@@ -268,7 +268,7 @@ def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kern
     if not rest:
         part.emit(own, kernel)
         return
-    ahead = arith.cmpi(arith.CmpIPredicate.ult, block, as_value(starts[1]))
+    ahead = below(block, as_value(starts[1]))
     either(ahead, lambda: part.emit(own, kernel), lambda: _branch(rest, starts[1:], block, kernel))
 
 

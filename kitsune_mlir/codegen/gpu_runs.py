@@ -28,13 +28,14 @@ from kitsune_mlir.planning.target import Target
 
 from .gpu_buffers import root_of
 from .gpu_clone import clone_into
-from .gpu_i32 import index, number_of
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
 from .gpu_updates import IDLE, Updates
 from .gpu_words import bytes_of
 from .kernel_work import SHARE_HINT
 from .pipeline import device
+from .pipeline.device import index
+from .pipeline.device import value as number_of
 
 LABEL = "scatter_runs"  # what kernels are called that join updates so
 AHEAD = 4  # updates that are loaded together
@@ -134,7 +135,7 @@ class _Run:
             total = self._carried(loop.inner_iter_args)
             places = [arith.addi(first, as_value(number)) for number in range(AHEAD)]
             places = [arith.addi(place, loop.induction_variable) for place in places]
-            there = [arith.cmpi(arith.CmpIPredicate.ult, place, size) for place in places]
+            there = [device.below(place, size) for place in places]
             places = [arith.minui(place, last) for place in places]
             known = [arith.select(is_, memref.load(keys, [at]), number_of(NONE)) for is_, at in zip(there, places)]
             with self.kernels.checks.behind():

@@ -15,7 +15,7 @@ their order (gpu_in_order.py). A row that the table does not have is left out, a
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 from kitsune_mlir.example_sizes import known_shape
@@ -138,7 +138,7 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
             for number, target, values in zip(numbers, targets, updates):
                 inside = _inside(op, kernel, table, target)
                 if turns > 1:
-                    inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+                    inside = arith.andi(inside, device.below(number, total))
                 with device.when(inside):
                     if together > 1:
                         _add_word(values, table, target)
@@ -178,10 +178,7 @@ def _is_some(values: list[ir.Value]) -> ir.Value:
     """Whether any of floats is not zero. Zeros are not added: those of edges that a mask leaves out all go to one row,
     where 150,000 of 200,000 took 850 us (H100)."""
     zero = arith.ConstantOp(values[0].type, 0.0).result
-    first, *more = [arith.cmpf(_CMP.UNE, value, zero) for value in values]
-    for other in more:
-        first = arith.ori(first, other)
-    return first
+    return reduce(arith.ori, [arith.cmpf(_CMP.UNE, value, zero) for value in values])
 
 
 def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:
@@ -265,12 +262,7 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
 
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
     """Whether the table has a place. It is reported where it does not."""
-    inside: ir.Value | None = None
-    for dim in sorted(set(mapped(op))):
-        fits = kernel.check_row(target[dim], extent(table, dim))
-        inside = fits if inside is None else arith.andi(inside, fits)
-    assert inside is not None
-    return inside
+    return reduce(arith.andi, [kernel.check_row(target[dim], extent(table, dim)) for dim in sorted(set(mapped(op)))])
 
 
 def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value]) -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 from kitsune_mlir.mlir import arith, ir, memref
 
 from .gpu_buffers import VIEWS, root_of, written
-from .gpu_i32 import i32, index, number_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 from .gpu_radix import RadixSort
-from .pipeline.device import when
+from .pipeline.device import below, i32, index, when
+from .pipeline.device import value as number_of
 
 SORT = "ordered_sort"  # what kernels are called that put updates in order
 
@@ -141,14 +142,15 @@ class _Sort:
         """A row's key, that behind the last where the table has no such element, which is reported."""
         numbers, table = kernel.inside(self.op.operands[1]), kernel.inside(self.op.operands[2])
         sizes = [extent(table, dim) for dim in mapped(self.op)]
-        found, inside = [], None
-        for column, size in enumerate(sizes):
-            number = arith.index_cast(ir.IndexType.get(), memref.load(numbers, [row, as_value(column)]))
-            fits = arith.cmpi(arith.CmpIPredicate.ult, number, as_value(size))
-            if report:
-                fits = kernel.check_row(number, size)
-            inside = fits if inside is None else arith.andi(inside, fits)
-            found.append(number)
+        loaded = [memref.load(numbers, [row, as_value(column)]) for column in range(len(sizes))]
+        found = [arith.index_cast(ir.IndexType.get(), number) for number in loaded]
+        inside = reduce(
+            arith.andi,
+            [
+                kernel.check_row(number, size) if report else below(number, as_value(size))
+                for number, size in zip(found, sizes, strict=True)
+            ],
+        )
         key = arith.select(inside, linear(found, sizes), as_value(product(sizes)))
         return arith.index_cast(i32(), key)
 

@@ -19,6 +19,7 @@ from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, delinearize, only_if, product
+from .pipeline import device
 
 WORD = 16  # bytes
 LINES = 2  # of windows' results that a thread computes
@@ -282,7 +283,7 @@ class _Lines:
         at = arith.addi(at, as_value(start)) if start else at
         if start >= 0 and (self.size - self.count) * step + start + self.word <= length:
             return word_at(buffer, [*outer, at], self.word), None
-        inside = arith.cmpi(arith.CmpIPredicate.ult, at, as_value(length))
+        inside = device.below(at, as_value(length))
         return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.word), inside
 
 
@@ -305,9 +306,7 @@ def _store_some(generic: Generic, kernel: Kernel, found: list[list[ir.Value]], f
 
 def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:
     """Stores neighbouring elements from a place on whose number is a multiple of theirs."""
-    kind = ir.VectorType.get([len(values)], ir.MemRefType(buffer.type).element_type)
-    word = vector.from_elements(kind, list(values))
-    vector.store(word, buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
+    vector.store(device.whole(values), buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
 
 
 def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
@@ -315,7 +314,7 @@ def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool =
     again."""
     if keeps_words(ir.MemRefType(buffer.type), count) and 0 < count * bytes_of(buffer.type) <= WORD:
         word = word_at(buffer, at, count, once)
-        return [vector.extract(word, [], [e]) for e in range(count)]
+        return device.parts(word)
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
     return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
 
@@ -335,7 +334,7 @@ def _elements(
         return [brought] * len(places)
     if lies_along(value, map_, last) and keeps_words(value.type, len(places)):
         word = word_at(brought, evaluate(map_, places[0]), len(places))
-        return [vector.extract(word, [], [e]) for e in range(len(places))]
+        return device.parts(word)
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]

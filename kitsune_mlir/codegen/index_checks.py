@@ -274,4 +274,4 @@ def _is_inside(row: ir.Value, size: ir.Value | None, rows: int) -> ir.Value:
         size = arith.constant(row.type, rows)
     elif size.type != row.type:
         size = arith.index_cast(row.type, size)
-    return arith.cmpi(arith.CmpIPredicate.ult, row, size)
+    return device.below(row, size)

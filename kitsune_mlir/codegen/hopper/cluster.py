@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 
 def set_size(kernel: ir.OpView, ctas: int) -> None:
@@ -70,6 +70,5 @@ def send_word(destination: ir.Value, word: ir.Value, barrier: ir.Value) -> None:
 
 def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     """Stores a vector of four i32 to a `remote` place, a multiple of 16; its bytes count as those of `send_word`."""
-    each = [vector.extract(words, [], [i]) for i in range(4)]
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
-    device.assembly(text, destination, *each, barrier)
+    device.assembly(text, destination, *device.parts(words), barrier)

@@ -265,9 +265,7 @@ class PairedMemory(Memory):
     def _load_own(self, row: Int, base: ir.Value, first: int) -> list[ir.Value]:
         """The one of four blocks of a row, from block `first` on, that a thread loads."""
         own = arith.addi(base, arith.muli(_lane(base), device.value(BLOCK - 2)))  # the base has 2 for each lane
-        kind = ir.VectorType.get([QUAD], device.i32())
-        loaded = device.load(self.place(row, Offset(own, BLOCK * first)), kind, align=4 * QUAD)
-        return [vector.extract(loaded, [], [i]) for i in range(QUAD)]
+        return device.load_together(self.place(row, Offset(own, BLOCK * first)), QUAD, device.i32())
 
     def load_rows(self, lanes: Lanes) -> LoadedRows:
         """Loads a thread's part of all columns of its rows now."""
@@ -314,12 +312,11 @@ class PairedMemory(Memory):
         """Two neighbouring 16-bit elements, the first at an even column."""
         return device.load(self.place(row, column), device.i32(), align=4)
 
-    def _load_pair(self, row: Int, column: Int) -> tuple[ir.Value, ir.Value]:
+    def _load_pair(self, row: Int, column: Int) -> list[ir.Value]:
         if self.element.width == 32:
-            pair = device.load(self.place(row, column), ir.VectorType.get([2], self.element), align=8)
-            return vector.extract(pair, [], [0]), vector.extract(pair, [], [1])
+            return device.load_together(self.place(row, column), 2, self.element)
         word = self.word(row, column)
-        return unpack(word, 0, self.element), unpack(word, 1, self.element)
+        return [unpack(word, e, self.element) for e in (0, 1)]
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def place_rows(
             swizzled = device.mul(arith.xori(device.value(chunk), device.value(device.mod(row, BLOCK))), SWIZZLED)
             at = device.shared(device.add(device.add(rows, device.mul(row, BOX_ROW)), swizzled))
             words = device.load(at, ir.VectorType.get([SWIZZLED // 4], device.i32()), align=SWIZZLED)
-            exists_here = arith.cmpi(arith.CmpIPredicate.ne, number, device.value(_NOWHERE))
+            exists_here = device.differs(number, _NOWHERE)
             with device.when(arith.andi(inside, exists_here)):
                 device.store(words, _place(output, number, column, tile), align=SWIZZLED)
     warps.sync()  # others may write there next

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 from . import warps
 from .fragments import BLOCK, HALVES, ROW_THREADS, Fragment, blocks_of
@@ -98,15 +98,13 @@ st.shared.v2.f32 [place], {{$3, $4}};
 
 def _rows(room: ir.Value, local: Int, half: Int) -> list[list[ir.Value]]:
     """A thread's four columns, from column `local` of those laid out on, of each of its rows."""
-    kind = ir.VectorType.get([TOGETHER], ir.F32Type.get())
     box, within = device.div(local, _BOX_COLUMNS), device.mul(device.mod(local, _BOX_COLUMNS), _F32)
     start = device.add(device.add(room, device.mul(box, BOX_BYTES)), device.mul(half, _ROWS * BOX_ROW))
     found = []
     for row in range(_ROWS):
         swizzled = arith.xori(device.value(within), device.value(row % _BLOCKS * _SWIZZLED))
         at = device.shared(device.add(start, device.add(swizzled, row * BOX_ROW)))
-        four = device.load(at, kind, align=TOGETHER * _F32)
-        found.append([vector.extract(four, [], [i]) for i in range(TOGETHER)])
+        found.append(device.load_together(at, TOGETHER, ir.F32Type.get()))
     return found
 
 
@@ -114,17 +112,13 @@ def _walk(rows: list[list[ir.Value]], numbers: list[ir.Value], table: ir.Value, 
     """Sums rows while they have the same number, and adds each sum to that row of the table, at the thread's column."""
     total = rows[0]
     for at, number in enumerate(numbers):
-        place, added = device.further(table, number, width, ir.F32Type.get()), _differ(number, device.value(_NOWHERE))
+        place, added = device.further(table, number, width, ir.F32Type.get()), device.differs(number, _NOWHERE)
         if at + 1 == len(numbers):
             _add(place, total, arith.andi(inside, added))
             return
-        ends = _differ(number, numbers[at + 1])
+        ends = device.differs(number, numbers[at + 1])
         _add(place, total, arith.andi(inside, arith.andi(added, ends)))
         total = [arith.select(ends, x, arith.addf(x, y)) for x, y in zip(rows[at + 1], total)]
-
-
-def _differ(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ne, a, b)
 
 
 def _add(place: ir.Value, four: Sequence[ir.Value], inside: ir.Value) -> None:

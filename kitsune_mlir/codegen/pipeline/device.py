@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf
+from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf, vector
 
 GLOBAL, SHARED = 1, 3  # NVPTX address spaces
 _LETTERS = {"i16": "h", "i32": "r", "i64": "l", "f32": "f"}  # of registers, in constraints of inline PTX
@@ -57,6 +57,16 @@ def i32() -> ir.Type:
 
 def i64() -> ir.Type:
     return ir.IntegerType.get_signless(64)
+
+
+def narrow(x: ir.Value) -> ir.Value:
+    """An index that is known to be less than 2^32, as an i32."""
+    return arith.index_cast(i32(), x)
+
+
+def index(x: ir.Value) -> ir.Value:
+    """A number without a sign as an index."""
+    return arith.index_castui(ir.IndexType.get(), x)
 
 
 def value(x: Int) -> ir.Value:
@@ -161,8 +171,22 @@ def flipped(x: ir.Value) -> ir.Value:
     return arith.xori(x, arith.constant(x.type, 1))
 
 
+def below(a: Int, b: Int) -> ir.Value:
+    """a < b, without a sign: a negative number is below none."""
+    return arith.cmpi(arith.CmpIPredicate.ult, value(a), value(b))
+
+
 def equal(a: Int, b: Int) -> ir.Value:
     return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
+
+
+def differs(a: Int, b: Int) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.ne, value(a), value(b))
+
+
+def has_bit(number: ir.Value, bit: int) -> ir.Value:
+    """Whether a number has one of these bits."""
+    return differs(arith.andi(number, value(bit)), 0)
 
 
 def pointer_type(space: int) -> ir.Type:
@@ -197,6 +221,31 @@ def load(pointer: ir.Value, type_: ir.Type, align: int | None = None) -> ir.Valu
 
 def store(x: ir.Value, pointer: ir.Value, align: int | None = None) -> None:
     llvm.StoreOp(x, pointer, alignment=align)
+
+
+def load_together(pointer: ir.Value, count: int, element: ir.Type) -> list[ir.Value]:
+    """So many neighbours, by one access, at a multiple of their size."""
+    if count == 1:
+        return [load(pointer, element)]
+    return parts(load(pointer, ir.VectorType.get([count], element), align=count * element.width // 8))
+
+
+def store_together(values: Sequence[ir.Value], pointer: ir.Value) -> None:
+    """The same of values of one type that are stored."""
+    if len(values) == 1:
+        store(values[0], pointer)
+    else:
+        store(whole(values), pointer, align=len(values) * values[0].type.width // 8)
+
+
+def parts(values: ir.Value) -> list[ir.Value]:
+    """The elements of a vector."""
+    return [vector.extract(values, [], [i]) for i in range(ir.VectorType(values.type).shape[0])]
+
+
+def whole(values: Sequence[ir.Value]) -> ir.Value:
+    """The vector of these elements."""
+    return vector.from_elements(ir.VectorType.get([len(values)], values[0].type), list(values))
 
 
 def assembly(text: str, *operands: Int, result: ir.Type | None = None, **how: bool) -> ir.Value | None:

@@ -19,7 +19,7 @@ from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.hopper.wgmma import THREADS
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 BARRIER_BYTES = 2 * mbarrier.BYTES  # of a copy
 SUMS = 4  # of a thread in a block
@@ -71,8 +71,8 @@ class Meetings:
         for cta, signal in enumerate(signals):
             there = cluster.remote(own, cta)
             for block in range(share):
-                words = sums[SUMS * (cta * share + block) :][:SUMS]
-                cluster.send(device.add(there, block * THREADS * _WORD), _bits(words), signal)
+                words = [arith.bitcast(device.i32(), x) for x in sums[SUMS * (cta * share + block) :][:SUMS]]
+                cluster.send(device.add(there, block * THREADS * _WORD), device.whole(words), signal)
         waits.on_cluster(full, turn.parity, "the other CTAs' sums over their parts of k")
         totals = [total for block in range(share) for total in _added([place(cta, block) for cta in range(self.ctas)])]
         warps.barrier(barrier, THREADS)
@@ -83,16 +83,8 @@ class Meetings:
 
 def _added(places: Sequence[Int]) -> list[ir.Value]:
     """The sums that stand at these places, added in their order."""
-    type_ = ir.VectorType.get([SUMS], ir.F32Type.get())
     totals: list[ir.Value] = []
     for place in places:
-        word = device.load(device.shared(place), type_, align=_WORD)
-        parts = [vector.extract(word, [], [e]) for e in range(SUMS)]
+        parts = device.load_together(device.shared(place), SUMS, ir.F32Type.get())
         totals = [arith.addf(total, part) for total, part in zip(totals, parts)] if totals else parts
     return totals
-
-
-def _bits(words: Sequence[ir.Value]) -> ir.Value:
-    """Words as a vector of i32."""
-    bits = [arith.bitcast(device.i32(), x) for x in words]
-    return vector.from_elements(ir.VectorType.get([SUMS], device.i32()), bits)

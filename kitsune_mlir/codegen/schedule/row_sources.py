@@ -102,7 +102,7 @@ class LaneRows:
     @staticmethod
     def of(own: Sequence[Source], pointers: dict[int, ir.Value], group: ir.Value) -> LaneRows:
         """The lanes' rows of eight sources, lanes of group number 0 to 7 having one each."""
-        bits = [_bit(group, bit) for bit in (0, 1, 2)]
+        bits = [device.has_bit(group, bit) for bit in (1, 2, 4)]
 
         def start(source: Source) -> ir.Value:
             kind = ir.RankedTensorType(source.tensor.type)
@@ -161,10 +161,6 @@ def _wide(number: ir.Value) -> ir.Value:
     """The number as i64; a negative one stays negative."""
     i64 = ir.IntegerType.get_signless(64)
     return number if number.type == i64 else arith.extsi(i64, number)
-
-
-def _bit(group: ir.Value, bit: int) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ne, arith.andi(group, device.value(1 << bit)), device.value(0))
 
 
 def _chosen(values: Sequence[ir.Value], bits: Sequence[ir.Value]) -> ir.Value:
