@@ -108,8 +108,10 @@ def mul(a: Int, b: Int) -> Int:
     return arith.muli(value(a), value(b))
 
 
-def div(a: Int, b: int) -> Int:
+def div(a: Int, b: Int) -> Int:
     """Quotient of a non-negative number."""
+    if not isinstance(b, int):
+        return arith.divui(value(a), value(b))
     if isinstance(a, int):
         return a // b
     if isinstance(a, Offset) and (quotient := a.quotient(b)) is not None:
@@ -117,8 +119,10 @@ def div(a: Int, b: int) -> Int:
     return a if b == 1 else arith.divui(value(a), value(b))
 
 
-def mod(a: Int, b: int) -> Int:
+def mod(a: Int, b: Int) -> Int:
     """Remainder of a non-negative number."""
+    if not isinstance(b, int):
+        return arith.remui(value(a), value(b))
     if isinstance(a, int):
         return a % b
     if isinstance(a, Offset) and (quotient := a.quotient(b)) is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -39,6 +39,10 @@ _ARITHMETIC = {
     "arith.addi": device.add,
     "arith.subi": device.sub,
     "arith.muli": device.mul,
+    "arith.divui": device.div,
+    "arith.remui": device.mod,
+    "arith.ceildivui": lambda a, b: device.div(device.add(a, b - 1), b),
+    "arith.minui": device.least,
 }
 
 
@@ -109,23 +113,6 @@ class AgentCode(ProductCode):
     def _arith_constant(self, op: ir.Operation) -> None:
         if isinstance(op.results[0].type, ir.IndexType):
             self.values[hash(op.results[0])] = ir.IntegerAttr(op.attributes["value"]).value
-
-    def _arith_remui(self, op: ir.Operation) -> None:
-        self._divided(op, device.mod, arith.remui)
-
-    def _arith_divui(self, op: ir.Operation) -> None:
-        self._divided(op, device.div, arith.divui)
-
-    def _divided(self, op: ir.Operation, fold: Callable[..., Int], make: Callable[..., ir.Value]) -> None:
-        a, b = map(self.number, op.operands)
-        self.values[hash(op.results[0])] = fold(a, b) if isinstance(b, int) else make(device.value(a), b)
-
-    def _arith_ceildivui(self, op: ir.Operation) -> None:
-        a, b = map(self.number, op.operands)
-        self.values[hash(op.results[0])] = device.div(device.add(a, b - 1), b)
-
-    def _arith_minui(self, op: ir.Operation) -> None:
-        self.values[hash(op.results[0])] = device.least(*map(self.number, op.operands))
 
     def _tiles(self, value: ir.Value) -> None:
         """The kernel's tiles, as this CTA's bounds."""
