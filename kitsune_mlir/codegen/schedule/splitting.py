@@ -75,7 +75,7 @@ def _rows_of_block(slot: Int, box: Int, line: ir.Value, chunk: ir.Value) -> list
 
 
 def _load(places: Sequence[Int], offset: int) -> list[ir.Value]:
-    found = [device.shared(device.add(place, offset)) for place in places]
+    found = (device.shared(device.add(place, offset)) for place in places)
     return [x for place in found for x in device.load_together(place, _BLOCK, ir.F32Type.get())]
 
 
