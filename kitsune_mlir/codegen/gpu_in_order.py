@@ -17,7 +17,7 @@ from .gpu_clone import clone_into
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, extent, of_points, only_if
 from .gpu_sorted_updates import Order, Orders, linear, mapped
 from .kernel_work import TURNS_HINT
-from .pipeline.device import below, index
+from .pipeline.device import below, i64, index
 
 LABEL = "ordered_scatter"  # what kernels are called that apply updates in their order
 AHEAD = 4  # updates that are loaded together
@@ -62,41 +62,28 @@ class InOrder:
             at = dict(zip(free, place[len(named) :], strict=True))
             position = [at.get(dim, as_value(0)) for dim in range(outer, len(target))]
             with only_if(begin, end):
-                self._loop(op, kernel, (begin, end), _turns(op, named), rows, (given, into), position, target)
+                last = arith.subi(end, as_value(1))
+                loop = scf.ForOp(begin, end, as_value(AHEAD), [memref.load(into, target)])
+                loop.operation.attributes[TURNS_HINT] = ir.IntegerAttr.get(i64(), _turns(op, named))
+                with ir.InsertionPoint(loop.body):
+                    places = [arith.addi(loop.induction_variable, as_value(number)) for number in range(AHEAD)]
+                    loaded = [index(memref.load(rows, [arith.minui(place, last)])) for place in places]
+                    found = [memref.load(given, [row, *position]) for row in loaded]
+                    there = [below(place, end) for place in places]
+                    scf.yield_([_applied(op, kernel, found, there, loop.inner_iter_args[0])])
+                memref.store(loop.results[0], into, target)
 
-    @staticmethod
-    def _loop(
-        op: ir.Operation,
-        kernel: Kernel,
-        bounds: tuple[ir.Value, ir.Value],
-        turns: int,
-        rows: ir.Value,
-        buffers: tuple[ir.Value, ir.Value],
-        position: list[ir.Value],
-        target: list[ir.Value],
-    ) -> None:
-        """The element of the table with all its updates applied."""
-        begin, end = bounds
-        updates, table = buffers
-        block, last = op.regions[0].blocks[0], arith.subi(end, as_value(1))
 
-        def load(place: ir.Value) -> ir.Value:
-            row = index(memref.load(rows, [arith.minui(place, last)]))
-            return memref.load(updates, [row, *position])
-
-        loop = scf.ForOp(begin, end, as_value(AHEAD), [memref.load(table, target)])
-        loop.operation.attributes[TURNS_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), turns)
-        with ir.InsertionPoint(loop.body):
-            (total,) = loop.inner_iter_args
-            places = [arith.addi(loop.induction_variable, as_value(number)) for number in range(AHEAD)]
-            found = [load(place) for place in places]
-            for number, (place, update) in enumerate(zip(places, found, strict=True)):
-                values = {hash(block.arguments[0]): update, hash(block.arguments[1]): total}
-                made = clone_into(block, kernel, values)[0]
-                there = below(place, end)
-                total = arith.select(there, made, total) if number else made
-            scf.yield_([total])
-        memref.store(loop.results[0], table, target)
+def _applied(
+    op: ir.Operation, kernel: Kernel, updates: list[ir.Value], there: list[ir.Value], total: ir.Value
+) -> ir.Value:
+    """What a scatter's body makes of updates one after another, the first and those others that are `there`."""
+    block = op.regions[0].blocks[0]
+    for number, (update, is_there) in enumerate(zip(updates, there, strict=True)):
+        values = {hash(block.arguments[0]): update, hash(block.arguments[1]): total}
+        made = clone_into(block, kernel, values)[0]
+        total = arith.select(is_there, made, total) if number else made
+    return total
 
 
 def _turns(op: ir.Operation, named: tuple[int, ...]) -> int:
