@@ -189,12 +189,14 @@ def before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
     """The lanes of a warp that have a lane's digit, a bit each."""
-    found = []
+    found = None
     for bit in range(bits):
         is_clear = equal(arith.andi(digit, number_of(1 << bit)), 0)
         others = nvvm.vote_sync(number_of(-1), is_clear, nvvm.VoteSyncKind.ballot)
-        found.append(arith.xori(others, arith.select(is_clear, number_of(0), number_of(-1))))
-    return reduce(arith.andi, found)
+        same = arith.xori(others, arith.select(is_clear, number_of(0), number_of(-1)))
+        found = same if found is None else arith.andi(found, same)
+    assert found is not None
+    return found
 
 
 def _shuffled(x: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
