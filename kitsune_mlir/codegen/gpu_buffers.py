@@ -28,6 +28,11 @@ def root_of(value: ir.Value) -> ir.Value:
     return value
 
 
+def is_alloc(value: ir.Value) -> bool:
+    """Whether a buffer is an allocation, and no view of one."""
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
+
+
 def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
     """Every use of a buffer and of its views, by views too."""
     waiting = [buffer]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+from kitsune_mlir.rows import producer
 
 from .index_checks import COMPUTED, KNOWN, Checks, origin
 from .pipeline import device
@@ -106,7 +107,7 @@ class Kernel:
         return self._shared[-1].results[0]
 
     def _bring(self, value: ir.Value) -> ir.Value:
-        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        owner = producer(value)
         if owner is not None and (owner.name == "arith.constant" or depends_on_data(value)):
             operands = [self.inside(operand) for operand in owner.operands]
             copy = owner.clone(ir.InsertionPoint(self._first))

@@ -20,7 +20,7 @@ from typing import Protocol
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
 
-from .gpu_buffers import VIEWS, ancestor_in, root_of, uses_of
+from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
@@ -47,7 +47,7 @@ def write_in_place(main: func.FuncOp) -> None:
     block = main.body.blocks[0]
     for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
         source, target = copy.operands
-        views = [] if _is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
+        views = [] if is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
         if views is None or source.owner.operation.block != block:
             continue
         own = views[0].operands[0] if views else source
@@ -64,13 +64,9 @@ def write_in_place(main: func.FuncOp) -> None:
             op.erase()
 
 
-def _is_alloc(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
-
-
 def _is_collapsed(value: ir.Value) -> bool:
-    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    return owner is not None and owner.name == "memref.collapse_shape" and _is_alloc(owner.operands[0])
+    owner = rows.producer(value)
+    return owner is not None and owner.name == "memref.collapse_shape" and is_alloc(owner.operands[0])
 
 
 def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
@@ -91,7 +87,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        owner = None if isinstance(one.owner, ir.Block) else one.owner.operation
+        owner = rows.producer(one)
         if owner is None or owner.block != before.block or owner.is_before_in_block(before):
             continue
         if owner.name not in (*VIEWS, "memref.alloc"):

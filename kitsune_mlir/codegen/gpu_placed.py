@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 
-from .gpu_buffers import VIEWS, root_of, written
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import is_dense, lie_apart, needed
@@ -213,7 +213,7 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
 def _may_move(value: ir.Value, place: Place, functions: dict[str, func.FuncOp]) -> bool:
     """Whether a tensor is an allocation whose rows may be longer: nobody returns it, and no kernel writes a part of it
     or wants it dense."""
-    if place.first or isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+    if place.first or not is_alloc(value):
         return False
     if not all(_finds(use, functions) for use in value.uses):
         return False

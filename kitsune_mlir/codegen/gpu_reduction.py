@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir
+from kitsune_mlir.rows import producer
 
 _FLOAT = {
     "arith.addf": 0.0,
@@ -79,11 +80,11 @@ def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combine
     outs = list(block.arguments)[inputs:]
     found = []
     for value, argument in zip(terminator.operands, outs, strict=True):
-        owner, used = _maker(value), argument
+        owner, used = producer(value), argument
         if other and _is_narrow(argument.type):
             if owner is None or owner.name != "arith.truncf" or (used := _widened(argument)) is None:
                 return None
-            owner = _maker(owner.operands[0])
+            owner = producer(owner.operands[0])
         uses = list(used.uses)
         if owner is None or owner.name not in JOINS or len(uses) != 1 or len(list(owner.results[0].uses)) != 1:
             return None
@@ -93,10 +94,6 @@ def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combine
             return None
         found.append(Combiner(owner.name, argument.type))
     return found
-
-
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def _widened(argument: ir.Value) -> ir.Value | None:

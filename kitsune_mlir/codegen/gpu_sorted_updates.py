@@ -17,7 +17,7 @@ from functools import reduce
 
 from kitsune_mlir.mlir import arith, ir, memref
 
-from .gpu_buffers import VIEWS, root_of, written
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 from .gpu_radix import RadixSort
 from .pipeline.device import below, i32, index, when
@@ -197,10 +197,9 @@ def _size_of(buffer: ir.Value, dimension: int) -> tuple[bool, int] | None:
     kind = ir.MemRefType(buffer.type)
     if not kind.is_dynamic_dim(dimension):
         return True, kind.shape[dimension]
-    owner = None if isinstance(buffer.owner, ir.Block) else buffer.owner.operation
-    if owner is None or owner.name != "memref.alloc":
+    if not is_alloc(buffer):
         return None
-    return False, hash(owner.operands[sum(map(kind.is_dynamic_dim, range(dimension)))])
+    return False, hash(buffer.owner.operation.operands[sum(map(kind.is_dynamic_dim, range(dimension)))])
 
 
 def _is_all(numbers: ir.Value) -> bool:

@@ -14,7 +14,7 @@ from kitsune_mlir.mlir import arith, ir, memref, walk
 
 from . import gpu_words
 from .affine_index import evaluate
-from .gpu_buffers import VIEWS, root_of, written
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
@@ -34,15 +34,8 @@ class Updates:
         """Those of a tm_tensor.scatter on memrefs."""
         buffer = op.operands[0]
         root = root_of(buffer)
-        owner = None if isinstance(root.owner, ir.Block) else root.owner.operation
-        views = _views(buffer)
-        kind = ir.MemRefType(buffer.type)
-        if (
-            owner is None
-            or owner.name != "memref.alloc"
-            or views is None
-            or any(map(kind.is_dynamic_dim, range(1, kind.rank)))
-        ):
+        views, kind = _views(buffer), ir.MemRefType(buffer.type)
+        if not is_alloc(root) or views is None or any(map(kind.is_dynamic_dim, range(1, kind.rank))):
             return Updates(buffer)
         users = [use.owner.operation for use in root.uses]
         writers = [user for user in users if user.name == "linalg.generic"]

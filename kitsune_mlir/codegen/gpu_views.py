@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from kitsune_mlir.mlir import arith, ir, memref
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, root_of, written
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -122,11 +122,9 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
     for user in _users(buffer):
         if user == but or user.name in ("func.return", "memref.dim", *VIEWS):
             continue
-        target = user.operands[1].owner if _may_move(user) else None
-        if target is None or isinstance(target, ir.Block) or target.operation.name != "memref.alloc":
+        if not _may_move(user) or not is_alloc(target := user.operands[1]):
             return False
-        move = None if target.operation.results[0] == buffer else moved_by(target.operation)
-        if move is None or move != user:
+        if target == buffer or moved_by(target.owner.operation) != user:
             return False
     return True
 
@@ -143,10 +141,10 @@ def _whole(value: ir.Value) -> Layout:
 
 def _sizes(buffer: ir.Value) -> list[Size]:
     """The sizes of a buffer; those of an allocation do not ask it, so that it may go."""
-    kind, op = ir.MemRefType(buffer.type), buffer.owner
-    if isinstance(op, ir.Block) or op.operation.name != "memref.alloc":
+    kind = ir.MemRefType(buffer.type)
+    if not is_alloc(buffer):
         return [extent(buffer, d) for d in range(kind.rank)]
-    rest = iter(op.operation.operands)
+    rest = iter(buffer.owner.operation.operands)
     return [next(rest) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
 
 

@@ -98,7 +98,7 @@ class AgentCode(ProductCode):
         return self.values[key]
 
     def _from_around(self, value: ir.Value) -> Int:
-        op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        op = producer(value)
         if is_from_tiles(value):
             self._tiles(value)
             return self.values[hash(value)]
