@@ -106,7 +106,7 @@ def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Seq
                 at = evaluate(generic.out_maps[0], indices)
                 by_loop = dict(zip(dims_of(after.maps[position]), at, strict=True))
                 indices, last = _listed(by_loop, after), after
-                found = _clone_body(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
+                found = body_at(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
             for value, buffer, map_ in zip(found, last.outputs, last.out_maps, strict=True):
                 memref.store(value, kernel.inside(buffer), evaluate(map_, indices))
 
@@ -130,7 +130,7 @@ def reduce(
         return [
             value
             for dims, part in zip(points, parts, strict=True)
-            for value in (_clone_words if words > 1 else _clone_body)(generic, kernel, dims, part)
+            for value in (_clone_words if words > 1 else body_at)(generic, kernel, dims, part)
         ]
     walk = (walks or {}).get(loops[0]) or Walk.whole(generic, kernel, loops[0])
 
@@ -171,7 +171,7 @@ def _clone_words(
     return [value for one in found for value in one]
 
 
-def _clone_body(
+def body_at(
     generic: Generic,
     kernel: Kernel,
     dims: dict[int, ir.Value],

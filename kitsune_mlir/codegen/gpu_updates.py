@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, ir, memref, walk
+from kitsune_mlir.mlir import arith, ir, walk
 
 from . import gpu_words
-from .affine_index import evaluate
 from .gpu_buffers import VIEWS, is_alloc, root_of, written
-from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
+from .gpu_points import body_at
 
 IDLE = (*VIEWS, "memref.alloc", "memref.dim")
 
@@ -65,13 +64,7 @@ class Updates:
         """The update there, computed."""
         assert self.made is not None
         dims = _without_ones(position, self.buffer, len(self.made.parallel))
-        values: dict[int, ir.Value] = {}
-        for argument, operand, map_ in zip(self.made.block.arguments, self.made.op.operands, self.made.maps):
-            if list(argument.uses):
-                brought = kernel.inside(operand)
-                is_buffer = isinstance(operand.type, ir.MemRefType)
-                values[hash(argument)] = memref.load(brought, evaluate(map_, dims)) if is_buffer else brought
-        return clone_into(self.made.block, kernel, values, dims)[0]
+        return body_at(self.made, kernel, dict(enumerate(dims)), [None])[0]
 
     def erase(self) -> None:
         """Behind the scatter's kernel: what made the updates is done there."""
