@@ -13,9 +13,9 @@ from math import prod
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
-from .gpu_clone import clone_into
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, extent, of_points, only_if
 from .gpu_sorted_updates import Order, Orders, linear, mapped
+from .gpu_updates import applied
 from .kernel_work import TURNS_HINT
 from .pipeline.device import below, i64, index
 
@@ -78,10 +78,8 @@ def _applied(
     op: ir.Operation, kernel: Kernel, updates: list[ir.Value], there: list[ir.Value], total: ir.Value
 ) -> ir.Value:
     """What a scatter's body makes of updates one after another, the first and those others that are `there`."""
-    block = op.regions[0].blocks[0]
     for number, (update, is_there) in enumerate(zip(updates, there, strict=True)):
-        values = {hash(block.arguments[0]): update, hash(block.arguments[1]): total}
-        made = clone_into(block, kernel, values)[0]
+        made = applied(op, kernel, update, total)
         total = arith.select(is_there, made, total) if number else made
     return total
 

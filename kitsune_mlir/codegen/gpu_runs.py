@@ -27,10 +27,9 @@ from kitsune_mlir.planning.run_sums import RUN
 from kitsune_mlir.planning.target import Target
 
 from .gpu_buffers import root_of
-from .gpu_clone import clone_into
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
-from .gpu_updates import IDLE, Updates
+from .gpu_updates import IDLE, Updates, applied
 from .gpu_words import bytes_of
 from .kernel_work import SHARE_HINT
 from .pipeline import device
@@ -52,10 +51,6 @@ class Part:
     op: ir.Operation
     source: Updates
     join: Join
-
-    def joined(self, kernel: Kernel, value: ir.Value, before: ir.Value) -> ir.Value:
-        block = self.op.regions[0].blocks[0]
-        return clone_into(block, kernel, {hash(block.arguments[0]): value, hash(block.arguments[1]): before})[0]
 
 
 @dataclass
@@ -163,7 +158,7 @@ class _Run:
             self._leave(total)
         made = [
             [
-                arith.select(changes, value, part.joined(self.kernel, value, before))
+                arith.select(changes, value, applied(part.op, self.kernel, value, before))
                 for before, value in zip(own, found, strict=True)
             ]
             for part, own, found in zip(self.parts, total.values, values, strict=True)
@@ -204,7 +199,7 @@ class _Run:
         table, (*inner, first) = self.kernel.inside(part.op.operands[2]), self.inner[1:]
         for number, value in enumerate(values):
             place = [row, *inner, arith.addi(first, as_value(number))]
-            memref.store(part.joined(self.kernel, value, memref.load(table, place)), table, place)
+            memref.store(applied(part.op, self.kernel, value, memref.load(table, place)), table, place)
 
 
 @contextlib.contextmanager

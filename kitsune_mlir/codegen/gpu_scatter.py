@@ -22,7 +22,6 @@ from kitsune_mlir.example_sizes import known_shape
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
 from kitsune_mlir.planning.target import Target
 
-from .gpu_clone import clone_into
 from .gpu_in_order import InOrder
 from .gpu_kernel import (
     THREADS,
@@ -41,7 +40,7 @@ from .gpu_kernel import (
 )
 from .gpu_runs import Part, Runs
 from .gpu_sorted_updates import Orders, mapped
-from .gpu_updates import Updates
+from .gpu_updates import Updates, applied
 from .gpu_words import keeps_words
 from .pipeline import device
 
@@ -271,11 +270,9 @@ def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir
     target = _target(op, rows, position)
     with device.when(_inside(op, kernel, table, target)):
         (update,) = source.load(kernel, position, 1)
-        block = op.regions[0].blocks[0]
-        values = {hash(block.arguments[0]): update}
-        if list(block.arguments[1].uses):
-            values[hash(block.arguments[1])] = memref.load(table, target)
-        memref.store(clone_into(block, kernel, values)[0], table, target)
+        asks = list(op.regions[0].blocks[0].arguments[1].uses)
+        before = memref.load(table, target) if asks else None
+        memref.store(applied(op, kernel, update, before), table, target)
 
 
 def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[ir.Value]:

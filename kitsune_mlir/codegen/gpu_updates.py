@@ -14,6 +14,7 @@ from kitsune_mlir.mlir import arith, ir, walk
 
 from . import gpu_words
 from .gpu_buffers import VIEWS, is_alloc, root_of, written
+from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
 from .gpu_points import body_at
@@ -72,6 +73,13 @@ class Updates:
             self.made.op.erase()
             for op in [*(_views(self.buffer) or ()), root_of(self.buffer).owner.operation]:
                 op.erase()
+
+
+def applied(op: ir.Operation, kernel: Kernel, update: ir.Value, before: ir.Value | None) -> ir.Value:
+    """What a scatter's body makes of an update and of what is there before it, where it asks for that."""
+    block = op.regions[0].blocks[0]
+    values = dict(zip(map(hash, block.arguments), [update] if before is None else [update, before], strict=False))
+    return clone_into(block, kernel, values)[0]
 
 
 def _views(buffer: ir.Value) -> list[ir.Operation] | None:
