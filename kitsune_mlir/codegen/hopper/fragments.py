@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import gcd, prod
+from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -30,23 +30,14 @@ HALVES = (0, 1)
 @dataclass(frozen=True)
 class Lanes:
     """Where a thread stands. `rows` are its two rows in the tile, `loaded` the same but for rows that do not
-    exist, which become the last that does; `pair` is 2q, behind a multiple of `step`; `span` says that it is at most 6,
-    or that it is not known."""
+    exist, which become the last that does; `pair` is 2q."""
 
     rows: tuple[ir.Value, ir.Value]
     loaded: tuple[Int, Int]
     pair: ir.Value
-    span: int | None = 6
-    limit: int | None = None
-    step: int = WIDE
 
     def column(self, block: int, e: int) -> Offset:
-        return Offset(self.pair, BLOCK * block + e, self.span, self.limit, self.step)
-
-    def shifted(self, start: ir.Value, limit: int | None, step: int = BLOCK) -> Lanes:
-        """The same thread in the columns from `start` on, a multiple of `step`; `limit` bounds them where they all
-        exist."""
-        return Lanes(self.rows, self.loaded, arith.addi(self.pair, start), None, limit, gcd(self.step, step))
+        return Offset(self.pair, BLOCK * block + e, 2 * (ROW_THREADS - 1), WIDE)
 
     def half(self, row: Int) -> int:
         """Which of its rows an index names."""
@@ -82,22 +73,6 @@ class Fragment:
     compute: Callable[[int], None] | None = None
     spread: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (column, half)
     loads: bool = False
-
-    @property
-    def held(self) -> dict:
-        """What stands for the tile in registers, by place."""
-        return self.words if is_packed(self.element) else self.values
-
-    def taken_up(self) -> Fragment:
-        """The tile as later stages read it: of 16-bit elements the words alone, for the f32 that they were made of take
-        twice the registers, which the next products want."""
-        if not is_packed(self.element):
-            return Fragment(self.lanes, self.element, self.shape, values=self.values, compute=self.make)
-        return Fragment(self.lanes, self.element, self.shape, self.words, compute=self._pack)
-
-    def _pack(self, block: int) -> None:
-        for h in HALVES:
-            self.word(block, h)
 
     def pin(self) -> None:
         """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single

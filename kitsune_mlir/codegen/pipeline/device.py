@@ -18,19 +18,17 @@ _LETTERS = {"i16": "h", "i32": "r", "i64": "l", "f32": "f"}  # of registers, in 
 
 @dataclass(frozen=True)
 class Offset:
-    """`base` + `constant`. The base is between 0 and `span`, the sum below `limit` (None: not known), the base of the
-    warp's first thread a multiple of `step`. Sums with numbers keep this form, so that a thread's columns can be told
-    apart and compared while code is generated."""
+    """`base` + `constant`. The base is between 0 and `span` (None: not known), that of the warp's first thread a
+    multiple of `step`. Sums with numbers keep this form, so that a thread's columns can be told apart and compared
+    while code is generated."""
 
     base: ir.Value
     constant: int
     span: int | None = None
-    limit: int | None = None
     step: int = 1
 
     def moved(self, distance: int) -> Offset:
-        limit = None if self.limit is None else self.limit + distance
-        return replace(self, constant=self.constant + distance, limit=limit)
+        return replace(self, constant=self.constant + distance)
 
     def quotient(self, size: int) -> int | None:
         """Divided by `size`, where that is one number for all threads."""
@@ -162,7 +160,7 @@ def is_less(a: Int, b: int) -> bool | None:
         if a.constant + a.span < b:
             return True
         return False if a.constant >= b else None
-    return True if isinstance(a, Offset) and a.limit is not None and a.limit <= b else None
+    return None
 
 
 def less(a: Int, b: Int) -> ir.Value:

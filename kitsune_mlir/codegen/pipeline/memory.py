@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -57,11 +56,6 @@ class Memory:
     element: ir.Type
     shape: tuple[int, ...]
     stride: int
-
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return prod(self.shape[1:])
 
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at `index`, of the compute type."""
