@@ -132,17 +132,6 @@ def on_counter(counter: ir.Value, least: Int, awaited: str = "a counter", where:
     return seen
 
 
-@contextlib.contextmanager
-def counted(counter: ir.Value, least: Int, awaited: str) -> Iterator[None]:
-    """As on_counter, for what may only be done when the counter is there: after a wait in vain it is left out."""
-    seen = on_counter(counter, least, awaited)
-    if _NOW.get() is None:
-        yield
-    else:
-        with device.when(arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least))):
-            yield
-
-
 def leave_if_reported() -> None:
     """All threads of a party: ends them if a wait was in vain, anyone's; without a party, the thread."""
     if (now := _NOW.get()) is not None:
