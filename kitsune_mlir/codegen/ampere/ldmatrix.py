@@ -38,19 +38,24 @@ class Boxes:
     across: bool
 
     def load(self, tile: int, step: int) -> list[ir.Value]:
-        """The four words of a tile and a step. The address is computed in the instruction's own text, for what is
-        computed ahead of a loop takes registers there."""
+        """The four words of a tile and a step."""
         if self.across:
             number, within = divmod(tile, _ACROSS_TILES)
             turned, further = within * 2 * GRANULE, number * BOX + step * _TILE * BOX_ROW
         else:
             turned, further = step * 2 * GRANULE, tile * _TILE * BOX_ROW
-        lines = ["{", ".reg .b32 place;", f"xor.b32 place, $4, {turned};"]
-        if further:
-            lines.append(f"add.s32 place, place, {further};")
-        turns = ".trans" if self.across else ""
-        lines += [f"ldmatrix.sync.aligned.m8n8.x4{turns}.shared.b16 {{$0, $1, $2, $3}}, [place];", "}"]
-        return device.assembled("\n".join(lines), [device.i32()] * 4, self.place)
+        return load_matrices(self.place, turned, further, self.across)
+
+
+def load_matrices(place: Int, turned: int, further: int = 0, across: bool = False) -> list[ir.Value]:
+    """The four words of what begins an xor and a distance away from a lane's place. The address is computed in the
+    instruction's own text, for what is computed ahead of a loop takes registers there."""
+    lines = ["{", ".reg .b32 place;", f"xor.b32 place, $4, {turned};"]
+    if further:
+        lines.append(f"add.s32 place, place, {further};")
+    turns = ".trans" if across else ""
+    lines += [f"ldmatrix.sync.aligned.m8n8.x4{turns}.shared.b16 {{$0, $1, $2, $3}}, [place];", "}"]
+    return device.assembled("\n".join(lines), [device.i32()] * 4, place)
 
 
 def left(start: Int, first: Int, lane: Int, across: bool) -> Boxes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen.ampere.ldmatrix import left, load_matrices
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
@@ -125,25 +126,14 @@ st.shared.v2.f32 [place], {{$3, $4}};
             device.assembly(text, place, *four)
 
     def read(self, box: Int, step: int) -> list[ir.Value]:
-        """The four words of a step of a box (PTX ISA, ldmatrix)."""
-        text = f"""{{
-.reg .b32 place;
-xor.b32 place, $4, {step * STEP_BYTES};
-ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
-}}"""
-        return device.assembled(text, [device.i32()] * 4, self._place(box))
+        """The four words of a step of a box."""
+        return load_matrices(self._place(box), step * STEP_BYTES)
 
     def _place(self, box: Int) -> Int:
-        """The place of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two
-        16-byte chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
-        instruction's own text, for addresses are moved out of loops and take registers there."""
+        """The place of the row of an 8 x 8 block that the lane names."""
         thread = warps.thread()
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
-        row_in_block, matrix = device.mod(lane, BLOCK), device.div(lane, BLOCK)
-        row = device.add(device.mul(warp, 2 * BLOCK), row_in_block)
-        row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
-        chunk = arith.xori(device.value(device.div(matrix, 2)), device.value(row_in_block))
-        return device.add(device.add(box, device.mul(row, BOX_ROW)), device.mul(chunk, 16))
+        return left(box, device.mul(warp, 2 * BLOCK), lane, across=False).place
 
 
 @dataclass
