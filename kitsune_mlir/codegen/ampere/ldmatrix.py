@@ -79,6 +79,12 @@ def right(start: Int, lane: Int, across: bool) -> Boxes:
     return Boxes(_place(start, device.add(inner, device.mul(outer, _MATRIX)), granule, inner), across)
 
 
+def swizzled(row: Int, granule: Int) -> Int:
+    """Where a granule of a row lies in a box."""
+    turned = arith.xori(device.value(granule), device.value(device.mod(row, _MATRIX)))
+    return device.add(device.mul(row, BOX_ROW), device.mul(turned, GRANULE))
+
+
 def _place(start: Int, row: Int, granule: Int, turn: Int) -> ir.Value:
     """Where a granule of a row lies, given the row modulo 8."""
     swizzled = arith.xori(device.value(granule), device.value(turn))
