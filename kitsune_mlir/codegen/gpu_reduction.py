@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kitsune_mlir.mlir import arith, gpu, ir
 from kitsune_mlir.rows import producer
 
-_FLOAT = {
+FLOATS = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
     "arith.maximumf": -math.inf,
@@ -17,9 +17,9 @@ _FLOAT = {
     "arith.minnumf": math.inf,
 }
 _INTEGER = ("arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori", "arith.xori")
-_ONE_OF_TWO = tuple(name for name in _FLOAT if "max" in name or "min" in name)
+_ONE_OF_TWO = tuple(name for name in FLOATS if "max" in name or "min" in name)
 WORD = 32  # bits
-JOINS = (*_FLOAT, *_INTEGER)
+JOINS = (*FLOATS, *_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Combiner:
 
     def neutral(self) -> ir.Value:
         """Joined with x it gives x."""
-        if self.name in _FLOAT:
-            return arith.constant(self.kind, _FLOAT[self.name])
+        if self.name in FLOATS:
+            return arith.constant(self.kind, FLOATS[self.name])
         most = 2 ** (self.kind.width - 1)
         numbers = {"muli": 1, "maxsi": -most, "minsi": most - 1, "andi": -1}
         return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
