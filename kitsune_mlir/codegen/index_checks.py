@@ -172,7 +172,8 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
     table, found = extract.operands[0], origin(extract.operands[1 + axis])
     if _NOW.get() is None or found == KNOWN:
         return row
-    return _kept(row, _size_of(table), table.type.shape[axis], extract if found == DATA else None)
+    size = _size_of(table) if axis == 0 else None
+    return _kept(row, size, table.type.shape[axis], extract if found == DATA else None)
 
 
 def gathered_row(gather: ir.Operation, row: ir.Value) -> ir.Value:
