@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.codegen.ampere.ldmatrix import left, load_matrices
+from kitsune_mlir.codegen.ampere.ldmatrix import load_matrices
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
@@ -130,10 +130,15 @@ st.shared.v2.f32 [place], {{$3, $4}};
         return load_matrices(self._place(box), step * STEP_BYTES)
 
     def _place(self, box: Int) -> Int:
-        """The place of the row of an 8 x 8 block that the lane names."""
+        """The place of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two
+        16-byte chunks. Chunk c of row r lies at chunk c ^ (r mod 8)."""
         thread = warps.thread()
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
-        return left(box, device.mul(warp, 2 * BLOCK), lane, across=False).place
+        row_in_block, matrix = device.mod(lane, BLOCK), device.div(lane, BLOCK)
+        row = device.add(device.mul(warp, 2 * BLOCK), row_in_block)
+        row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
+        chunk = arith.xori(device.value(device.div(matrix, 2)), device.value(row_in_block))
+        return device.add(device.add(box, device.mul(row, BOX_ROW)), device.mul(chunk, 16))
 
 
 @dataclass
