@@ -102,8 +102,8 @@ class WarpCode(AgentCode):
         at = [self.number(offset) for offset in list(op.operands)[2:]]
         thread = device.sub(warps.thread(), self.first)
         own_row, granule = device.div(thread, _GRANULES), device.mod(thread, _GRANULES)
-        place = self.around.rings[ring.label].place(opened.slot)
-        place = device.value(device.add(place, ldmatrix.swizzled(own_row, granule)))
+        within = ldmatrix.swizzled(own_row, granule)
+        place = device.value(device.add(self.around.rings[ring.label].place(opened.slot), within))
         source = self._source(copy, at, outer, inner)
         for number in range(length // each):
             column = device.add(device.mul(granule, ldmatrix.GRANULE // nbytes), number * each)
