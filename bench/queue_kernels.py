@@ -31,7 +31,6 @@ from bench.queue_sides import Receiver, Sender
 from bench.queue_smem import SharedQueue
 from bench.queue_words import Words, byte, make_vector, mix, wrapped
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tma, waits, warps
-from kitsune_mlir.codegen.hopper.hand import hand
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.counters import COUNTER_BYTES
@@ -301,7 +300,8 @@ class QueueKernel:
             def word(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
                 index = device.add(device.mul(i, GROUP), self.words.thread)
                 first = device.value(device.add(device.mul(index, wrapped(BY_WORD)), salt))
-                parts = hand([arith.xori(first, device.value(j)) for j in range(4)], device.mod(self.words.thread, 32))
+                lane = device.mod(self.words.thread, 32)
+                parts = [warps.hand(arith.xori(first, device.value(j)), lane) for j in range(4)]
                 total = mix([make_vector(parts)], sums[0])
                 return [arith.select(device.less(index, case.slot_bytes // WORD), total, sums[0])]
 

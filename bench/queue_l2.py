@@ -199,7 +199,7 @@ def _catch_up(counter: ir.Value, seen: ir.Value, wanted: Int, awaited: str) -> i
 def _set(counter: ir.Value, count: Int) -> None:
     """Releases at GPU scope; a counter has one writer."""
     text = "st.release.gpu.global.u32 [$0], $1;"
-    device.assembly(text, "l,r,~{memory}", [counter, device.value(count)], None)
+    device.assembly(text, counter, count)
 
 
 def _at_least(number: Int, least: int) -> ir.Value:

@@ -45,7 +45,7 @@ class QueueWatch:
         late = device.load(self.flag, device.i32())
         device.barrier()
         with device.when(device.less(0, late)):
-            device.assembly("exit;", "~{memory}", [], None)
+            device.assembly("exit;")
 
 
 @dataclass
@@ -108,7 +108,7 @@ class CounterRing:
 
 
 def _acquire(counter: ir.Value) -> ir.Value:
-    return device.assembly("ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [counter], device.i32())
+    return device.assembly("ld.acquire.gpu.global.u32 $0, [$1];", counter, result=device.i32())
 
 
 def _spin(ask: Callable[[], Answer]) -> None:

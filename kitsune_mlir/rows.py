@@ -87,6 +87,11 @@ class Structured:
         outputs = range(self.inputs, len(self.op.operands))
         return [*range(self.inputs), *(i for i in outputs if init_of(self.op.operands[i]).tensor is not None)]
 
+    def is_elementwise(self) -> bool:
+        """Whether it computes each element of its results at the same place of its loops, of one tensor or several."""
+        identity = ir.AffineMap.get_identity(len(self.iterators))
+        return "reduction" not in self.iterators and all(map_ == identity for map_ in self.maps[self.inputs :])
+
     def row_loops(self, p: int) -> list[int] | None:
         """The loops that walk the first p dimensions of every output; None if those are not p plain
         parallel loops."""

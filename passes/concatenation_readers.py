@@ -151,4 +151,4 @@ def _is_elementwise(op: ir.Operation) -> bool:
         return False
     s = rows.Structured(op)
     plain = not s.index_ops() and not s.tables() and not list(list(s.body.arguments)[-1].uses)
-    return plain and set(s.iterators) == {"parallel"} and s.maps[-1] == ir.AffineMap.get_identity(len(s.iterators))
+    return plain and s.is_elementwise()

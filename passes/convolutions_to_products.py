@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -307,7 +308,7 @@ class _Rewriter:
             around = [0, extra, *[0] * of.rank]
             with _behind(of.image):
                 images = padded(of.image, [0] * len(around), around)
-                flat = reshaped(images, [of.batch, of.channels + extra, _count(of.sizes)])
+                flat = reshaped(images, [of.batch, of.channels + extra, prod(of.sizes)])
                 turned = transposed(flat, [0, 2, 1])
                 turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
             if extra:
@@ -385,13 +386,6 @@ def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
         return None
     turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
     return uses[0] if turns == [0, 2, 1] else None
-
-
-def _count(sizes: Sequence[int]) -> int:
-    found = 1
-    for size in sizes:
-        found *= size
-    return found
 
 
 def _add(arguments: Sequence[ir.Value]) -> ir.Value:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.codegen.pipeline.nests import is_elementwise
 from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.row_cloner import RowCloner
 
@@ -55,7 +56,7 @@ class _Between:
         if prod(sizes[p:]) == 1:
             self.numbers.append((value, p))
             return rows.DYNAMIC not in sizes or p == 1
-        if op is None or not (op.name in _MOVES or op.name == "linalg.generic" and _is_elementwise(op)):
+        if op is None or not (op.name in _MOVES or is_elementwise(op)):
             return False
         if isinstance(own := rows.operand_rows(op, p), str):
             return False
@@ -83,10 +84,6 @@ def _between(gather: ir.Operation, taken: Taken) -> _Between | None:
     gathers = {op for op in inside if op.name == "linalg.generic" and rows.Structured(op).gathers()}
     users = {_standing_beside(use.owner.operation, gather) for op in inside - gathers for use in op.results[0].uses}
     return found if gathers and users <= inside | {gather} else None
-
-
-def _is_elementwise(op: ir.Operation) -> bool:
-    return len(op.results) == 1 and "reduction" not in rows.Structured(op).iterators
 
 
 def _standing_beside(op: ir.Operation, other: ir.Operation) -> ir.Operation:

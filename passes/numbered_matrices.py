@@ -16,11 +16,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
+from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.row_numbers import row_number
 
 from .row_groups import root
-from .schedule_build import reshaped
+from .schedule_build import constant_index, i64, reshaped
 
 _MATRIX = 2  # the dimensions of one
 
@@ -51,6 +52,18 @@ def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
         return None
     numbers = reshaped(found.numbers, [None if count == rows.DYNAMIC else count])
     return found.table, Numbers(numbers, of[0], found.wrap is not None, gather.location)
+
+
+def looked_up(numbers: Numbers | None, at: dict[str, ir.Value]) -> dict[str, ir.Value]:
+    """Where a tile is, with the place of its matrix where a number says that."""
+    if numbers is None:
+        return at
+    with numbers.location:
+        number = at["b"] if "b" in at else constant_index(0)
+        found = LookUpOp(numbers.tensor, number, i64(numbers.size), ir.IndexType.get())
+        if numbers.wrapped:
+            found.attributes["wrapped"] = ir.UnitAttr.get()
+    return at | {NUMBERED: found.results[0]}
 
 
 @dataclass(frozen=True)

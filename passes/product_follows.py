@@ -288,11 +288,8 @@ def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
     s, own = rows.Structured(op), [hash(value) for value in values]
-    rank = ir.RankedTensorType(op.results[0].type).rank
-    identity = ir.AffineMap.get_identity(rank)
-    if len(s.iterators) != rank or any("parallel" not in str(kind) for kind in s.iterators):
-        return False
-    if s.maps[-1] != identity or list(list(s.body.arguments)[-1].uses) or hash(op.operands[s.inputs]) in own:
+    identity = ir.AffineMap.get_identity(len(s.iterators))
+    if not s.is_elementwise() or list(list(s.body.arguments)[-1].uses) or hash(op.operands[s.inputs]) in own:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False

@@ -12,7 +12,6 @@ from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import DRAM, Price
@@ -23,11 +22,14 @@ from kitsune_mlir.traffic import tensor_bytes
 
 from .chain_tiles import columns_of_tile
 from .joined_weights import are_joined, side_by_side
+from .numbered_matrices import looked_up
 from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
-from .product_pieces import in_pieces, make_pieces
+from .product_pieces import make_pieces
 from .product_pingpong import PingPong, slot_type
+from .product_sums import all_chunks, release
+from .product_vectors import open_vector, vector_ring
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
 from .split_batches import Stored, offsets_of
@@ -173,7 +175,7 @@ class ProductKernel:
             counts = {name: tiles.rows if name == "left" else columns for name in self.operands}
             rings = {name: self._ring(name, count) for name, count in counts.items()}
             self.whole = {name: self._whole_ring(name, counts[name]) for name in counts if name in tiles.made}
-            vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
+            vectors = {value: vector_ring(value, i) for i, value in enumerate(self.vectors)}
             registers = engine(self.of.target).registers(tiles.copies, bool(tiles.made))
             for name, count in zip(("feed", "math", "make"), registers, strict=False):
                 copies = tiles.copies if name == "math" else 1
@@ -182,7 +184,7 @@ class ProductKernel:
                     self.copy_number = agent.regions[0].blocks[0].arguments[0]
                     kept = self._keep(rings, name)
                     opened = vectors.items() if name != "make" else ()
-                    slots = {value: _open_vector(name, ring, value) for value, ring in opened}
+                    slots = {value: open_vector(name, ring, value) for value, ring in opened}
                     pingpong = PingPong(self, slots) if tiles.alternates else None
                     begin = pingpong.before() if pingpong and name == "math" else []
                     loop = scf.ForOp(*dealt.results, begin)
@@ -191,13 +193,13 @@ class ProductKernel:
                         place = partial(place_of, loop.induction_variable, roles, extents, sizes, share)
                         around: list[ir.Value] = []
                         if pingpong is None and name == "feed":
-                            self._feed(rings, self._looked_up(place()[0]))
+                            self._feed(rings, looked_up(self.of.found.numbers, place()[0]))
                         elif name == "make":
                             make_pieces(self, rings, place()[0] if tiles.split > 1 else {})
                         elif pingpong is None:
                             self._multiply(rings, place, kept, slots)
                         elif name == "feed":
-                            pingpong.feed(rings, self._looked_up(place()[0]))
+                            pingpong.feed(rings, looked_up(self.of.found.numbers, place()[0]))
                         else:
                             around = pingpong.tile(rings, list(loop.inner_iter_args), place)
                         scf.yield_(around)
@@ -216,13 +218,6 @@ class ProductKernel:
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""
         return arith.addi(row, arith.muli(self.copy_number, constant_index(self.tiles.copy_rows)))
-
-    @staticmethod
-    def _vector_ring(value: ir.Value, number: int) -> schedule.AllocRingOp:
-        kind = ir.RankedTensorType(value.type)
-        tile = ir.RankedTensorType.get([1, kind.shape[0]], kind.element_type)
-        names = map(ir.StringAttr.get, (f"vector{number}", "smem", "dense", "all"))
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, 1))
 
     def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
         """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
@@ -281,18 +276,6 @@ class ProductKernel:
         box = "rows" if along else "columns"
         names = map(ir.StringAttr.get, (label, "smem", box, share))
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-    def _looked_up(self, at: dict[str, ir.Value]) -> dict[str, ir.Value]:
-        """Where a tile is, with the place of its matrix where a number says that."""
-        numbers = self.of.found.numbers
-        if numbers is None:
-            return at
-        with numbers.location:
-            number = at["b"] if "b" in at else constant_index(0)
-            found = LookUpOp(numbers.tensor, number, i64(numbers.size), ir.IndexType.get())
-            if numbers.wrapped:
-                found.attributes["wrapped"] = ir.UnitAttr.get()
-        return at | {NUMBERED: found.results[0]}
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
@@ -392,22 +375,6 @@ class ProductKernel:
         if left is not None and short_rows(left) < rows:
             copy.attributes["last"] = i64(short_rows(left))
 
-    def _summed_with(self, rings: dict[str, schedule.AllocRingOp], kept: Sequence[ir.Value], acc: ir.Type) -> ir.Value:
-        """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
-        product, so that two run at a time."""
-        sums, before = schedule.SumsOp([], acc).results[0], None
-        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
-        for chunk in kept:
-            slot = self.wait(other)
-            pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
-            multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
-            if before is not None:
-                schedule.ReleaseOp(before[0], [before[1]])
-            sums, before = multiplied.results[0], (slot, multiplied.results[1])
-        assert before is not None
-        schedule.ReleaseOp(before[0], [before[1]])
-        return sums
-
     def _multiply(
         self,
         rings: dict[str, schedule.AllocRingOp],
@@ -418,18 +385,9 @@ class ProductKernel:
         """A tile. Where it is, which takes a while to compute, is known once its products are on their way, but for the
         part of k."""
         at = place()[0] if self.tiles.split > 1 else {}
-        sets = 1 if not self.joined else len(self.made)
+        sets = len(self.made) if self.joined else 1
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, sets * self.tiles.columns], ir.F32Type.get())
-        acc = schedule.Acc.get(tile)
-        last: list[ir.Value] = []
-        if self.of.pieces > 1:
-            totals = in_pieces(self, rings, at, acc)
-        elif kept:
-            totals = [self._summed_with(rings, kept, acc)]
-        else:
-            sums = [schedule.SumsOp([], acc).results[0] for _ in range(self.sums)]
-            found = (self._overlapped if self.overlaps else self._one_by_one)(rings, at, sums)
-            totals, last = found[: len(sums)], found[len(sums) :]
+        totals, last = all_chunks(self, rings, kept, at, schedule.Acc.get(tile))
         at = at or place()[0]
         if self.of.pieces == 1:
             totals = [schedule.SettleOp(total, tile).results[0] for total in totals]
@@ -439,7 +397,7 @@ class ProductKernel:
             ]
         value, *others = totals
         if last:
-            self._release(*last)
+            release(self, *last)
         own = at | {"m": self.own_row(at["m"])}
         if self.tiles.cluster > 1:
             width = self.tiles.columns // self.tiles.cluster
@@ -466,62 +424,8 @@ class ProductKernel:
             elif self.tiles.by_rows and self.stored is None:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
-    def _overlapped(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: list[ir.Value]
-    ) -> list[ir.Value]:
-        """The sums of all chunks, each chunk's slots released when the next one's products have been issued; and, of
-        the last chunk, the slots and its products' tokens."""
-        chunk = self._product(rings, sums)
-        loop = scf.ForOp(*self.rest(at), chunk)
-        with ir.InsertionPoint(loop.body):
-            carried = list(loop.inner_iter_args)
-            chunk = self._product(rings, carried[: len(sums)])
-            self._release(*carried[len(sums) :])
-            scf.yield_(chunk)
-        return list(loop.results)
-
-    def _one_by_one(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: list[ir.Value]
-    ) -> list[ir.Value]:
-        """The sums, each chunk's slots released behind its own products."""
-        loop = scf.ForOp(*self.rest(at), sums)
-        with ir.InsertionPoint(loop.body):
-            chunk = self._product(rings, list(loop.inner_iter_args))
-            self._release(*chunk[len(sums) :])
-            scf.yield_(chunk[: len(sums)])
-        return list(loop.results)
-
-    def _product(self, rings: dict[str, schedule.AllocRingOp], sums: Sequence[ir.Value]) -> list[ir.Value]:
-        """Multiplies the next chunk: the sums, the slots that are read, the left one first, the products' tokens."""
-        left, *rights = map(self.wait, rings.values())
-        totals, tokens = [], []
-        for before, right in zip(sums, rights, strict=True):
-            multiplied = schedule.ProductOp(before, left, right, self.products, before.type, schedule.Token.get())
-            totals.append(multiplied.results[0])
-            tokens.append(multiplied.results[1])
-        return [*totals, left, *rights, *tokens]
-
     def wait(self, ring: schedule.AllocRingOp) -> ir.Value:
         return schedule.WaitOp(ring.results[0], slot_type(ring, columns=self.columns)).results[0]
-
-    def _release(self, *chunk: ir.Value) -> None:
-        """The left slot is free behind all products, each right one behind its own."""
-        left, *rest = chunk
-        rights, tokens = rest[: self.sums], rest[self.sums :]
-        schedule.ReleaseOp(left, tokens)
-        for right, token in zip(rights, tokens, strict=True):
-            schedule.ReleaseOp(right, [token])
-
-
-def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.Value:
-    """The slot of a vector, which is filled once."""
-    if agent == "math":
-        return schedule.WaitOp(ring.results[0], slot_type(ring)).results[0]
-    slot = schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0]
-    copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
-    copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(0)
-    schedule.CommitOp(slot, [copy.results[0]])
-    return slot
 
 
 def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:

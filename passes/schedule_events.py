@@ -159,10 +159,13 @@ class Reading:
             case "kitsune.fill" if op.opview.is_between_roles:
                 return [Use(self._place(op)), Touch(operands[0], "producer", self._place(op))]
             case "kitsune.fill":
-                return [Use(self._place(op)), self._filled(op, operands[0])]
+                return [Use(self._place(op)), Done(operands[0], self._place(op), whole=True)]  # all that it holds
             case "kitsune.split":
                 taken, *made = operands
-                return [Touch(taken, "consumer", self._place(op)), *(self._filled(op, slot) for slot in made)]
+                return [
+                    Touch(taken, "consumer", self._place(op)),
+                    *(Done(slot, self._place(op), whole=True) for slot in made),
+                ]
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
@@ -214,24 +217,15 @@ class Reading:
         self._check_other(op)
         return []
 
-    def _filled(self, op: ir.Operation, slot: Value) -> Done:
-        """Threads have stored all that a slot holds."""
-        return Done(slot, self._place(op), whole=True)
-
     def _open_between(self, op: ir.Operation, slot: Value) -> list[Step]:
         """Of a ring between roles: whoever takes a slot fills it first, without a name, and whoever fills one takes it
         behind that. So each role's ends match, and waits for other roles are left out: schedule_roles.py has those."""
-        label, place = op.operands[0].owner.operation.opview.label, self._place(op)
-        rows = self._rows_of(op.operands[0])
+        ring, place = op.operands[0].owner.operation.opview, self._place(op)
+        label, rows = ring.label, ring.tile.shape[0]
         if op.name == "kitsune.acquire":
             return [Open(label, "producer", slot, place, rows), Copy(slot, _BETWEEN - slot, place)]
         filled, written = _BETWEEN - 2 * place.op, _BETWEEN - 2 * place.op - 1
-        return [
-            Open(label, "producer", filled, place, rows),
-            Copy(filled, written, place),
-            Close("producer", filled, (written,), place),
-            Open(label, "consumer", slot, place, rows),
-        ]
+        return [*_fills(label, filled, written, place, rows), Open(label, "consumer", slot, place, rows)]
 
     def _commit_between(self, op: ir.Operation, slot: Value, ring: dialect.AllocRingOp) -> list[Step]:
         place, taken = self._place(op), _BETWEEN - slot - 1
@@ -246,27 +240,17 @@ class Reading:
         label, place = op.operands[0].owner.operation.opview.label, self._place(op)
         rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
         filled, written = ~slot, ~ring
-        return [
-            Use(place),
-            Open(label, "producer", filled, place, rows),
-            Copy(filled, written, place),
-            Close("producer", filled, (written,), place),
-            Open(label, "consumer", slot, place, rows),
-        ]
+        taken = Open(label, "consumer", slot, place, rows)
+        return [Use(place), *_fills(label, filled, written, place, rows), taken]
 
     def _send(self, op: ir.Operation) -> list[Step]:
         """Fills a slot of each ring: in truth of the other CTAs' rings. As all CTAs of a cluster do the same, and as
         often, what is shown of one that fills its own holds for them (docs/proof.md)."""
         found: list[Step] = [Use(place := self._place(op))]
-        rows = self._rows_of(op.operands[0])
-        for number, ring in enumerate(list(op.operands)[:-1]):
+        rings = [value.owner.operation.opview for value in list(op.operands)[:-1]]
+        for number, ring in enumerate(rings):
             filled = _SENT - 2 * (len(list(op.operands)) * place.op + number)
-            label, written = ring.owner.operation.opview.label, filled - 1
-            found += [
-                Open(label, "producer", filled, place, rows),
-                Copy(filled, written, place),
-                Close("producer", filled, (written,), place),
-            ]
+            found += _fills(ring.label, filled, filled - 1, place, rings[0].tile.shape[0])
         return found
 
     def _collect(self, op: ir.Operation) -> list[Step]:
@@ -277,16 +261,8 @@ class Reading:
         found: list[Step] = [Use(place := self._place(op))]
         for number in range(ring.slots):
             filled = _COLLECTED - 2 * (ring.slots * place.op + number)
-            found += [
-                Open(ring.label, "producer", filled, place, rows),
-                Copy(filled, filled - 1, place),
-                Close("producer", filled, (filled - 1,), place),
-            ]
+            found += _fills(ring.label, filled, filled - 1, place, rows)
         return found
-
-    @staticmethod
-    def _rows_of(ring: ir.Value) -> int:
-        return ring.owner.operation.opview.tile.shape[0]
 
     def _loop(self, op: ir.Operation) -> Loop:
         bounds = lower, upper, step = self._bounds(op)
@@ -307,10 +283,8 @@ class Reading:
         condition = self._known(op.operands[0])
         blocks = [region.blocks[0] if len(region.blocks) else None for region in op.regions]
         then, otherwise = (() if block is None else self._steps(block) for block in blocks)
-        results = ()
-        if len(op.results):
-            yields = zip(*(_yielded(block) for block in blocks), op.results, strict=True)
-            results = tuple(tuple(map(id_of, names)) for names in yields if isinstance(names[2].type, LINEAR))
+        yields = zip(*(_yielded(block) for block in blocks if block is not None), op.results) if op.results else ()
+        results = tuple(tuple(map(id_of, names)) for names in yields if isinstance(names[2].type, LINEAR))
         return Branch(None if condition is None else str(condition), then, otherwise, results, self._place(op))
 
     def _check_other(self, op: ir.Operation) -> None:
@@ -366,6 +340,15 @@ class Reading:
                 return True
             op = op.operation.parent
         return False
+
+
+def _fills(ring: str, slot: Value, written: Value, place: Place, rows: int) -> list[Step]:
+    """A slot is opened, filled and closed at once."""
+    return [
+        Open(ring, "producer", slot, place, rows),
+        Copy(slot, written, place),
+        Close("producer", slot, (written,), place),
+    ]
 
 
 def _folded(value: ir.Value, counters: dict[int, int]) -> int | None:

@@ -69,9 +69,7 @@ def _is_elementwise(op: ir.Operation) -> bool:
     s, kinds = rows.Structured(op), [result.type for result in op.results]
     own = all(rows.is_tensor(result) and result.type.has_static_shape for result in op.results)
     same = own and all(ir.RankedTensorType(kind).shape == ir.RankedTensorType(kinds[0]).shape for kind in kinds)
-    identity = ir.AffineMap.get_identity(len(s.iterators))
-    parallel = set(s.iterators) == {"parallel"} and all(map_ == identity for map_ in s.maps[s.inputs :])
-    return same and parallel and s.reads() == list(range(s.inputs))
+    return same and bool(s.iterators) and s.is_elementwise() and s.reads() == list(range(s.inputs))
 
 
 def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:

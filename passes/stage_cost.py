@@ -13,7 +13,8 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
-from kitsune_mlir.planning.product_tiles import PAIRS, lines
+from kitsune_mlir.planning.product_tiles import PAIRS
+from kitsune_mlir.planning.product_widths import lines
 from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import BLOCK
-from kitsune_mlir.codegen.pipeline.loops import unflatten
+from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, REDUCTION, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
@@ -219,6 +219,8 @@ def _sliced(op: ir.Operation, shape: tuple[int, ...], at: Place) -> Place:
     if at is None or len(shape) != len(source):
         return None
     if not at.own:
-        index = [i * stride + offset for i, stride, offset in zip(unflatten(at.column, shape[1:]), strides, offsets)]
+        index = [
+            i * stride + offset for i, stride, offset in zip(device.unflattened(at.column, shape[1:]), strides, offsets)
+        ]
         return At(sum(i * prod(source[d + 2 :]) for d, i in enumerate(index)))
     return At(at.column + offsets[0], own=True) if len(shape) == 2 and strides[0] == 1 else None

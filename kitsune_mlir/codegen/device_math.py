@@ -18,7 +18,7 @@ instructions, reached through LLVM's intrinsics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
+from math import inf, prod
 
 from kitsune_mlir.codegen import math_circular as circular
 from kitsune_mlir.codegen import math_exponential as exponential
@@ -134,7 +134,7 @@ def expand_math(root: ir.Operation) -> None:
 def _suffix(kind: ir.Type) -> str:
     """How LLVM's names of overloaded intrinsics spell a type: f32, i64, v4f32."""
     if isinstance(kind, ir.VectorType):
-        return f"v{_count(kind.shape)}{_suffix(kind.element_type)}"
+        return f"v{prod(kind.shape)}{_suffix(kind.element_type)}"
     return f"{'i' if isinstance(kind, ir.IntegerType) else 'f'}{kind.width}"
 
 
@@ -206,7 +206,7 @@ def _unroll(op: ir.Operation, kind: ir.VectorType, fast: bool) -> None:
     """One scalar operation for each element, which is then expanded."""
     elements = range(kind.shape[0])
     if kind.rank != 1:  # nested arrays of vectors: by the flat vector
-        flat = ir.VectorType.get([_count(kind.shape)], kind.element_type)
+        flat = ir.VectorType.get([prod(kind.shape)], kind.element_type)
         elements = range(flat.shape[0])
         operands = [
             vector.shape_cast(ir.VectorType.get(flat.shape, operand.type.element_type), operand)
@@ -228,10 +228,3 @@ def _unroll(op: ir.Operation, kind: ir.VectorType, fast: bool) -> None:
     for scalar in scalars:
         with ir.InsertionPoint(scalar):
             _expand(scalar, fast)
-
-
-def _count(shape: list[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total

@@ -28,6 +28,11 @@ def root_of(value: ir.Value) -> ir.Value:
     return value
 
 
+def is_alloc(value: ir.Value) -> bool:
+    """Whether a buffer is an allocation, and no view of one."""
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
+
+
 def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
     """Every use of a buffer and of its views, by views too."""
     waiting = [buffer]
@@ -37,6 +42,23 @@ def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
             op = use.owner.operation
             if op.name in VIEWS and use.operand_number == 0:
                 waiting += [value for value in op.results if isinstance(value.type, ir.MemRefType)]
+
+
+def written(op: ir.Operation) -> list[ir.Value]:
+    """The buffers, or views of them, that an operation of a host function may write, itself or in its regions. Calls
+    make results of their own."""
+    return [v for one in walk(op) for v in _outputs(one) if isinstance(v.type, ir.MemRefType)]
+
+
+def _outputs(op: ir.Operation) -> list[ir.Value]:
+    operands, sizes = list(op.operands), "operandSegmentSizes"
+    if op.name in (*VIEWS, "memref.alloc", "memref.dim", "memref.load", "func.call", "func.return"):
+        return []
+    if op.name in ("memref.copy", "memref.store"):
+        return operands[1:2]
+    if op.name.startswith(("linalg.", "tm_tensor.")):
+        return operands[-(ir.DenseI32ArrayAttr(op.attributes[sizes])[1] if sizes in op.attributes else 1) :]
+    return operands
 
 
 def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from kitsune_mlir.mlir import ir, walk
 
 from .gpu_generic import COLUMN
-from .gpu_kernel import Kernel
-
-See = Callable[[ir.Value], ir.Value]
+from .gpu_kernel import Kernel, See
 
 
 def clone_into(

@@ -19,8 +19,8 @@ from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.thin_products import LEAST_SHARED, MOST_SHARED
 
 from .gpu_generic import Generic
-from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, power_of_two, product
-from .gpu_points import Point, Walk, reduce, start, store
+from .gpu_kernel import WARP, Kernel, as_value, ceildiv, delinearize, only_if, power_of_two, product
+from .gpu_points import Nest, Point, Walk, reduce
 from .gpu_reduction import Combiner
 from .gpu_words import WORD, bytes_of, keeps_words, lies_along
 from .kernel_work import instructions_of
@@ -118,17 +118,9 @@ def _operations(generic: Generic) -> int:
     return len(generic.inputs) + sum(instructions_of(op.operation) for op in generic.block.operations)
 
 
-def lower(
-    generic: Generic,
-    kernels: Kernels,
-    initial: list[ir.Value | None],
-    joined: list[Combiner],
-    shared: tuple[int, Shares],
-) -> None:
-    """Puts the kernels' launches before the operation. `initial` are what its outputs hold before, where that is one
-    scalar; `joined` says how each is accumulated."""
-    loop, shares = shared
-    op, partial = generic.op, list[ir.Value]()
+def lower(nest: Nest, loop: int, shares: Shares) -> None:
+    """Puts the kernels' launches before the operation."""
+    generic, op, joined, partial = nest.generic, nest.generic.op, nest.joined, list[ir.Value]()
     sizes = [generic.known_size(d) for d in generic.parallel]
 
     def dims_of(column: ir.Value) -> dict[int, ir.Value]:
@@ -140,11 +132,8 @@ def lower(
         neutral = [one.neutral() for one in each]
         return reduce(generic, kernel, [dims_of(column)], generic.reduction, neutral, each, walks, shares.words)
 
-    def finish(kernel: Kernel, column: ir.Value, found: list[ir.Value]) -> None:
-        dims = dims_of(column)
-        before = [start(generic, kernel, i, dims, initial[i]) for i in range(len(joined))]
-        found = [one.join(a, b) for one, a, b in zip(joined, before, found, strict=True)]
-        store(generic, kernel, [Point(dims)], found)
+    def finish(kernel: Kernel, _: ir.Value, column: ir.Value, found: list[ir.Value]) -> None:
+        nest.finish(kernel, [Point(dims_of(column))], found)
 
     def keep(kernel: Kernel, part: ir.Value, column: ir.Value, found: list[ir.Value]) -> None:
         for buffer, value in zip(partial, found, strict=True):
@@ -156,13 +145,13 @@ def lower(
 
     whole = _shared(shares.results, shares.parts, SECTOR // BYTES, 1, MOST_WARPS)
     if shares.parts == 1:
-        _kernel(generic, kernels, joined, shares, sums, lambda k, _, c, found: finish(k, c, found))
+        _kernel(nest, shares, sums, finish)
     else:
         with op.context, op.location, ir.InsertionPoint(op):
             kinds = [ir.MemRefType.get([shares.parts, shares.results], one.kind) for one in joined]
             partial += [memref.alloc(kind, [], []) for kind in kinds]
-        _kernel(generic, kernels, joined, shares, sums, keep)
-        _kernel(generic, kernels, joined, whole, again, lambda k, _, c, found: finish(k, c, found))
+        _kernel(nest, shares, sums, keep)
+        _kernel(nest, whole, again, finish)
 
 
 def _join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, column: ir.Value) -> list[ir.Value]:
@@ -175,17 +164,15 @@ def _join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, colu
 
 
 def _kernel(
-    generic: Generic,
-    kernels: Kernels,
-    joined: list[Combiner],
+    nest: Nest,
     shares: Shares,
     sums: Callable[[Kernel, ir.Value, ir.Value, ir.Value], list[ir.Value]],
     then: Callable[[Kernel, ir.Value, ir.Value, list[ir.Value]], None],
 ) -> None:
     """`sums` gives what a thread finds of its part's columns, from one on, in rows from a number on; `then`, a column a
     thread, takes what all found together."""
-    warps, wide, slots = shares.warps, shares.wide, shares.slots
-    kernel = Kernel(kernels, generic.op, generic.label(), threads=warps * WARP)
+    warps, wide, slots, joined = shares.warps, shares.wide, shares.slots, nest.joined
+    kernel = nest.kernel(threads=warps * WARP)
     with kernel.body():
         thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
         warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))

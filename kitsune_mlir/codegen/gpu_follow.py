@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 
 from kitsune_mlir.mlir import ir, walk
 
-from .gpu_buffers import ancestor_in, root_of, uses_of
+from .gpu_buffers import ancestor_in, is_alloc, root_of, uses_of
 from .gpu_generic import Generic, dims_of
 
 
@@ -32,8 +32,7 @@ def follower(operations: Sequence[ir.Operation], number: int, idle: Collection[s
     after, (result,) = Generic(operations[place]), generic.outputs
     own = {root_of(value) for value in _used(generic.op)}
     if (
-        isinstance(result.owner, ir.Block)
-        or result.owner.operation.name != "memref.alloc"
+        not is_alloc(result)
         or after.reduction
         or any(after.reads(i) for i in range(len(after.outputs)))
         or result not in after.inputs

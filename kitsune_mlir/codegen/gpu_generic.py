@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, location
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 
-from .gpu_kernel import Size, extent
+from .gpu_kernel import See, Size, extent
 
 # On an arith.select of an element of a tensor or of what is outside: the number of the line of memory that the element
 # is in, of which neighbours along the last loop have others; how far these are apart; and where the first one is. The
@@ -39,7 +37,7 @@ class Generic:
                 f"{location(op.location)}: a result indexed by a reduced dimension cannot be compiled"
             )
 
-    def size(self, dim: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+    def size(self, dim: int, see: See) -> Size:
         """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
         for operand, map_ in zip(self.op.operands, self.maps, strict=True):
             if isinstance(operand.type, ir.MemRefType):

@@ -13,11 +13,11 @@ from math import prod
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
-from .gpu_clone import clone_into
-from .gpu_i32 import index
-from .gpu_kernel import THREADS, Kernel, Kernels, as_value, ceildiv, delinearize, extent, linear_id, only_if, product
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, extent, of_points, only_if
 from .gpu_sorted_updates import Order, Orders, linear, mapped
+from .gpu_updates import applied
 from .kernel_work import TURNS_HINT
+from .pipeline.device import below, i64, index
 
 LABEL = "ordered_scatter"  # what kernels are called that apply updates in their order
 AHEAD = 4  # updates that are loaded together
@@ -47,63 +47,41 @@ class InOrder:
         updates, table = op.operands[0], op.operands[2]
         free = [dim for dim in range(outer, ir.MemRefType(table.type).rank) if dim not in named]  # and an update has
         bounds = self.orders.bounds(order, op)
-        kernel = Kernel(self.kernels, op, LABEL)
-        with kernel.body():
-            given, into = kernel.inside(updates), kernel.inside(table)
-            rows, begins, ends = (kernel.inside(buffer) for buffer in (order.rows, *bounds))
-            sizes = [extent(given, dim - outer + 1) for dim in free]
-            keys = [extent(into, dim) for dim in named]
-            thread = linear_id(THREADS)
-            with only_if(thread, product([*keys, *sizes])):
-                place = delinearize(thread, [*keys, *sizes])
-                own, further = place[: len(keys)], place[len(keys) :]
-                key = linear(own, keys)
-                begin, end = (index(memref.load(buffer, [key])) for buffer in (begins, ends))
-                target = [as_value(0)] * ir.MemRefType(table.type).rank
-                for dim, number in zip((*named, *free), place, strict=True):
-                    target[dim] = number
-                at = dict(zip(free, further, strict=True))
-                position = [at.get(dim, as_value(0)) for dim in range(outer, len(target))]
-                with only_if(begin, end):
-                    turns = _turns(op, named)
-                    self._loop(op, kernel, (begin, end), turns, rows, (given, into), position, target)
-        with op.context, op.location, ir.InsertionPoint(op):
-            counts = [extent(table, dim) for dim in named] + [extent(updates, dim - outer + 1) for dim in free]
-            kernel.launch(ceildiv(product(counts), THREADS))
 
-    @staticmethod
-    def _loop(
-        op: ir.Operation,
-        kernel: Kernel,
-        bounds: tuple[ir.Value, ir.Value],
-        turns: int,
-        rows: ir.Value,
-        buffers: tuple[ir.Value, ir.Value],
-        position: list[ir.Value],
-        target: list[ir.Value],
-    ) -> None:
-        """The element of the table with all its updates applied."""
-        begin, end = bounds
-        updates, table = buffers
-        block, last = op.regions[0].blocks[0], arith.subi(end, as_value(1))
+        def sizes(see: See) -> list[Size]:
+            keys = [extent(see(table), dim) for dim in named]
+            return [*keys, *(extent(see(updates), dim - outer + 1) for dim in free)]
 
-        def load(place: ir.Value) -> ir.Value:
-            row = index(memref.load(rows, [arith.minui(place, last)]))
-            return memref.load(updates, [row, *position])
+        with of_points(self.kernels, op, LABEL, sizes) as (kernel, place):
+            given, into, rows = (kernel.inside(buffer) for buffer in (updates, table, order.rows))
+            key = linear(place[: len(named)], sizes(kernel.inside)[: len(named)])
+            begin, end = (index(memref.load(kernel.inside(buffer), [key])) for buffer in bounds)
+            target = [as_value(0)] * ir.MemRefType(table.type).rank
+            for dim, number in zip((*named, *free), place, strict=True):
+                target[dim] = number
+            at = dict(zip(free, place[len(named) :], strict=True))
+            position = [at.get(dim, as_value(0)) for dim in range(outer, len(target))]
+            with only_if(begin, end):
+                last = arith.subi(end, as_value(1))
+                loop = scf.ForOp(begin, end, as_value(AHEAD), [memref.load(into, target)])
+                loop.operation.attributes[TURNS_HINT] = ir.IntegerAttr.get(i64(), _turns(op, named))
+                with ir.InsertionPoint(loop.body):
+                    places = [arith.addi(loop.induction_variable, as_value(number)) for number in range(AHEAD)]
+                    loaded = [index(memref.load(rows, [arith.minui(place, last)])) for place in places]
+                    found = [memref.load(given, [row, *position]) for row in loaded]
+                    there = [below(place, end) for place in places]
+                    scf.yield_([_applied(op, kernel, found, there, loop.inner_iter_args[0])])
+                memref.store(loop.results[0], into, target)
 
-        loop = scf.ForOp(begin, end, as_value(AHEAD), [memref.load(table, target)])
-        loop.operation.attributes[TURNS_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), turns)
-        with ir.InsertionPoint(loop.body):
-            (total,) = loop.inner_iter_args
-            places = [arith.addi(loop.induction_variable, as_value(number)) for number in range(AHEAD)]
-            found = [load(place) for place in places]
-            for number, (place, update) in enumerate(zip(places, found, strict=True)):
-                values = {hash(block.arguments[0]): update, hash(block.arguments[1]): total}
-                made = clone_into(block, kernel, values)[0]
-                there = arith.cmpi(arith.CmpIPredicate.ult, place, end)
-                total = arith.select(there, made, total) if number else made
-            scf.yield_([total])
-        memref.store(loop.results[0], table, target)
+
+def _applied(
+    op: ir.Operation, kernel: Kernel, updates: list[ir.Value], there: list[ir.Value], total: ir.Value
+) -> ir.Value:
+    """What a scatter's body makes of updates one after another, the first and those others that are `there`."""
+    for number, (update, is_there) in enumerate(zip(updates, there, strict=True)):
+        made = applied(op, kernel, update, total)
+        total = arith.select(is_there, made, total) if number else made
+    return total
 
 
 def _turns(op: ir.Operation, named: tuple[int, ...]) -> int:

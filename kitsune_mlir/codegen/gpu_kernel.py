@@ -12,19 +12,22 @@ Memref arguments of a kernel are passed as expanded descriptors (see host_progra
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+from kitsune_mlir.rows import producer
 
 from .index_checks import COMPUTED, KNOWN, Checks, origin
+from .pipeline import device
 
 MODULE = "kernels"
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
 WARP = 32
 
 Size = int | ir.Value
+See = Callable[[ir.Value], ir.Value]  # what brings a host value to where it is needed
 
 
 class Kernels:
@@ -104,7 +107,7 @@ class Kernel:
         return self._shared[-1].results[0]
 
     def _bring(self, value: ir.Value) -> ir.Value:
-        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        owner = producer(value)
         if owner is not None and (owner.name == "arith.constant" or depends_on_data(value)):
             operands = [self.inside(operand) for operand in owner.operands]
             copy = owner.clone(ir.InsertionPoint(self._first))
@@ -127,10 +130,7 @@ class Kernel:
             for axis, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
                 if kind == KNOWN:
                     continue
-                fits = arith.cmpi(arith.CmpIPredicate.ult, index, as_value(extent(buffer, axis)))
-                if kind != COMPUTED:
-                    wrong = arith.xori(fits, arith.constant(fits.type, 1))
-                    self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(loaded.location)))
+                fits = self._fits(index, extent(buffer, axis), loaded if kind != COMPUTED else None)
                 copy.operands[1 + axis] = arith.select(fits, index, as_value(0))
                 if shape[axis] <= 0:  # open, or none
                     some = arith.cmpi(arith.CmpIPredicate.ne, as_value(extent(buffer, axis)), as_value(0))
@@ -149,13 +149,18 @@ class Kernel:
 
     def check_row(self, row: ir.Value, size: Size) -> ir.Value:
         """Whether a scatter's row is one of so many. It is reported where it is not."""
-        fits = arith.cmpi(arith.CmpIPredicate.ult, row, as_value(size))
-        wrong = arith.xori(fits, arith.constant(fits.type, 1))
-        self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(self._origin.location)))
+        return self._fits(row, size, self._origin)
+
+    def _fits(self, index: ir.Value, size: Size, checked: ir.Operation | None) -> ir.Value:
+        """Whether index < size; it is reported where it is not, if an operation is checked so."""
+        fits, checks = device.below(index, as_value(size)), self._kernels.checks
+        if checked is not None:
+            checks.report(device.flipped(fits), checks.number_at(location(checked.location)))
         return fits
 
-    def launch(self, blocks: Size) -> ir.Operation:
-        """Ends the kernel and launches it on `blocks` (a host value) blocks, before `origin`."""
+    def launch(self, blocks: Size | Callable[[], Size]) -> ir.Operation:
+        """Ends the kernel and launches it on `blocks` (a host value, or what makes one there) blocks, before
+        `origin`."""
         types = [argument.type for argument in self._entry.arguments]
         with self._origin.context, self._origin.location, ir.InsertionPoint(self._origin):
             kind = ir.FunctionType.get(types, [])
@@ -163,7 +168,7 @@ class Kernel:
             self._attribute_shared()
             name = self._kernels.settle(self._function.operation, self._label)
             one = arith.ConstantOp.create_index(1).result
-            grid = (as_value(blocks), one, one)
+            grid = (as_value(blocks() if callable(blocks) else blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
 
@@ -258,10 +263,27 @@ def linear_id(threads: int) -> ir.Value:
 @contextlib.contextmanager
 def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
     """What is built inside runs where index < bound."""
-    guard = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, index, as_value(bound)))
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(device.below(index, as_value(bound))):
         yield
-        scf.yield_([])
+
+
+@contextlib.contextmanager
+def of_points(
+    kernels: Kernels, origin: ir.Operation, label: str, sizes: Callable[[See], list[Size]]
+) -> Iterator[tuple[Kernel, list[ir.Value]]]:
+    """A kernel with a thread for each point of a space, whose code is built inside from the thread's point on; it is
+    launched behind that. `sizes`, given what shows a value where it is needed, are those of the space."""
+    kernel = Kernel(kernels, origin, label)
+    with kernel.body():
+        own, index = sizes(kernel.inside), linear_id(THREADS)
+        with only_if(index, product(own)):
+            yield kernel, delinearize(index, own)
+    kernel.launch(lambda: ceildiv(product(sizes(on_host)), THREADS))
+
+
+def on_host(value: ir.Value) -> ir.Value:
+    """A host value where the host needs it."""
+    return value
 
 
 def delinearize(index: ir.Value, sizes: Sequence[Size]) -> list[ir.Value]:

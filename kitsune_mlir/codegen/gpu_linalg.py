@@ -11,8 +11,9 @@ elements, by all warps of a block, which each take some of the rows (gpu_columns
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
@@ -25,16 +26,19 @@ from .gpu_kernel import (
     WARP,
     Kernel,
     Kernels,
+    See,
     Size,
     as_value,
     ceildiv,
     delinearize,
     linear_id,
+    on_host,
     only_if,
     product,
 )
-from .gpu_points import Point, Walk, reduce, start, store
-from .gpu_reduction import Combiner, combiners
+from .gpu_points import Nest, Point, Walk, reduce, store
+from .gpu_reduction import combiners
+from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
@@ -57,32 +61,25 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         kernel = Kernel(kernels, op, generic.label())
         with kernel.body():
             part.emit(gpu.block_id(gpu.Dimension.x), kernel)
-        with op.context, op.location, ir.InsertionPoint(op):
-            blocks = part.blocks(lambda value: value)
-        _launched(generic, kernel.launch(blocks), fills)
+        _launched(generic, kernel.launch(lambda: part.blocks(on_host)), fills)
         return
     if generic.reduction:
         contract(generic.block.operations)
     joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic)
+    nest = Nest(generic, kernels, initial, joined)
     if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
-        gpu_columns.lower(generic, kernels, initial, joined, shares)
+        gpu_columns.lower(nest, *shares)
         op.erase()
         return
     if joined is not None and (parts := _parts(generic, WARP if by_warps else 1)) is not None:
-        _lower_in_parts(generic, kernels, initial, joined, parts, by_warps)
+        _lower_in_parts(nest, parts, by_warps)
         op.erase()
         return
-    if joined is not None and by_warps:
-        per_block = THREADS // WARP
-        block = _blocking(generic, FILL * per_block)
-        kernel = _warp_kernel(generic, kernels, initial, joined, block)
-    else:
-        per_block = THREADS
-        block = _blocking(generic, FILL * per_block)
-        kernel = _thread_kernel(generic, kernels, initial, joined, block)
-    with op.context, op.location, ir.InsertionPoint(op):
-        launch = kernel.launch(ceildiv(_items(generic, block, lambda value: value), per_block))
+    per_block = THREADS // WARP if by_warps else THREADS
+    block = _blocking(generic, FILL * per_block)
+    kernel = _kernel(nest, block, by_warps)
+    launch = kernel.launch(lambda: ceildiv(_items(generic, block, on_host), per_block))
     _launched(generic, launch, fills)
 
 
@@ -104,9 +101,8 @@ def contract(body: Iterable[ir.OpView | ir.Operation]) -> None:
 
 def _is_long(generic: Generic) -> bool:
     """Whether the loop that a warp shares gives every lane something to do."""
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        length = generic.size(generic.reduction[-1], lambda value: value)
-    return not isinstance(length, int) or length >= WARP
+    length = generic.known_size(generic.reduction[-1])
+    return length is None or length >= WARP
 
 
 @dataclass(frozen=True)
@@ -120,118 +116,92 @@ class _Parts:
 def _parts(generic: Generic, threads: int) -> _Parts | None:
     """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it. Of an open
     loop many times the example's turns are taken, as gpu_columns does."""
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        results = product([generic.size(d, lambda value: value) for d in generic.parallel])
-        sizes = {d: generic.size(d, lambda value: value) for d in generic.reduction}
-    if not isinstance(results, int) or results == 0:
+    results = [generic.known_size(d) for d in generic.parallel]
+    if None in results or 0 in results:
         return None
-    loop = max(sizes, key=lambda d: size if isinstance(size := sizes[d], int) else 1 << 30)
+    sizes = {d: generic.known_size(d) for d in generic.reduction}
+    loop = max(sizes, key=lambda d: 1 << 30 if sizes[d] is None else sizes[d])
     size, shares_loop = sizes[loop], threads == WARP and loop == generic.reduction[-1]
     least = LEAST_PART // LESS if len(list(generic.block.operations)) > LONG else LEAST_PART
-    beside = product([other for d, other in sizes.items() if d != loop])
-    if isinstance(beside, int):  # points of a thread for each of the loop's
-        least = max(1, least // max(1, beside // (1 if shares_loop else threads)))
+    beside = [other for d, other in sizes.items() if d != loop]
+    if None not in beside:  # points of a thread for each of the loop's
+        least = max(1, least // max(1, prod(beside) // (1 if shares_loop else threads)))
     each = least * (WARP if shares_loop else 1)
-    turns = size if isinstance(size, int) else MANY * generic.example_size(loop)
-    count = min(SPREAD // (results * threads), 1024, turns // each)
+    turns = MANY * generic.example_size(loop) if size is None else size
+    count = min(SPREAD // (prod(results) * threads), 1024, turns // each)
     return _Parts(loop, count) if count > 1 else None
 
 
-def _lower_in_parts(
-    generic: Generic,
-    kernels: Kernels,
-    initial: list[ir.Value | None],
-    joined: list[Combiner],
-    parts: _Parts,
-    by_warps: bool,
-) -> None:
+def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
     """Two launches before the operation: the results of each part, and those of all."""
-    op = generic.op
+    generic, op, joined = nest.generic, nest.generic.op, nest.joined
+    sizes = [generic.known_size(d) for d in generic.parallel]
+    count = prod(sizes)
     with op.context, op.location, ir.InsertionPoint(op):
-        sizes = [generic.size(d, lambda value: value) for d in generic.parallel]
-        count = product(sizes)
-        elements = [ir.MemRefType(out.type).element_type for out in generic.outputs]
-        partial = [memref.alloc(ir.MemRefType.get([parts.count * count], one), [], []) for one in elements]
-    first = Kernel(kernels, op, generic.label())
+        kinds = [ir.MemRefType.get([parts.count * count], one.kind) for one in joined]
+        partial = [memref.alloc(kind, [], []) for kind in kinds]
+    first = nest.kernel()
     with first.body():
-        lane = arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)) if by_warps else None
-        item = linear_id(THREADS) if lane is None else arith.divui(linear_id(THREADS), as_value(WARP))
+        lane, item = _stands(by_warps)
         with only_if(item, parts.count * count):
             number, index = delinearize(item, [parts.count, count])
-            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
-            walks = {parts.loop: Walk.whole(generic, first, parts.loop).part(number, parts.count)}
-            if lane is not None:
-                last = generic.reduction[-1]
-                walks[last] = walks.get(last, Walk.whole(generic, first, last)).shared(lane, WARP)
-            neutral = [combiner.neutral() for combiner in joined]
-            found = reduce(generic, first, [dims], generic.reduction, neutral, joined, walks)
-            if lane is not None:
-                found = [combiner.across_warp(part) for combiner, part in zip(joined, found, strict=True)]
+            points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
+            walk = Walk.whole(generic, first, parts.loop).part(number, parts.count)
+            found = _reduced(nest, first, points, lane, {parts.loop: walk})
             with contextlib.nullcontext() if lane is None else only_if(lane, 1):
                 for buffer, value in zip(partial, found, strict=True):
                     memref.store(value, first.inside(buffer), [item])
-    second = Kernel(kernels, op, generic.label())
+    first.launch(ceildiv(parts.count * count * (WARP if by_warps else 1), THREADS))
+    second = nest.kernel()
     with second.body():
         index = linear_id(THREADS)
         with only_if(index, count):
-            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
-            starts = [start(generic, second, i, dims, initial[i]) for i in range(len(generic.outputs))]
-            loop = scf.ForOp(as_value(0), as_value(parts.count), as_value(1), starts)
+            points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
+            loop = scf.ForOp(as_value(0), as_value(parts.count), as_value(1), nest.starts(second, points))
             with ir.InsertionPoint(loop.body):
                 at = arith.addi(arith.muli(loop.induction_variable, as_value(count)), index)
                 values = [memref.load(second.inside(buffer), [at]) for buffer in partial]
                 scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
-            store(generic, second, [Point(dims)], list(loop.results))
-    with op.context, op.location, ir.InsertionPoint(op):
-        threads = parts.count * count * (WARP if by_warps else 1)
-        first.launch(ceildiv(threads, THREADS))
-        second.launch(ceildiv(count, THREADS))
+            store(generic, second, points, list(loop.results))
+    second.launch(ceildiv(count, THREADS))
 
 
-def _thread_kernel(
-    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner] | None, block: Blocking
-) -> Kernel:
-    kernel = Kernel(kernels, generic.op, generic.label())
+def _kernel(nest: Nest, block: Blocking, by_warps: bool) -> Kernel:
+    """One of whose threads, or warps, each has a group of points."""
+    generic, kernel = nest.generic, nest.kernel()
     with kernel.body():
-        index = linear_id(THREADS)
-        with only_if(index, _items(generic, block, kernel.inside)):
-            points = _points(generic, block, kernel, index)
-            starts = [
-                start(generic, kernel, i, point.dims, initial[i])
-                for point in points
-                for i in range(len(generic.outputs))
-            ]
-            combine = joined and joined * len(points)
-            found = reduce(generic, kernel, [point.dims for point in points], generic.reduction, starts, combine)
-            store(generic, kernel, points, found)
-    return kernel
-
-
-def _warp_kernel(
-    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner], block: Blocking
-) -> Kernel:
-    kernel = Kernel(kernels, generic.op, generic.label())
-    with kernel.body():
-        thread, first = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        lane = arith.remui(thread, as_value(WARP))
-        index = arith.addi(arith.muli(first, as_value(THREADS // WARP)), arith.divui(thread, as_value(WARP)))
-        with only_if(index, _items(generic, block, kernel.inside)):  # the same way for a whole warp
-            points = _points(generic, block, kernel, index)
-            combine = joined * len(points)
-            neutral = [combiner.neutral() for combiner in combine]
-            dims = [point.dims for point in points]
-            walks = {generic.reduction[-1]: Walk.whole(generic, kernel, generic.reduction[-1]).shared(lane, WARP)}
-            partial = reduce(generic, kernel, dims, generic.reduction, neutral, combine, walks)
-            total = [combiner.across_warp(part) for combiner, part in zip(combine, partial, strict=True)]
-            with only_if(lane, 1):
-                starts = [
-                    start(generic, kernel, i, point.dims, initial[i])
-                    for point in points
-                    for i in range(len(generic.outputs))
-                ]
-                found = [combiner.join(a, b) for combiner, a, b in zip(combine, starts, total, strict=True)]
+        lane, item = _stands(by_warps)
+        with only_if(item, _items(generic, block, kernel.inside)):  # the same way for a whole warp
+            points = _points(generic, block, kernel, item)
+            if lane is None:
+                dims, combine = [point.dims for point in points], nest.joined and nest.joined * len(points)
+                found = reduce(generic, kernel, dims, generic.reduction, nest.starts(kernel, points), combine)
                 store(generic, kernel, points, found)
+            else:
+                total = _reduced(nest, kernel, points, lane, {})
+                with only_if(lane, 1):
+                    nest.finish(kernel, points, total)
     return kernel
+
+
+def _stands(by_warps: bool) -> tuple[ir.Value | None, ir.Value]:
+    """A thread's lane, where warps have items together, and the number of its item."""
+    thread = linear_id(THREADS)
+    if not by_warps:
+        return None, thread
+    return arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)), arith.divui(thread, as_value(WARP))
+
+
+def _reduced(
+    nest: Nest, kernel: Kernel, points: Sequence[Point], lane: ir.Value | None, walks: dict[int, Walk]
+) -> list[ir.Value]:
+    """What a thread, or its warp together, finds of the points' outputs in loops that are gone through so."""
+    generic, combine, last = nest.generic, nest.joined * len(points), nest.generic.reduction[-1]
+    if lane is not None:
+        walks = {**walks, last: (walks.get(last) or Walk.whole(generic, kernel, last)).shared(lane, WARP)}
+    neutral, dims = [one.neutral() for one in combine], [point.dims for point in points]
+    found = reduce(generic, kernel, dims, generic.reduction, neutral, combine, walks)
+    return found if lane is None else [one.across_warp(x) for one, x in zip(combine, found, strict=True)]
 
 
 def _blocking(generic: Generic, least: int) -> Blocking:
@@ -239,20 +209,18 @@ def _blocking(generic: Generic, least: int) -> Blocking:
     by 4 of a product, so that an element is loaded once for 4 of them; 4 rows of what is elementwise, so that loads
     enough are in flight to keep DRAM busy; else one."""
     together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        sizes = {d: generic.size(d, lambda value: value) for d in generic.parallel}
-        results = product(list(sizes.values())) if together else 0
-    if results < least if isinstance(results, int) else not generic.reduction:
+    sizes = {d: generic.known_size(d) for d in generic.parallel}
+    if not generic.reduction if None in sizes.values() else prod(sizes.values()) < least:
         return {}
-    return {d: BLOCK for d in together if not isinstance(sizes[d], int) or sizes[d] >= BLOCK}
+    return {d: BLOCK for d in together if sizes[d] is None or sizes[d] >= BLOCK}
 
 
-def _items(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> Size:
+def _items(generic: Generic, block: Blocking, see: See) -> Size:
     """The number of groups of points."""
     return product(_groups(generic, block, see))
 
 
-def _groups(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+def _groups(generic: Generic, block: Blocking, see: See) -> list[Size]:
     return [ceildiv(generic.size(d, see), block.get(d, 1)) for d in generic.parallel]
 
 
@@ -272,7 +240,7 @@ def _along(generic: Generic, kernel: Kernel, point: Point, dim: int, step: Size,
     size = as_value(generic.size(dim, kernel.inside)) if factor > 1 else None
     for k in range(1, factor):
         far = arith.addi(point.dims[dim], arith.muli(as_value(step), as_value(k)))
-        here = arith.cmpi(arith.CmpIPredicate.ult, far, size)
+        here = below(far, size)
         clamped = arith.minui(far, arith.subi(size, as_value(1)))
         inside = here if point.inside is None else arith.andi(point.inside, here)
         points.append(Point({**point.dims, dim: clamped}, inside))

@@ -11,6 +11,7 @@ becomes three times the body, each with the %a and %i of its turn.
 
 from __future__ import annotations
 
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, func, ir, location, run_passes, walk
 
@@ -69,7 +70,5 @@ def _turns(loop: ir.Operation) -> range | None:
     """The indices of a loop's turns, where its bounds are constants."""
     if loop.name != "scf.for":
         return None
-    bounds = [None if isinstance(value.owner, ir.Block) else value.owner.operation for value in list(loop.operands)[:3]]
-    if any(op is None or op.name != "arith.constant" for op in bounds):
-        return None
-    return range(*(ir.IntegerAttr(op.attributes["value"]).value for op in bounds))
+    bounds = [constant(value) for value in list(loop.operands)[:3]]
+    return None if None in bounds else range(*bounds)

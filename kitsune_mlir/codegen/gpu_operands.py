@@ -18,7 +18,7 @@ from math import prod
 from kitsune_mlir.mlir import func, ir, memref
 from kitsune_mlir.runtime.host_program import row_major
 
-from .gpu_buffers import root_of
+from .gpu_buffers import is_alloc, root_of
 from .gpu_words import WORD, bytes_of
 
 
@@ -55,7 +55,7 @@ def agree(main: func.FuncOp, kernels: Mapping[str, func.FuncOp]) -> None:
 
 def copied(value: ir.Value) -> ir.Operation | None:
     """What fills an allocation, where that is one copy, and nothing but calls reads it."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+    if not is_alloc(value):
         return None
     users = [use.owner.operation for use in value.uses]
     copies = [user for user in users if user.name == "memref.copy" and user.operands[1] == value]

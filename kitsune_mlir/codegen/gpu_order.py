@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, func, ir, memref, scf, walk
+from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.mlir import arith, func, ir, memref, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
 from .gpu_radix import RadixSort
+from .pipeline import device
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
 
@@ -54,7 +56,8 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
         dynamic = [] if isinstance(size, int) else [size]
         made = [memref.alloc(result.type, dynamic, []) for result in op.results]
     places = made[1] if list(op.results[1].uses) else None
-    order = _Order(keys, _known(count), made[0], places, made[2:], len(others))
+    known = constant(count)
+    order = _Order(keys, count if known is None else known, made[0], places, made[2:], len(others))
     sort = RadixSort(
         kernels, op, "order", size, order.count, order.key, order.write_row, others, order.write_carried
     )  # fmt: skip
@@ -62,14 +65,6 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
     for old, new in zip(op.results, made):
         old.replace_all_uses_with(new)
     op.erase()
-
-
-def _known(count: ir.Value) -> Size:
-    """A number, as such where it is constant."""
-    owner = None if isinstance(count.owner, ir.Block) else count.owner.operation
-    if owner is None or owner.name != "arith.constant":
-        return count
-    return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 @dataclass(frozen=True)
@@ -98,12 +93,13 @@ class _Order:
         for into in self.moved[self.others :]:
             element = ir.MemRefType(into.type).element_type
             is_none = arith.cmpi(arith.CmpIPredicate.eq, key, arith.index_cast(key.type, self._none(kernel)))
-            branch = scf.IfOp(is_none, [element], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.yield_([memref.load(kernel.inside(self.keys), [number])])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_([key if element == key.type else arith.extui(element, key)])
-            memref.store(branch.results[0], kernel.inside(into), [place])
+            own = device.choose(
+                is_none,
+                element,
+                lambda: memref.load(kernel.inside(self.keys), [number]),
+                lambda kind=element: key if kind == key.type else arith.extui(kind, key),
+            )
+            memref.store(own, kernel.inside(into), [place])
 
     def write_carried(self, kernel: Kernel, position: int, place: ir.Value, value: ir.Value) -> None:
         memref.store(value, kernel.inside(self.moved[position]), [place])

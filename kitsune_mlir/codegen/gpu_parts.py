@@ -18,13 +18,14 @@ from functools import cmp_to_key
 from typing import Protocol
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, slice_of, walk
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
 
-from .gpu_buffers import VIEWS, ancestor_in, root_of, uses_of
+from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
-from .gpu_kernel import Kernel, Kernels, Size, as_value
+from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
 from .gpu_turned import part as words_of
+from .pipeline.device import below, either
 
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 # What may stand between operators that become one kernel: nothing that reads or writes a buffer.
@@ -46,7 +47,7 @@ def write_in_place(main: func.FuncOp) -> None:
     block = main.body.blocks[0]
     for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
         source, target = copy.operands
-        views = [] if _is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
+        views = [] if is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
         if views is None or source.owner.operation.block != block:
             continue
         own = views[0].operands[0] if views else source
@@ -63,13 +64,9 @@ def write_in_place(main: func.FuncOp) -> None:
             op.erase()
 
 
-def _is_alloc(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
-
-
 def _is_collapsed(value: ir.Value) -> bool:
-    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    return owner is not None and owner.name == "memref.collapse_shape" and _is_alloc(owner.operands[0])
+    owner = rows.producer(value)
+    return owner is not None and owner.name == "memref.collapse_shape" and is_alloc(owner.operands[0])
 
 
 def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
@@ -90,7 +87,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
     waiting = [value]
     while waiting:
         one = waiting.pop()
-        owner = None if isinstance(one.owner, ir.Block) else one.owner.operation
+        owner = rows.producer(one)
         if owner is None or owner.block != before.block or owner.is_before_in_block(before):
             continue
         if owner.name not in (*VIEWS, "memref.alloc"):
@@ -247,12 +244,10 @@ def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
     last = kept[-1]
     parts = _parts(kept)
     kernel = Kernel(kernels, last, "copy" if all(op.name == "memref.copy" for op in kept) else "parts")
-    with last.context, last.location, ir.InsertionPoint(last):
-        ends = _running([part.blocks(lambda value: value) for part in parts])
     with kernel.body():
         inside = _running([part.blocks(kernel.inside) for part in parts])
         _branch(parts, [0, *inside], gpu.block_id(gpu.Dimension.x), kernel)
-    kernel.launch(ends[-1])
+    kernel.launch(lambda: _running([part.blocks(on_host) for part in parts])[-1])
     for op in kept:
         op.erase()
 
@@ -269,13 +264,8 @@ def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kern
     if not rest:
         part.emit(own, kernel)
         return
-    ahead = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, block, as_value(starts[1])), has_else=True)
-    with ir.InsertionPoint(ahead.then_block):
-        part.emit(own, kernel)
-        scf.yield_([])
-    with ir.InsertionPoint(ahead.else_block):
-        _branch(rest, starts[1:], block, kernel)
-        scf.yield_([])
+    ahead = below(block, as_value(starts[1]))
+    either(ahead, lambda: part.emit(own, kernel), lambda: _branch(rest, starts[1:], block, kernel))
 
 
 def _running(counts: Sequence[Size]) -> list[Size]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import is_dense, lie_apart, needed
@@ -28,7 +28,6 @@ ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where i
 RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
-_STORES = ("memref.copy", "memref.store")
 INTO = "kitsune.into"  # for each result of a kernel the number of the operand that it lies in, or -1
 
 
@@ -214,7 +213,7 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
 def _may_move(value: ir.Value, place: Place, functions: dict[str, func.FuncOp]) -> bool:
     """Whether a tensor is an allocation whose rows may be longer: nobody returns it, and no kernel writes a part of it
     or wants it dense."""
-    if place.first or isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+    if place.first or not is_alloc(value):
         return False
     if not all(_finds(use, functions) for use in value.uses):
         return False
@@ -272,19 +271,12 @@ def _is_kept(result: ir.Value, copy: ir.Operation, target: ir.Value) -> bool:
                 op = op.parent
             readers.append(operations.index(op))
     behind = operations[operations.index(copy) + 1 : max(readers) + 1]
-    return not any(_writes(inner, target) for op in behind for inner in walk(op))
+    return not any(_meets(value, target) for op in behind for value in written(op))
 
 
-def _writes(op: ir.Operation, target: ir.Value) -> bool:
-    """Whether an operation may write a part of a buffer; kernels write what is theirs."""
-    if op.name in ("func.call", *VIEWS) or op.name.startswith("memref.") and op.name not in _STORES:
-        return False
-    outputs = list(op.operands)
-    if op.name == "memref.copy" or op.name.startswith("linalg."):  # others, as scatters, are not asked
-        segments = op.attributes["operandSegmentSizes"] if "operandSegmentSizes" in op.attributes else None
-        outputs = outputs[-1 if segments is None else list(ir.DenseI32ArrayAttr(segments))[0] :]
-    touched = [value for value in outputs if isinstance(value.type, ir.MemRefType)]
-    return any(root_of(value) == root_of(target) and not lie_apart(value, target) for value in touched)
+def _meets(value: ir.Value, target: ir.Value) -> bool:
+    """Whether two parts of buffers may have an element in common."""
+    return root_of(value) == root_of(target) and not lie_apart(value, target)
 
 
 def _leaves(op: ir.Operation, target: ir.Value) -> bool:
@@ -292,7 +284,7 @@ def _leaves(op: ir.Operation, target: ir.Value) -> bool:
     touched = [value for inner in walk(op) for value in inner.operands if isinstance(value.type, ir.MemRefType)]
     if op.name.startswith("memref.") and op.name != "memref.copy":
         return True
-    return all(root_of(value) != root_of(target) or lie_apart(value, target) for value in touched)
+    return not any(_meets(value, target) for value in touched)
 
 
 def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:

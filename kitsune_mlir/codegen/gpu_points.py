@@ -12,9 +12,10 @@ from kitsune_mlir.mlir import arith, ir, memref, scf
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import Kernel, as_value
+from .gpu_kernel import THREADS, Kernel, Kernels, as_value
 from .gpu_reduction import Combiner
 from .gpu_words import neighbours
+from .pipeline import device
 
 PART = 128  # numbers that are summed one by one before they are added to the others
 
@@ -50,7 +51,32 @@ class Walk:
         return Walk(arith.addi(self.first, number), self.last, count)
 
 
-def start(
+@dataclass(frozen=True)
+class Nest:
+    """An operator that becomes kernels. `initial` are what its outputs hold before, where that is one scalar; `joined`
+    says how each is accumulated, None where that is not known."""
+
+    generic: Generic
+    kernels: Kernels
+    initial: list[ir.Value | None]
+    joined: list[Combiner] | None
+
+    def kernel(self, threads: int = THREADS) -> Kernel:
+        """One that does a part of it."""
+        return Kernel(self.kernels, self.generic.op, self.generic.label(), threads)
+
+    def starts(self, kernel: Kernel, points: Sequence[Point]) -> list[ir.Value | None]:
+        """What the outputs of each point hold before."""
+        fills = list(enumerate(self.initial))
+        return [_start(self.generic, kernel, i, point.dims, fill) for point in points for i, fill in fills]
+
+    def finish(self, kernel: Kernel, points: Sequence[Point], found: Sequence[ir.Value]) -> None:
+        """Joins to the outputs of each point what was found, and stores them."""
+        combine, starts = self.joined * len(points), self.starts(kernel, points)
+        store(self.generic, kernel, points, [one.join(a, b) for one, a, b in zip(combine, starts, found, strict=True)])
+
+
+def _start(
     generic: Generic, kernel: Kernel, position: int, dims: dict[int, ir.Value], fill: ir.Value | None
 ) -> ir.Value | None:
     """What output `position` holds before; None when it is overwritten unseen."""
@@ -73,19 +99,16 @@ def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Seq
     behind takes, what that makes of it."""
     rest = iter(values)
     for point in points:
-        guard = None if point.inside is None else scf.IfOp(point.inside)
-        with contextlib.nullcontext() if guard is None else ir.InsertionPoint(guard.then_block):
+        with contextlib.nullcontext() if point.inside is None else device.when(point.inside):
             found, indices, last = [next(rest) for _ in generic.outputs], _listed(point.dims, generic), generic
             if (after := generic.after) is not None:
                 position = after.inputs.index(generic.outputs[0])
                 at = evaluate(generic.out_maps[0], indices)
                 by_loop = dict(zip(dims_of(after.maps[position]), at, strict=True))
                 indices, last = _listed(by_loop, after), after
-                found = _clone_body(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
+                found = body_at(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
             for value, buffer, map_ in zip(found, last.outputs, last.out_maps, strict=True):
                 memref.store(value, kernel.inside(buffer), evaluate(map_, indices))
-            if guard is not None:
-                scf.yield_([])
 
 
 def reduce(
@@ -107,7 +130,7 @@ def reduce(
         return [
             value
             for dims, part in zip(points, parts, strict=True)
-            for value in (_clone_words if words > 1 else _clone_body)(generic, kernel, dims, part)
+            for value in (_clone_words if words > 1 else body_at)(generic, kernel, dims, part)
         ]
     walk = (walks or {}).get(loops[0]) or Walk.whole(generic, kernel, loops[0])
 
@@ -148,7 +171,7 @@ def _clone_words(
     return [value for one in found for value in one]
 
 
-def _clone_body(
+def body_at(
     generic: Generic,
     kernel: Kernel,
     dims: dict[int, ir.Value],

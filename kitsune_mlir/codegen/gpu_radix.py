@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
-from .gpu_i32 import i32, index, less, narrow, number_of
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
 from .gpu_tile_order import LEAST_BITS, THREADS, Digit, TileOrder, before_lane
-from .pipeline.device import when
+from .pipeline.device import below, i32, index, narrow, parts, when, whole
+from .pipeline.device import value as number_of
 
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
@@ -129,7 +130,7 @@ class RadixSort:
         with self.kernels.checks.behind():
             found = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
         for place, digit in zip(places, found, strict=True):
-            with when(less(place, tile.count)):
+            with when(below(place, tile.count)):
                 memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
         gpu.barrier()
         with only_if(thread, step.digit.count):
@@ -148,7 +149,7 @@ class RadixSort:
         before = memref.load(kernel.inside(step.counts), [index(order.own_digit), gpu.block_id(gpu.Dimension.x)])
         total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
         own = order.own()
-        rows, inside = [tile.row(place) for place in own], [less(place, tile.count) for place in own]
+        rows, inside = [tile.row(place) for place in own], [below(place, tile.count) for place in own]
         # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
         if step.source is None:
             keys, names = [self._key(kernel, step, row, False) for row in rows], rows
@@ -160,14 +161,15 @@ class RadixSort:
         places = order.places(keys, before, total)
         names, keys = order.moved(names, places), order.moved(keys, places)
         targets = order.targets(keys)
-        there = [less(number, tile.count) for number in order.numbers()]
+        there = [below(number, tile.count) for number in order.numbers()]
         for is_there, target, key, name in zip(there, targets, keys, names, strict=True):
             with when(is_there):
                 if step.target is None:
                     self.write_row(kernel, index(target), name, key)
                 else:
-                    pair = vector.from_elements(ir.VectorType.get([2], i32()), [key, name])
-                    vector.store(pair, kernel.inside(step.target.pairs), [index(target), as_value(0)], alignment=8)
+                    vector.store(
+                        whole([key, name]), kernel.inside(step.target.pairs), [index(target), as_value(0)], alignment=8
+                    )
         for position, carried in enumerate(vectors):
             moved = order.moved(_loaded(kernel, carried, rows), places)
             for is_there, target, value in zip(there, targets, moved, strict=True):
@@ -209,16 +211,13 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             (total,) = loop.inner_iter_args
             first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(SCANNED)))
             own = [arith.addi(first, as_value(number)) for number in range(SCANNED)]
-            there = [arith.cmpi(arith.CmpIPredicate.ult, tile, tiles) for tile in own]
+            there = [below(tile, tiles) for tile in own]
             last = arith.subi(tiles, as_value(1))
             counted = [
                 arith.select(is_tile, memref.load(counts, [digit, arith.minui(tile, last)]), number_of(0))
                 for is_tile, tile in zip(there, own, strict=True)
             ]
-            whole = counted[0]
-            for count in counted[1:]:
-                whole = arith.addi(whole, count)
-            before, in_warp = before_lane(whole, narrow(lane))
+            before, in_warp = before_lane(reduce(arith.addi, counted), narrow(lane))
             before = arith.addi(total, before)
             for tile, count in zip(own, counted, strict=True):
                 with only_if(tile, tiles):
@@ -231,8 +230,7 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
 
 def _load_pair(pairs: ir.Value, row: ir.Value) -> list[ir.Value]:
     kind = ir.VectorType.get([2], i32())
-    pair = vector.load(kind, pairs, [index(row), as_value(0)], alignment=8)
-    return [vector.extract(pair, [], [i]) for i in range(2)]
+    return parts(vector.load(kind, pairs, [index(row), as_value(0)], alignment=8))
 
 
 def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir
+from kitsune_mlir.rows import producer
 
-_FLOAT = {
+FLOATS = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
     "arith.maximumf": -math.inf,
@@ -16,9 +17,9 @@ _FLOAT = {
     "arith.minnumf": math.inf,
 }
 _INTEGER = ("arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori", "arith.xori")
-_ONE_OF_TWO = tuple(name for name in _FLOAT if "max" in name or "min" in name)
+_ONE_OF_TWO = tuple(name for name in FLOATS if "max" in name or "min" in name)
 WORD = 32  # bits
-JOINS = (*_FLOAT, *_INTEGER)
+JOINS = (*FLOATS, *_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Combiner:
 
     def neutral(self) -> ir.Value:
         """Joined with x it gives x."""
-        if self.name in _FLOAT:
-            return arith.constant(self.kind, _FLOAT[self.name])
+        if self.name in FLOATS:
+            return arith.constant(self.kind, FLOATS[self.name])
         most = 2 ** (self.kind.width - 1)
         numbers = {"muli": 1, "maxsi": -most, "minsi": most - 1, "andi": -1}
         return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
@@ -79,11 +80,11 @@ def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combine
     outs = list(block.arguments)[inputs:]
     found = []
     for value, argument in zip(terminator.operands, outs, strict=True):
-        owner, used = _maker(value), argument
+        owner, used = producer(value), argument
         if other and _is_narrow(argument.type):
             if owner is None or owner.name != "arith.truncf" or (used := _widened(argument)) is None:
                 return None
-            owner = _maker(owner.operands[0])
+            owner = producer(owner.operands[0])
         uses = list(used.uses)
         if owner is None or owner.name not in JOINS or len(uses) != 1 or len(list(owner.results[0].uses)) != 1:
             return None
@@ -93,10 +94,6 @@ def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combine
             return None
         found.append(Combiner(owner.name, argument.type))
     return found
-
-
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 def _widened(argument: ir.Value) -> ir.Value | None:

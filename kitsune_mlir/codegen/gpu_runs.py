@@ -27,25 +27,14 @@ from kitsune_mlir.planning.run_sums import RUN
 from kitsune_mlir.planning.target import Target
 
 from .gpu_buffers import root_of
-from .gpu_clone import clone_into
-from .gpu_i32 import index, number_of
-from .gpu_kernel import (
-    THREADS,
-    Kernel,
-    Kernels,
-    Size,
-    as_value,
-    ceildiv,
-    delinearize,
-    extent,
-    linear_id,
-    only_if,
-    product,
-)
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
-from .gpu_updates import IDLE, Updates
+from .gpu_updates import IDLE, Updates, applied
 from .gpu_words import bytes_of
 from .kernel_work import SHARE_HINT
+from .pipeline import device
+from .pipeline.device import index
+from .pipeline.device import value as number_of
 
 LABEL = "scatter_runs"  # what kernels are called that join updates so
 AHEAD = 4  # updates that are loaded together
@@ -62,10 +51,6 @@ class Part:
     op: ir.Operation
     source: Updates
     join: Join
-
-    def joined(self, kernel: Kernel, value: ir.Value, before: ir.Value) -> ir.Value:
-        block = self.op.regions[0].blocks[0]
-        return clone_into(block, kernel, {hash(block.arguments[0]): value, hash(block.arguments[1]): before})[0]
 
 
 @dataclass
@@ -97,21 +82,13 @@ class Runs:
         op = parts[-1].op
         order, share = self.orders.of(parts[0].op), _share(op)
 
-        def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+        def sizes(see: See) -> list[Size]:
             *inner, last = ir.MemRefType(op.operands[0].type).shape[1:]
             return [ceildiv(extent(see(op.operands[1]), 0), RUN), *inner, last // count]
 
-        with op.context, op.location, ir.InsertionPoint(op):
-            blocks = ceildiv(product(sizes_of(lambda value: value)), THREADS)
-        kernel = Kernel(self.kernels, op, LABEL)
-        with kernel.body():
-            sizes, thread = sizes_of(kernel.inside), linear_id(THREADS)
-            with only_if(thread, product(sizes)):
-                run, *inner = delinearize(thread, sizes)
-                inner[-1] = arith.muli(inner[-1], as_value(count))
-                _Run(parts, kernel, self.kernels, order, count, share, inner).emit(run)
-        with op.context, op.location, ir.InsertionPoint(op):
-            kernel.launch(blocks)
+        with of_points(self.kernels, op, LABEL, sizes) as (kernel, (run, *inner)):
+            inner[-1] = arith.muli(inner[-1], as_value(count))
+            _Run(parts, kernel, self.kernels, order, count, share, inner).emit(run)
 
 
 @dataclass(frozen=True)
@@ -153,7 +130,7 @@ class _Run:
             total = self._carried(loop.inner_iter_args)
             places = [arith.addi(first, as_value(number)) for number in range(AHEAD)]
             places = [arith.addi(place, loop.induction_variable) for place in places]
-            there = [arith.cmpi(arith.CmpIPredicate.ult, place, size) for place in places]
+            there = [device.below(place, size) for place in places]
             places = [arith.minui(place, last) for place in places]
             known = [arith.select(is_, memref.load(keys, [at]), number_of(NONE)) for is_, at in zip(there, places)]
             with self.kernels.checks.behind():
@@ -181,7 +158,7 @@ class _Run:
             self._leave(total)
         made = [
             [
-                arith.select(changes, value, part.joined(self.kernel, value, before))
+                arith.select(changes, value, applied(part.op, self.kernel, value, before))
                 for before, value in zip(own, found, strict=True)
             ]
             for part, own, found in zip(self.parts, total.values, values, strict=True)
@@ -203,7 +180,7 @@ class _Run:
             with _sometimes(total.alone, PERCENT - shared):
                 for part, values in others:
                     self._join_alone(part, row, values)
-            with _sometimes(arith.xori(total.alone, arith.constant(total.alone.type, 1)), shared):
+            with _sometimes(device.flipped(total.alone), shared):
                 for part, values in others:
                     self._join_to(part, row, values)
 
@@ -222,17 +199,15 @@ class _Run:
         table, (*inner, first) = self.kernel.inside(part.op.operands[2]), self.inner[1:]
         for number, value in enumerate(values):
             place = [row, *inner, arith.addi(first, as_value(number))]
-            memref.store(part.joined(self.kernel, value, memref.load(table, place)), table, place)
+            memref.store(applied(part.op, self.kernel, value, memref.load(table, place)), table, place)
 
 
 @contextlib.contextmanager
 def _sometimes(condition: ir.Value, share: int) -> Iterator[None]:
     """Builds what `share` of a hundred threads do, on average."""
-    guard = scf.IfOp(condition)
-    guard.operation.attributes[SHARE_HINT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), share)
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(condition) as branch:
+        branch.attributes[SHARE_HINT] = ir.IntegerAttr.get(device.i64(), share)
         yield
-        scf.yield_([])
 
 
 def _zero(part: Part) -> ir.Value:

@@ -15,32 +15,32 @@ their order (gpu_in_order.py). A row that the table does not have is left out, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from math import prod
 
 from kitsune_mlir.example_sizes import known_shape
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
 from kitsune_mlir.planning.target import Target
 
-from .gpu_clone import clone_into
 from .gpu_in_order import InOrder
 from .gpu_kernel import (
     THREADS,
     Kernel,
     Kernels,
+    See,
     Size,
     as_value,
     ceildiv,
     delinearize,
     extent,
-    linear_id,
+    of_points,
+    on_host,
     only_if,
     product,
 )
 from .gpu_runs import Part, Runs
 from .gpu_sorted_updates import Orders, mapped
-from .gpu_updates import Updates
+from .gpu_updates import Updates, applied
 from .gpu_words import keeps_words
 from .pipeline import device
 
@@ -109,15 +109,14 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
     together = _added(op, kernels)
     parts = _parts(op, together)
 
-    def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+    def sizes_of(see: See) -> list[Size]:
         *outer, last = (_size(op, d, see) for d in range(rank))
         inner = [*outer, last // (together * parts) if together > 1 else last]
         return inner if parts == 1 else [parts, *inner]
 
     with op.context, op.location, ir.InsertionPoint(op):
-        count = product(sizes_of(lambda value: value))
-        turns = 1 if isinstance(count, int) and count < FEW else TURNS
-        blocks = ceildiv(count, THREADS * turns)
+        count = product(sizes_of(on_host))
+    turns = 1 if isinstance(count, int) and count < FEW else TURNS
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
         sizes = sizes_of(kernel.inside)
@@ -138,16 +137,13 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
             for number, target, values in zip(numbers, targets, updates):
                 inside = _inside(op, kernel, table, target)
                 if turns > 1:
-                    inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, number, total))
-                guard = scf.IfOp(inside)
-                with ir.InsertionPoint(guard.then_block):
+                    inside = arith.andi(inside, device.below(number, total))
+                with device.when(inside):
                     if together > 1:
                         _add_word(values, table, target)
                     else:
                         _join(atomic, values[0], table, target)
-                    scf.yield_([])
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(blocks)
+    kernel.launch(lambda: ceildiv(count, THREADS * turns))
 
 
 def _join_all(atomic: str, together: int, values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
@@ -173,43 +169,32 @@ def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value])
     else:
         memref.atomic_rmw(kind, value, table, target)
         return
-    with ir.InsertionPoint(scf.IfOp(changes).then_block):
+    with device.when(changes):
         memref.atomic_rmw(kind, value, table, target)
-        scf.yield_([])
 
 
 def _is_some(values: list[ir.Value]) -> ir.Value:
     """Whether any of floats is not zero. Zeros are not added: those of edges that a mask leaves out all go to one row,
     where 150,000 of 200,000 took 850 us (H100)."""
     zero = arith.ConstantOp(values[0].type, 0.0).result
-    first, *more = [arith.cmpf(_CMP.UNE, value, zero) for value in values]
-    for other in more:
-        first = arith.ori(first, other)
-    return first
+    return reduce(arith.ori, [arith.cmpf(_CMP.UNE, value, zero) for value in values])
 
 
 def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:
     """The launch of a kernel whose threads have an update each, where they are `apart`, or else all to an element."""
     rank = ir.MemRefType(op.operands[0].type).rank
-    spread = list(range(rank)) if apart else list(range(1, rank))
-    kernel = Kernel(kernels, op, "scatter")
-    with kernel.body():
-        sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
-        index = linear_id(THREADS)
-        with only_if(index, product(sizes)):
-            position = delinearize(index, sizes) if spread else []
-            if apart:
-                _update(op, kernel, source, position)
-            else:
-                loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
-                with ir.InsertionPoint(loop.body):
-                    _update(op, kernel, source, [loop.induction_variable, *position])
-                    scf.yield_([])
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
+    spread = range(rank) if apart else range(1, rank)
+    with of_points(kernels, op, "scatter", lambda see: [_size(op, d, see) for d in spread]) as (kernel, position):
+        if apart:
+            _update(op, kernel, source, position)
+            return
+        loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
+        with ir.InsertionPoint(loop.body):
+            _update(op, kernel, source, [loop.induction_variable, *position])
+            scf.yield_([])
 
 
-def _size(op: ir.Operation, dimension: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+def _size(op: ir.Operation, dimension: int, see: See) -> Size:
     """A size of the updates, which `see` does not bring to where it is needed if row numbers have it too."""
     updates, numbers = list(op.operands)[:2]
     return extent(see(numbers), 0) if dimension == 0 else _static(updates, dimension) or extent(see(updates), dimension)
@@ -270,34 +255,24 @@ def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -
     names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
     text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
     address = arith.index_cast(ir.IntegerType.get_signless(64), place)
-    with ir.InsertionPoint(scf.IfOp(_is_some(values)).then_block):
-        device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
-        scf.yield_([])
+    with device.when(_is_some(values)):
+        device.assembly(text, address, *values)
 
 
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
     """Whether the table has a place. It is reported where it does not."""
-    inside: ir.Value | None = None
-    for dim in sorted(set(mapped(op))):
-        fits = kernel.check_row(target[dim], extent(table, dim))
-        inside = fits if inside is None else arith.andi(inside, fits)
-    assert inside is not None
-    return inside
+    return reduce(arith.andi, [kernel.check_row(target[dim], extent(table, dim)) for dim in sorted(set(mapped(op)))])
 
 
 def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value]) -> None:
     """Applies the update at `position`."""
     rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
     target = _target(op, rows, position)
-    guard = scf.IfOp(_inside(op, kernel, table, target))
-    with ir.InsertionPoint(guard.then_block):
+    with device.when(_inside(op, kernel, table, target)):
         (update,) = source.load(kernel, position, 1)
-        block = op.regions[0].blocks[0]
-        values = {hash(block.arguments[0]): update}
-        if list(block.arguments[1].uses):
-            values[hash(block.arguments[1])] = memref.load(table, target)
-        memref.store(clone_into(block, kernel, values)[0], table, target)
-        scf.yield_([])
+        asks = list(op.regions[0].blocks[0].arguments[1].uses)
+        before = memref.load(table, target) if asks else None
+        memref.store(applied(op, kernel, update, before), table, target)
 
 
 def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[ir.Value]:

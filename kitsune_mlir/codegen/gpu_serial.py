@@ -5,7 +5,7 @@ from __future__ import annotations
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import func, ir, location, memref, scf, walk
 
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import root_of, written
 from .gpu_kernel import Kernel, Kernels, as_value, extent
 
 
@@ -65,7 +65,9 @@ def keep_loaded(main: func.FuncOp, kernels: Kernels) -> None:
     is written afterwards, a kernel first keeps the element in a buffer of its own."""
     operations = [op.operation for op in main.body.blocks[0].operations]
     for place, op in enumerate(operations):
-        if op.name != "memref.load" or not any(_writes(later, root_of(op.operands[0])) for later in operations[place:]):
+        if op.name != "memref.load":
+            continue
+        if root_of(op.operands[0]) not in [root_of(value) for later in operations[place:] for value in written(later)]:
             continue
         following = operations[place + 1]
         with op.context, op.location, ir.InsertionPoint(following):
@@ -76,23 +78,6 @@ def keep_loaded(main: func.FuncOp, kernels: Kernels) -> None:
             kernel.launch(1)
             op.results[0].replace_all_uses_with(memref.load(cell, []))
         op.erase()
-
-
-def _writes(op: ir.Operation, root: ir.Value) -> bool:
-    """Whether an operation of the host function may write the buffer `root`."""
-    if op.name in (*VIEWS, "memref.dim", "memref.load", "memref.alloc", "func.call", "func.return"):
-        return False
-    operands = [operand for inner in walk(op) for operand in inner.operands]
-    if op.name.startswith(("linalg.", "tm_tensor.")):
-        operands = list(op.operands)[-_outputs(op) :]
-    elif op.name in ("memref.copy", "memref.store"):
-        operands = [op.operands[1]]
-    return any(isinstance(operand.type, ir.MemRefType) and root_of(operand) == root for operand in operands)
-
-
-def _outputs(op: ir.Operation) -> int:
-    sizes = "operandSegmentSizes"
-    return ir.DenseI32ArrayAttr(op.attributes[sizes])[1] if sizes in op.attributes else 1
 
 
 def check_host(main: func.FuncOp) -> None:

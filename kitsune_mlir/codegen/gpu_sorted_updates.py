@@ -13,18 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
-from kitsune_mlir.mlir import arith, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, ir, memref
 
-from .gpu_buffers import VIEWS, root_of
-from .gpu_generic import Generic
-from .gpu_i32 import i32, index, number_of
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 from .gpu_radix import RadixSort
+from .pipeline.device import below, i32, index, when
+from .pipeline.device import value as number_of
 
 SORT = "ordered_sort"  # what kernels are called that put updates in order
-# What writes no buffer of numbers: calls, of pipelines and other kernels, make their results.
-_READERS = ("func.call", "func.return", "gpu.launch_func", "tm_tensor.scatter")
 
 
 @dataclass(frozen=True)
@@ -137,22 +136,21 @@ class _Sort:
         made = Kernel(self.kernels, self.op, f"{SORT}_{label}")
         with made.body():
             body(made, linear_id(THREADS))
-        with self.op.context, self.op.location, ir.InsertionPoint(self.op):
-            blocks = ceildiv(items, THREADS)
-        made.launch(blocks)
+        made.launch(lambda: ceildiv(items, THREADS))
 
     def _key(self, kernel: Kernel, row: ir.Value, report: bool) -> ir.Value:
         """A row's key, that behind the last where the table has no such element, which is reported."""
         numbers, table = kernel.inside(self.op.operands[1]), kernel.inside(self.op.operands[2])
         sizes = [extent(table, dim) for dim in mapped(self.op)]
-        found, inside = [], None
-        for column, size in enumerate(sizes):
-            number = arith.index_cast(ir.IndexType.get(), memref.load(numbers, [row, as_value(column)]))
-            fits = arith.cmpi(arith.CmpIPredicate.ult, number, as_value(size))
-            if report:
-                fits = kernel.check_row(number, size)
-            inside = fits if inside is None else arith.andi(inside, fits)
-            found.append(number)
+        loaded = [memref.load(numbers, [row, as_value(column)]) for column in range(len(sizes))]
+        found = [arith.index_cast(ir.IndexType.get(), number) for number in loaded]
+        inside = reduce(
+            arith.andi,
+            [
+                kernel.check_row(number, size) if report else below(number, as_value(size))
+                for number, size in zip(found, sizes, strict=True)
+            ],
+        )
         key = arith.select(inside, linear(found, sizes), as_value(product(sizes)))
         return arith.index_cast(i32(), key)
 
@@ -182,10 +180,8 @@ def _bounds(kernel: Kernel, thread: ir.Value, bounds: tuple[ir.Value, ir.Value],
                 (ends, behind, arith.cmpi(arith.CmpIPredicate.eq, thread, last), arith.addi(number, number_of(1))),
             ):
                 differs = arith.cmpi(arith.CmpIPredicate.ne, key, other)
-                guard = scf.IfOp(arith.ori(differs, end))
-                with ir.InsertionPoint(guard.then_block):
+                with when(arith.ori(differs, end)):
                     memref.store(x, buffer, [key])
-                    scf.yield_([])
 
 
 def _clear(kernel: Kernel, thread: ir.Value, bounds: tuple[ir.Value, ir.Value]) -> None:
@@ -201,10 +197,9 @@ def _size_of(buffer: ir.Value, dimension: int) -> tuple[bool, int] | None:
     kind = ir.MemRefType(buffer.type)
     if not kind.is_dynamic_dim(dimension):
         return True, kind.shape[dimension]
-    owner = None if isinstance(buffer.owner, ir.Block) else buffer.owner.operation
-    if owner is None or owner.name != "memref.alloc":
+    if not is_alloc(buffer):
         return None
-    return False, hash(owner.operands[sum(map(kind.is_dynamic_dim, range(dimension)))])
+    return False, hash(buffer.owner.operation.operands[sum(map(kind.is_dynamic_dim, range(dimension)))])
 
 
 def _is_all(numbers: ir.Value) -> bool:
@@ -227,13 +222,5 @@ def _is_settled(root: ir.Value, op: ir.Operation) -> bool:
 
 
 def may_write(op: ir.Operation, root: ir.Value) -> bool:
-    """Whether an operation may write a buffer."""
-    if op.name in (*VIEWS, "memref.dim", "memref.alloc", *_READERS):
-        outputs = [op.operands[2]] if op.name == "tm_tensor.scatter" else []
-    elif op.name == "linalg.generic":
-        outputs = Generic(op).outputs
-    elif op.name == "memref.copy":
-        outputs = [op.operands[1]]
-    else:
-        outputs = [operand for inner in walk(op) for operand in inner.operands]
-    return any(root_of(output) == root for output in outputs)
+    """Whether an operation may write a buffer of numbers; launches, of kernels that are there already, make results."""
+    return op.name != "gpu.launch_func" and any(root_of(output) == root for output in written(op))

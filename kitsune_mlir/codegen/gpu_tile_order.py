@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
+from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm
 
-from .gpu_i32 import i32, index, less, narrow, number_of
 from .gpu_kernel import WARP, Kernel, as_value
-from .pipeline.device import when
+from .pipeline.device import below, choose, equal, i32, index, narrow, when
+from .pipeline.device import value as number_of
 
 THREADS = 512  # of a block that has a tile
 WARPS = THREADS // WARP
@@ -128,26 +129,26 @@ class TileOrder:
         for key in keys:
             digit = self.digit.of(key)
             same = _same_digit(digit, self.digit.bits)
-            branch = scf.IfOp(_is(arith.shrui(same, self.lane), 1), [i32()], has_else=True)  # the last of them
-            with ir.InsertionPoint(branch.then_block):
-                add, place = arith.AtomicRMWKind.addi, [self._of_warp(digit)]
-                scf.yield_([memref.atomic_rmw(add, math.ctpop(same), self.words, place)])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_([number_of(0)])
+
+            def add(digit: ir.Value = digit, same: ir.Value = same) -> ir.Value:
+                place = [self._of_warp(digit)]
+                return memref.atomic_rmw(arith.AtomicRMWKind.addi, math.ctpop(same), self.words, place)
+
+            before = choose(
+                equal(arith.shrui(same, self.lane), 1), i32(), add, lambda: number_of(0)
+            )  # the last of them
             _meet()
             last = arith.subi(number_of(WARP - 1), math.ctlz(same))
-            counted = _shuffled(branch.results[0], last, gpu.ShuffleMode.IDX)
+            counted = _shuffled(before, last, gpu.ShuffleMode.IDX)
             ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
         return ranks
 
     def _begin(self, before: ir.Value, total: ir.Value) -> None:
-        has_digit = less(self.thread, number_of(self.digit.count))
+        has_digit = below(self.thread, number_of(self.digit.count))
         counts = [index(arith.addi(self.own_digit, number_of(number * self.digit.count))) for number in range(WARPS)]
         in_warps = [memref.load(self.words, [place]) for place in counts]
-        in_tile = in_warps[0]
-        for count in in_warps[1:]:
-            in_tile = arith.addi(in_tile, count)
-        in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in (in_tile, total))
+        in_all = reduce(arith.addi, in_warps), total
+        in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in in_all)
         local, start = before_threads(self.kernel, self.thread, [in_tile, total])
         with when(has_digit):
             memref.store(arith.subi(arith.addi(start, before), local), self.begins, [index(self.own_digit)])
@@ -163,12 +164,12 @@ def before_threads(kernel: Kernel, thread: ir.Value, values: Sequence[ir.Value])
     found = []
     for number, value in enumerate(values):
         before, in_warp = before_lane(value, lane)
-        with when(_is(lane, 0)):
+        with when(equal(lane, 0)):
             memref.store(in_warp, sums, [as_value(number), index(warp)])
         found.append(before)
     gpu.barrier()
     for other in range(WARPS - 1):
-        is_before = less(number_of(other), warp)
+        is_before = below(number_of(other), warp)
         for number in range(len(values)):
             there = memref.load(sums, [as_value(number), as_value(other)])
             found[number] = arith.addi(found[number], arith.select(is_before, there, number_of(0)))
@@ -180,7 +181,7 @@ def before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
     before, whole = number_of(0), x
     for distance in _DISTANCES:
         other = _shuffled(whole, number_of(distance), gpu.ShuffleMode.XOR)
-        is_earlier = _is(arith.andi(lane, number_of(distance)), 0)
+        is_earlier = equal(arith.andi(lane, number_of(distance)), 0)
         before = arith.select(is_earlier, before, arith.addi(before, other))
         whole = arith.addi(whole, other)
     return before, whole
@@ -190,16 +191,12 @@ def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
     """The lanes of a warp that have a lane's digit, a bit each."""
     found = None
     for bit in range(bits):
-        is_clear = _is(arith.andi(digit, number_of(1 << bit)), 0)
+        is_clear = equal(arith.andi(digit, number_of(1 << bit)), 0)
         others = nvvm.vote_sync(number_of(-1), is_clear, nvvm.VoteSyncKind.ballot)
         same = arith.xori(others, arith.select(is_clear, number_of(0), number_of(-1)))
         found = same if found is None else arith.andi(found, same)
     assert found is not None
     return found
-
-
-def _is(x: ir.Value, number: int) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.eq, x, number_of(number))
 
 
 def _shuffled(x: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:

@@ -21,8 +21,7 @@ from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 from .affine_index import evaluate
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product
-from .gpu_uneven import Uneven
-from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, width, word_at
+from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, uneven, width, word_at
 from .kernel_work import instructions_of
 
 DEEPEST = 8  # words of results of a thread
@@ -144,10 +143,10 @@ class Turned:
         return [arith.addi(dims[d], as_value(moved[d])) if moved.get(d) else dims[d] for d in order]
 
 
-def part(generic: Generic, few: bool = False) -> Words | Turned | Uneven | None:
+def part(generic: Generic, few: bool = False) -> Words | Turned | None:
     """How threads have words, or neighbours, of an operator; None where each has an element. `few` as for `width`."""
     count = width(generic, few)
-    return Turned.of(generic, few) or (Words(generic, count) if count > 1 else Uneven.of(generic))
+    return Turned.of(generic, few) or (Words(generic, count) if count > 1 else uneven(generic))
 
 
 def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, ir, memref, walk
+from kitsune_mlir.mlir import arith, ir, walk
 
 from . import gpu_words
-from .affine_index import evaluate
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
+from .gpu_points import body_at
 
 IDLE = (*VIEWS, "memref.alloc", "memref.dim")
 
@@ -34,15 +34,8 @@ class Updates:
         """Those of a tm_tensor.scatter on memrefs."""
         buffer = op.operands[0]
         root = root_of(buffer)
-        owner = None if isinstance(root.owner, ir.Block) else root.owner.operation
-        views = _views(buffer)
-        kind = ir.MemRefType(buffer.type)
-        if (
-            owner is None
-            or owner.name != "memref.alloc"
-            or views is None
-            or any(map(kind.is_dynamic_dim, range(1, kind.rank)))
-        ):
+        views, kind = _views(buffer), ir.MemRefType(buffer.type)
+        if not is_alloc(root) or views is None or any(map(kind.is_dynamic_dim, range(1, kind.rank))):
             return Updates(buffer)
         users = [use.owner.operation for use in root.uses]
         writers = [user for user in users if user.name == "linalg.generic"]
@@ -72,13 +65,7 @@ class Updates:
         """The update there, computed."""
         assert self.made is not None
         dims = _without_ones(position, self.buffer, len(self.made.parallel))
-        values: dict[int, ir.Value] = {}
-        for argument, operand, map_ in zip(self.made.block.arguments, self.made.op.operands, self.made.maps):
-            if list(argument.uses):
-                brought = kernel.inside(operand)
-                is_buffer = isinstance(operand.type, ir.MemRefType)
-                values[hash(argument)] = memref.load(brought, evaluate(map_, dims)) if is_buffer else brought
-        return clone_into(self.made.block, kernel, values, dims)[0]
+        return body_at(self.made, kernel, dict(enumerate(dims)), [None])[0]
 
     def erase(self) -> None:
         """Behind the scatter's kernel: what made the updates is done there."""
@@ -86,6 +73,13 @@ class Updates:
             self.made.op.erase()
             for op in [*(_views(self.buffer) or ()), root_of(self.buffer).owner.operation]:
                 op.erase()
+
+
+def applied(op: ir.Operation, kernel: Kernel, update: ir.Value, before: ir.Value | None) -> ir.Value:
+    """What a scatter's body makes of an update and of what is there before it, where it asks for that."""
+    block = op.regions[0].blocks[0]
+    values = dict(zip(map(hash, block.arguments), [update] if before is None else [update, before], strict=False))
+    return clone_into(block, kernel, values)[0]
 
 
 def _views(buffer: ir.Value) -> list[ir.Operation] | None:
@@ -120,19 +114,7 @@ def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
     for other in (one.operation for one in op.block.operations):
         if other == op:
             return between and root_of(op.operands[2]) not in read
-        if between and other.name not in IDLE and any(root in read for root in _written(other)):
+        if between and any(root_of(value) in read for value in written(other)):
             return False
         between |= other == writer
     return False
-
-
-def _written(op: ir.Operation) -> list[ir.Value]:
-    """The buffers that an operation may write. A call writes none that is there before."""
-    operands = list(op.operands)
-    if op.name == "func.call":
-        return []
-    if op.name == "linalg.generic":
-        operands = Generic(op).outputs
-    elif op.name in ("memref.copy", "tm_tensor.scatter"):
-        operands = operands[-1:]
-    return [root_of(value) for value in operands if isinstance(value.type, ir.MemRefType)]

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, ir, memref, walk
+from kitsune_mlir.mlir import arith, ir, memref
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -122,11 +122,9 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
     for user in _users(buffer):
         if user == but or user.name in ("func.return", "memref.dim", *VIEWS):
             continue
-        target = user.operands[1].owner if _may_move(user) else None
-        if target is None or isinstance(target, ir.Block) or target.operation.name != "memref.alloc":
+        if not _may_move(user) or not is_alloc(target := user.operands[1]):
             return False
-        move = None if target.operation.results[0] == buffer else moved_by(target.operation)
-        if move is None or move != user:
+        if target == buffer or moved_by(target.owner.operation) != user:
             return False
     return True
 
@@ -134,26 +132,7 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
 def _is_written_behind(root: ir.Value, op: ir.Operation) -> bool:
     """Whether an operation behind `op` may write a buffer."""
     operations = [other.operation for other in op.block.operations]
-    for other in operations[operations.index(op) + 1 :]:
-        if other.name in ("memref.dim", "func.return", "func.call", *VIEWS):  # pipelines only read what they are given
-            continue
-        for inner in walk(other):
-            written = _outputs(inner)
-            if any(isinstance(v.type, ir.MemRefType) and root_of(v) == root for v in written):
-                return True
-    return False
-
-
-def _outputs(op: ir.Operation) -> list[ir.Value]:
-    """The operands that an operation may write."""
-    if op.name in VIEWS or op.name in ("memref.load", "memref.dim"):
-        return []
-    inputs = 0
-    if op.name in ("memref.copy", "linalg.transpose", "linalg.broadcast"):
-        inputs = 1
-    elif op.name.startswith("linalg.") and "operandSegmentSizes" in op.attributes:
-        inputs = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[0]
-    return list(op.operands)[inputs:]
+    return any(root_of(v) == root for other in operations[operations.index(op) + 1 :] for v in written(other))
 
 
 def _whole(value: ir.Value) -> Layout:
@@ -162,10 +141,10 @@ def _whole(value: ir.Value) -> Layout:
 
 def _sizes(buffer: ir.Value) -> list[Size]:
     """The sizes of a buffer; those of an allocation do not ask it, so that it may go."""
-    kind, op = ir.MemRefType(buffer.type), buffer.owner
-    if isinstance(op, ir.Block) or op.operation.name != "memref.alloc":
+    kind = ir.MemRefType(buffer.type)
+    if not is_alloc(buffer):
         return [extent(buffer, d) for d in range(kind.rank)]
-    rest = iter(op.operation.operands)
+    rest = iter(buffer.owner.operation.operands)
     return [next(rest) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
 
 

@@ -8,8 +8,7 @@ Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
@@ -17,13 +16,18 @@ from types import MappingProxyType
 from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
-from .gpu_clone import See, clone_into
+from .gpu_clone import clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, delinearize, only_if, product
+from .pipeline import device
 
 WORD = 16  # bytes
 LINES = 2  # of windows' results that a thread computes
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
+UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and many idle at the end of a short line
+# Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element
+# of a line, and of more lines. Where windows are further apart they share less, and lie in more lines.
+LEAST_TAPS = 9
 
 
 def width(generic: Generic, few: bool = False) -> int:
@@ -59,10 +63,12 @@ def keeps_words(kind: ir.MemRefType, count: int) -> bool:
 @dataclass(frozen=True)
 class Words:
     """An elementwise operator of whose results each thread computes `count` neighbours, of windows those of `lines`
-    lines, one under another, which see some of the same elements."""
+    lines, one under another, which see some of the same elements. Where neighbours are not `even` there may be fewer at
+    the end of a line: a thread computes the last one again in their place, and stores element by element."""
 
     generic: Generic
     count: int
+    even: bool = True
 
     @property
     def lines(self) -> int:
@@ -74,6 +80,7 @@ class Words:
             or None in sizes[-2:]
             or sizes[-2] % LINES
             or self.count == 1
+            or not self.even
         )
         few = None not in sizes and prod(sizes) // (self.count * LINES) < ENOUGH
         return 1 if one or few else LINES
@@ -82,7 +89,7 @@ class Words:
         """The sizes of the loops, that of the last in words, that before it in so many lines."""
         *sizes, last = [self.generic.size(d, see) for d in self.generic.parallel]
         sizes[-1:] = [size // self.lines if self.lines > 1 else size for size in sizes[-1:]]
-        return [*sizes, last // self.count]
+        return [*sizes, ceildiv(last, self.count)]
 
     def blocks(self, see: object) -> Size:
         """Thread blocks that it wants."""
@@ -91,28 +98,34 @@ class Words:
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of block number `block`."""
         generic = self.generic
-        with of_thread(generic, kernel, block, self.groups(kernel.inside), self.count) as dims:
+        groups, last = self.groups(kernel.inside), generic.parallel[-1]
+        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        with only_if(index, product(groups)):
+            dims = dict(zip(generic.parallel, delinearize(index, groups), strict=True))
+            dims[last] = arith.muli(dims[last], as_value(self.count))
             places = [dims]
             if self.lines > 1:
                 line = generic.parallel[-2]
                 first = arith.muli(dims[line], as_value(self.lines))
                 places = [{**dims, line: arith.addi(first, as_value(n))} for n in range(self.lines)]
-            found = [neighbours(generic, kernel, place, self.count) for place in places]
-            store_all(generic, kernel, found)
+            found = [neighbours(generic, kernel, place, self.count, even=self.even) for place in places]
+            if self.even:
+                store_all(generic, kernel, found)
+            else:
+                _store_some(generic, kernel, *found[0])
 
 
-@contextmanager
-def of_thread(
-    generic: Generic, kernel: Kernel, block: ir.Value, groups: Sequence[Size], count: int
-) -> Iterator[dict[int, ir.Value]]:
-    """The indices of a thread of block number `block` by loop, where it has some: of `groups`, the sizes of the loops,
-    the last is that of groups of `count` neighbours, of which it has the first one's."""
-    last = generic.parallel[-1]
-    index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
-    with only_if(index, product(groups)):
-        dims = dict(zip(generic.parallel, delinearize(index, groups), strict=True))
-        dims[last] = arith.muli(dims[last], as_value(count))
-        yield dims
+def uneven(generic: Generic) -> Words | None:
+    """Windows over lines that are no whole words, as those of 7 or 83 elements: what neighbours' windows share, and
+    what they are multiplied with, is loaded once. None for any other operator, and where results are few."""
+    sizes = [generic.known_size(d) for d in generic.parallel]
+    if generic.reduction or not sizes or None in sizes:
+        return None
+    taps, step = taps_of_lines(generic)
+    if not taps or taps < LEAST_TAPS * step * step:
+        return None
+    threads = prod(sizes[:-1]) * ceildiv(sizes[-1], UNEVEN)
+    return Words(generic, UNEVEN, even=False) if sizes[-1] > 1 and threads >= ENOUGH else None
 
 
 def _tables(generic: Generic) -> list[ir.Operation] | None:
@@ -270,7 +283,7 @@ class _Lines:
         at = arith.addi(at, as_value(start)) if start else at
         if start >= 0 and (self.size - self.count) * step + start + self.word <= length:
             return word_at(buffer, [*outer, at], self.word), None
-        inside = arith.cmpi(arith.CmpIPredicate.ult, at, as_value(length))
+        inside = device.below(at, as_value(length))
         return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.word), inside
 
 
@@ -281,11 +294,19 @@ def store_all(generic: Generic, kernel: Kernel, found: Sequence[tuple[list[list[
             store_word([value[number] for value in values], kernel.inside(buffer), evaluate(map_, first))
 
 
+def _store_some(generic: Generic, kernel: Kernel, found: list[list[ir.Value]], first: list[ir.Value]) -> None:
+    """Stores neighbours as far as the line has them."""
+    last = generic.parallel[-1]
+    for e, values in enumerate(found):
+        place = [arith.addi(index, as_value(e)) if e and d == last else index for d, index in enumerate(first)]
+        with only_if(place[last], generic.known_size(last)):
+            for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
+                memref.store(value, kernel.inside(buffer), evaluate(map_, place))
+
+
 def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:
     """Stores neighbouring elements from a place on whose number is a multiple of theirs."""
-    kind = ir.VectorType.get([len(values)], ir.MemRefType(buffer.type).element_type)
-    word = vector.from_elements(kind, list(values))
-    vector.store(word, buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
+    vector.store(device.whole(values), buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
 
 
 def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
@@ -293,7 +314,7 @@ def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool =
     again."""
     if keeps_words(ir.MemRefType(buffer.type), count) and 0 < count * bytes_of(buffer.type) <= WORD:
         word = word_at(buffer, at, count, once)
-        return [vector.extract(word, [], [e]) for e in range(count)]
+        return device.parts(word)
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
     return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
 
@@ -313,7 +334,7 @@ def _elements(
         return [brought] * len(places)
     if lies_along(value, map_, last) and keeps_words(value.type, len(places)):
         word = word_at(brought, evaluate(map_, places[0]), len(places))
-        return [vector.extract(word, [], [e]) for e in range(len(places))]
+        return device.parts(word)
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]

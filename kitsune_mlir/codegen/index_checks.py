@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location, walk
 from kitsune_mlir.runtime.index_reports import FIRST, WORD
@@ -62,9 +63,7 @@ class Checks:
             self.waiting[number] = wrong if before is None else arith.ori(before, wrong)
             return
         self.used = True
-        i32 = ir.IntegerType.get_signless(32)
-        text = _REPORT % (FIRST - number)
-        llvm.InlineAsmOp(None, [arith.extui(i32, wrong)], text, "r", has_side_effects=True)
+        device.assembly(_REPORT % (FIRST - number), wrong, memory=False)
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
@@ -167,43 +166,31 @@ def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[in
     return {"sizes": found} if found else {}
 
 
-def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = True) -> ir.Value:
+def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
     """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it,
-    which is reported unless other code does."""
-    now = _NOW.get()
-    if now is None or origin(extract.operands[1 + axis]) == KNOWN:
+    which is reported."""
+    table, found = extract.operands[0], origin(extract.operands[1 + axis])
+    if _NOW.get() is None or found == KNOWN:
         return row
-    inside = _is_inside(row, now.sizes.get(hash(extract.operands[0])), extract.operands[0].type.shape[axis])
-    if reports and origin(extract.operands[1 + axis]) == DATA:
-        now.report(_not(inside), now.numbers[_key(extract)])
-    return arith.select(inside, row, arith.constant(row.type, 0))
+    size = _size_of(table) if axis == 0 else None
+    return _kept(row, size, table.type.shape[axis], extract if found == DATA else None)
 
 
 def gathered_row(gather: ir.Operation, row: ir.Value) -> ir.Value:
     """In a kernel: a row (an integer) of the table of a kitsune.gather_rows, or 0 where the table does not have it,
     which is reported."""
-    now, table = _NOW.get(), gather.operands[1]
-    if now is None:
-        return row
-    inside = _is_inside(row, now.sizes.get(hash(table)), table.type.shape[0])
-    now.report(_not(inside), now.numbers[_key(gather)])
-    return arith.select(inside, row, arith.constant(row.type, 0))
+    table = gather.operands[1]
+    return row if _NOW.get() is None else _kept(row, _size_of(table), table.type.shape[0], gather)
 
 
 def looked_up(look_up: ir.Operation, place: ir.Value) -> ir.Value:
     """In a kernel: the place (an integer) that a kitsune.look_up gives, or 0 where there is none, which is reported."""
-    now = _NOW.get()
-    inside = _is_inside(place, None, look_up.opview.count)
-    if now is not None:
-        now.report(_not(inside), now.numbers[_key(look_up)])
-    return arith.select(inside, place, arith.constant(place.type, 0))
+    return _kept(place, None, look_up.opview.count, look_up)
 
 
 def known_row(table: ir.Value, row: ir.Value) -> ir.Value:
     """A row (an integer) of a table in global memory, or 0 where the table does not have it, which others report."""
-    now = _NOW.get()
-    inside = _is_inside(row, None if now is None else now.sizes.get(hash(table)), table.type.shape[0])
-    return arith.select(inside, row, arith.constant(row.type, 0))
+    return _kept(row, _size_of(table), table.type.shape[0], None)
 
 
 def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operation, ir.Value]]) -> ir.Value:
@@ -216,7 +203,7 @@ def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operati
         for extract, own in checks:
             number = now.numbers[_key(extract)]
             number = numbers.setdefault(now.places[number], number)
-            now.report(arith.andi(own, _not(inside)), number)
+            now.report(arith.andi(own, device.flipped(inside)), number)
     return arith.select(inside, row, arith.constant(row.type, 0))
 
 
@@ -228,7 +215,7 @@ def may_add(scatter: ir.Operation, row: ir.Value, rows: int, exists: ir.Value) -
         return exists
     size = next((now.sizes[hash(table)] for table in scatter.opview.like), None)
     inside = arith.andi(exists, _is_inside(row, size, rows))
-    now.report(arith.andi(exists, _not(inside)), now.numbers[_key(scatter)])
+    now.report(arith.andi(exists, device.flipped(inside)), now.numbers[_key(scatter)])
     return inside
 
 
@@ -268,14 +255,24 @@ def _is_open(table: ir.Value) -> bool:
     return ir.RankedTensorType(table.type).is_dynamic_dim(0)
 
 
+def _size_of(table: ir.Value) -> ir.Value | None:
+    """The rows (i64) of a table that has any number of them."""
+    now = _NOW.get()
+    return None if now is None else now.sizes.get(hash(table))
+
+
+def _kept(row: ir.Value, size: ir.Value | None, rows: int, checked: ir.Operation | None) -> ir.Value:
+    """A row, or 0 where it is none of `size`, or else of `rows`; it is reported then, if an operation is checked so."""
+    now, inside = _NOW.get(), _is_inside(row, size, rows)
+    if now is not None and checked is not None:
+        now.report(device.flipped(inside), now.numbers[_key(checked)])
+    return arith.select(inside, row, arith.constant(row.type, 0))
+
+
 def _is_inside(row: ir.Value, size: ir.Value | None, rows: int) -> ir.Value:
     """One unsigned comparison finds negative numbers too."""
     if size is None:
         size = arith.constant(row.type, rows)
     elif size.type != row.type:
         size = arith.index_cast(row.type, size)
-    return arith.cmpi(arith.CmpIPredicate.ult, row, size)
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, arith.constant(x.type, 1))
+    return device.below(row, size)

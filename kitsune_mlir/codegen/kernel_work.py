@@ -170,18 +170,12 @@ class _Reader:
                 self._if(op, turn, thread)
             case "scf.for":
                 self._for(op, turn, thread)
-            case "memref.load":
-                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, op.results[0])
+            case "memref.load" | "vector.load":
+                number = op.results[0] if op.name == "memref.load" else None
+                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, number)
                 thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
                 thread.instructions += ADDRESSED
-            case "memref.store":
-                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
-                thread.instructions += ADDRESSED
-            case "vector.load":
-                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read)
-                thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
-                thread.instructions += ADDRESSED
-            case "vector.store":
+            case "memref.store" | "vector.store":
                 self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
                 thread.instructions += ADDRESSED
             case "memref.atomic_rmw" | "memref.generic_atomic_rmw":

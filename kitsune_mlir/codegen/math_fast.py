@@ -78,8 +78,7 @@ def reciprocal(x: Scalar) -> Scalar:
 
 def divide(x: Scalar, y: Scalar) -> Scalar:
     """x / y, for |y| below 2^126."""
-    asm = llvm.inline_asm(x.value.type, [x.value, y.value], "div.approx.ftz.f32 $0, $1, $2;", "=f,f,f")
-    return Scalar(asm)
+    return approximate("div.approx.ftz.f32", x, y)
 
 
 def _erfc_of_size(x: Scalar) -> Scalar:

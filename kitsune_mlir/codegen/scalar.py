@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
-from kitsune_mlir.mlir import arith, ir, llvm, math, scf
+from kitsune_mlir.codegen.pipeline.device import assembly, either
+from kitsune_mlir.mlir import arith, ir, math, scf
 
 Number = int | float
 
@@ -179,11 +180,8 @@ def branch(
     condition: Scalar, yes: Callable[[], Sequence[Scalar]], no: Callable[[], Sequence[Scalar]], types: list[ir.Type]
 ) -> list[Scalar]:
     """Executes one side only: for costly sides that are seldom taken."""
-    choice = scf.IfOp(condition.value, types, has_else=True)
-    for block, side in ((choice.then_block, yes), (choice.else_block, no)):
-        with ir.InsertionPoint(block):
-            scf.yield_([result.value for result in side()])
-    return [Scalar(result) for result in choice.results]
+    sides = (lambda side=side: [result.value for result in side()] for side in (yes, no))
+    return [Scalar(result) for result in either(condition.value, *sides, types)]
 
 
 def loop(
@@ -215,10 +213,8 @@ def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
 def approximate(instruction: str, *operands: Scalar) -> Scalar:
     """An f32 instruction of the special function unit (PTX ISA 9.7.3): "ex2.approx.f32", ..."""
     places = ", ".join(f"${i}" for i in range(len(operands) + 1))
-    constraints = ",".join(["=f", *["f"] * len(operands)])
-    return Scalar(
-        llvm.inline_asm(ir.F32Type.get(), [x.value for x in operands], f"{instruction} {places};", constraints)
-    )
+    given = [x.value for x in operands]
+    return Scalar(assembly(f"{instruction} {places};", *given, result=ir.F32Type.get(), memory=False, effects=False))
 
 
 def rounded(number: float, bits: int = 24) -> float:

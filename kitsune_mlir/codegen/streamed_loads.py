@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, ir, llvm, memref, vector, walk
+from kitsune_mlir.mlir import arith, ir, memref, vector, walk
 
 from .pipeline import device
 
-_LETTERS = {"f32": "f", "i32": "r"}
+_KINDS = ("f32", "i32")
 
 
 def expand_streamed_loads(module: ir.Operation) -> None:
@@ -15,7 +15,7 @@ def expand_streamed_loads(module: ir.Operation) -> None:
     for op in walk(module, "vector.load"):
         kind = ir.VectorType(op.results[0].type)
         streamed = "nontemporal" in op.attributes and ir.BoolAttr(op.attributes["nontemporal"]).value
-        if not streamed or str(kind.element_type) not in _LETTERS or kind.shape not in ([2], [4]):
+        if not streamed or str(kind.element_type) not in _KINDS or kind.shape not in ([2], [4]):
             continue
         with op.location, ir.InsertionPoint(op):
             words = _load(_address(op), kind)
@@ -43,6 +43,4 @@ def _load(address: ir.Value, kind: ir.VectorType) -> list[ir.Value]:
 createpolicy.fractional.L2::evict_first.b64 first, 1.0;
 ld.global.L1::no_allocate.L2::cache_hint.v{count}.b32 {{{names}}}, [${count}], first;
 }}"""
-    constraints = ",".join([f"={_LETTERS[str(element)]}"] * count) + ",l"
-    struct = device.assembly(text, constraints, [address], llvm.StructType.get_literal([element] * count))
-    return [llvm.extractvalue(element, struct, [number]) for number in range(count)]
+    return device.assembled(text, [element] * count, address, memory=False)

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
-from math import ceil, gcd
+from math import ceil
 
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
+from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
 from .product_slots import alternating_slots, making_slots
-from .product_widths import BETWEEN, COLUMNS
+from .product_widths import BETWEEN, COLUMNS, line_parts, lines
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -47,7 +48,6 @@ _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and b
 # Boxes that end with the tensor (`short`) have at most 7.
 _BEYOND = 4.0
 _PATTERN = 8  # rows of a box after which its swizzle repeats
-_LINE = 128  # bytes of a line of the L2, and of a box's rows
 
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
@@ -295,22 +295,8 @@ def _forms(
                 yield _Form(cluster=ctas)
 
 
-def _line_parts(columns: int, nbytes: int) -> float:
-    """How many parts of lines a row of a tile leaves in."""
-    whole = columns // 32 * 32 if nbytes == 2 else 0  # these by 16 bytes a thread
-    return (whole / 8 + (columns - whole) * nbytes / 4) / 4
-
-
 def _splits(k: int) -> list[int]:
     return [1 << i for i in range(MOST_SPLIT.bit_length()) if (1 << i) * 4 * CHUNK <= max(k, 4 * CHUNK)]
-
-
-def lines(columns: int) -> float:
-    """How many lines of the L2 a row of a box costs, on average: tensors of so many 16-bit columns begin a row at any
-    multiple of 16 bytes, and what lies in two lines costs three. So 3000 x 5000 x 3000 is predicted within 8 % in tiles
-    of 128 to 256 columns, and 32 products of 1000 x 1000 x 1000, which take 180 us, those of 1024 103 (H100)."""
-    nbytes = -(-columns * 2 // 16) * 16
-    return 1.0 if nbytes <= _LINE else 3 - 2 * gcd(nbytes, _LINE) / _LINE
 
 
 def _tiles(
@@ -342,7 +328,7 @@ def _tiles(
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
     by_rows = by_rows and copied
-    copied = copied and stored_bytes > 0 and columns * stored_bytes % _LINE == 0
+    copied = copied and stored_bytes > 0 and columns * stored_bytes % LINE == 0
     held += copies * _OUTBOX if copied or by_rows else 0
     held += vector_bytes if copied else 0
     streamed = [name for name in chunks if name != kept]
@@ -378,7 +364,7 @@ def _tiles(
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
     if stored_bytes and columns in BETWEEN and not copied and isinstance(on, Warpgroups):
-        leaves += _SENT + _SENT_PART * rows * _line_parts(columns, stored_bytes)
+        leaves += _SENT + _SENT_PART * rows * line_parts(columns, stored_bytes)
     if form.alternates:  # each set beside the other's products; the last tile's second set beside nothing
         last = leaves / 2
         leaves = max(leaves * _SHOWN, leaves - count * max(multiplied, loaded) / 2) + _TURNS

@@ -59,7 +59,7 @@ def test_any_number_of_images():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("inside", [torch.sigmoid, F.silu])
 def test_a_group_is_read_once(inside, dtype):
-    """With what is elementwise behind it, on images, not groups."""
+    """One kernel reads it, and computes what is elementwise behind it, though that is on images, not on groups."""
     model = Function(nn.Sequential(nn.GroupNorm(8, 16), Function(inside))).to(dtype)
     x = (normal(2, 16, 12, 12) + 1).to(dtype)
     compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")

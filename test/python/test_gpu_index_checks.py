@@ -9,6 +9,8 @@ from test_gpu_graphs import Messages, graph
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
@@ -229,3 +231,25 @@ def test_the_first_check_is_named():
     with pytest.raises(UserError, match=r"^x\.py:2: an index is out of range$"):
         reports.check()
     reports.check()
+
+
+def test_columns_of_a_table_of_any_size_are_held_against_its_width():
+    """Its rows, which the kernel is told, bound row numbers alone: a table may have more of them than columns."""
+    module = mlir.parse(
+        """func.func @gather(%t: tensor<?x8xf32>, %i: i32, %j: i32, %rows: i64) -> f32 {
+             %a = arith.index_cast %i : i32 to index
+             %b = arith.index_cast %j : i32 to index
+             %x = tensor.extract %t[%a, %b] : tensor<?x8xf32>
+             return %x : f32
+           }""",
+        mlir.context(),
+    )
+    (extract,), (end,) = mlir.walk(module, "tensor.extract"), mlir.walk(module, "func.return")
+    _, row, column, rows = end.block.arguments
+    with module.context, mlir.ir.Location.unknown(), index_checks.of_pipeline(module), mlir.ir.InsertionPoint(end):
+        index_checks.know_sizes([rows])
+        for axis, number in enumerate((row, column)):
+            index_checks.row_inside(extract, axis, number)
+    of_row, of_column = [check.operands[1].owner for check in mlir.walk(module, "arith.cmpi")]
+    assert (of_row.name, of_column.name) == ("arith.index_cast", "arith.constant")
+    assert mlir.attr_int(of_column.operation, "value") == 8

@@ -136,7 +136,7 @@ def test_kernels_that_are_broken(name, few, monkeypatch):
 
 
 def test_a_wait_in_vain_is_reported(few, monkeypatch):
-    """With a budget the kernel ends, and says for which ring it waited."""
+    """A kernel whose waits have a budget ends, and says for which ring it waited."""
     monkeypatch.setattr(WarpCode, "_release", _not_again)
     args = drawn((64, 1000), (64, 1000))
     program = import_model(Function(lambda x, y: x @ y.mT), args)

@@ -97,7 +97,7 @@ def test_equal_layers_stand_in_the_code_once():
 
 
 def test_streamed_chunks_are_loops():
-    """Of each tile, two chunks of 8 stand in the code."""
+    """The code has two of the eight chunks of each tile: a loop copies the others."""
 
     class SideBySide(nn.Linear):
         def forward(self, *tiles: torch.Tensor) -> torch.Tensor:

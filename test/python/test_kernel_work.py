@@ -129,7 +129,7 @@ def test_a_product_and_its_sum_are_one_instruction():
 
 
 def test_indices_before_the_first_are_outside():
-    """As an unsigned number -1 is large."""
+    """An index of -1 is compared as an unsigned number, which is a large one."""
     body = """%i = linalg.index 0 : index
       %c400 = arith.constant 400 : index
       %j = arith.subi %i, %c400 : index

@@ -116,7 +116,7 @@ def nothing(*_) -> None:
 def free_without_fence(self, empty, leader) -> None:
     with device.when(leader):
         text = "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];"
-        device.assembly(text, "r,~{memory}", [empty], None)
+        device.assembly(text, empty)
 
 
 def wait_for_the_own(self, slot) -> None:
@@ -192,7 +192,7 @@ def test_a_cta_that_ends_while_its_box_leaves():
 
 
 def publish(counter, value) -> None:
-    device.assembly("st.release.gpu.global.u32 [$0], $1;", "l,r,~{memory}", [counter, device.value(value)], None)
+    device.assembly("st.release.gpu.global.u32 [$0], $1;", counter, value)
 
 
 def relay(waits_for_reads: bool = False):

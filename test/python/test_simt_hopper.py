@@ -153,7 +153,7 @@ class Kernel:
         return wgmma.descriptor(self.a_at + chunk * ROWS * 128)
 
     def fence_proxy(self) -> None:
-        device.assembly("fence.proxy.async.shared::cta;", "~{memory}", [], None)
+        device.assembly("fence.proxy.async.shared::cta;")
 
     def warpgroup_barrier(self) -> None:
         warps.barrier(1, wgmma.THREADS)
@@ -232,7 +232,7 @@ def test_zeros_that_no_product_was_added_to_are_f32():
     def body(x, y, workspace, rows):
         pair = wgmma.zeros(4)
         at = device.mul(device.thread(), 8)
-        device.assembly("st.shared.v2.f32 [$0], {$1, $2};", "r,f,f,~{memory}", [at, *pair], None)
+        device.assembly("st.shared.v2.f32 [$0], {$1, $2};", at, *pair)
         stored = device.load(device.shared(device.add(at, 4)), ir.F32Type.get())
         device.store(stored, device.offset(y, device.thread(), ir.F32Type.get()))
         warps.sync()

@@ -7,7 +7,7 @@ from test_gpu_models import check, compiled, runner_of
 from torch import nn
 from torch.nn import functional as F
 
-from kitsune_mlir.codegen import gpu_uneven, gpu_words
+from kitsune_mlir.codegen import gpu_words
 
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 
@@ -38,8 +38,7 @@ def ran(module, args, dynamic_shapes=None, further=()):
 @pytest.fixture(params=["words", "elements"])
 def neighbours(request, monkeypatch):
     """Whether threads compute neighbours, as they do of large tensors."""
-    for module in (gpu_words, gpu_uneven):
-        monkeypatch.setattr(module, "ENOUGH", 1 if request.param == "words" else 1 << 30)
+    monkeypatch.setattr(gpu_words, "ENOUGH", 1 if request.param == "words" else 1 << 30)
 
 
 FORMS = {

@@ -151,7 +151,7 @@ def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
 
 
 def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any) -> None:
-    """From own shared memory to that of a CTA of the cluster."""
+    """A copy from the own shared memory to that of a CTA of the cluster."""
     run.one(mask)
     owner, place, barrier = _target(run, mask, to, signal)
     start, nbytes = run.cta.place(run.number(source, mask)), run.number(size, mask)

@@ -18,30 +18,25 @@ NBYTES = 16  # of a copy, at multiples of as many on both sides
 def copy(destination: Int, source: ir.Value, there: ir.Value | None = None) -> None:
     """Begins to copy 16 bytes, past the L1 cache. Only `there` (i32) of them, where it is given, are read, and zeros
     written behind."""
-    operands, constraints = [device.value(destination), source], "r,l"
-    text = f"cp.async.cg.shared.global [$0], [$1], {NBYTES}"
-    if there is not None:
-        operands.append(there)
-        text, constraints = f"{text}, $2", f"{constraints},r"
-    device.assembly(f"{text};", f"{constraints},~{{memory}}", operands, None)
+    text, size = f"cp.async.cg.shared.global [$0], [$1], {NBYTES}", [] if there is None else [there]
+    device.assembly(f"{text}, $2;" if size else f"{text};", destination, source, *size)
 
 
 def arrive(barrier: Int) -> None:
     """An arrival of each thread at an mbarrier, made for these, once its copies have landed."""
-    text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
-    device.assembly(text, "r,~{memory}", [device.value(barrier)], None)
+    device.assembly("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];", barrier)
 
 
 def close_group() -> None:
     """What the thread has begun to copy since the last group is one."""
-    device.assembly("cp.async.commit_group;", "~{memory}", [], None)
+    device.assembly("cp.async.commit_group;")
 
 
 def wait_groups(pending: int) -> None:
     """Until the copies of all but the thread's last so many groups have landed."""
-    device.assembly(f"cp.async.wait_group {pending};", "~{memory}", [], None)
+    device.assembly(f"cp.async.wait_group {pending};")
 
 
 def wait_all() -> None:
     """Until the thread's copies have landed."""
-    device.assembly("cp.async.wait_all;", "~{memory}", [], None)
+    device.assembly("cp.async.wait_all;")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir
 
 WARP = 32  # lanes
 BOX_ROW = 128  # bytes
@@ -38,22 +38,24 @@ class Boxes:
     across: bool
 
     def load(self, tile: int, step: int) -> list[ir.Value]:
-        """The four words of a tile and a step. The address is computed in the instruction's own text, for what is
-        computed ahead of a loop takes registers there."""
+        """The four words of a tile and a step."""
         if self.across:
             number, within = divmod(tile, _ACROSS_TILES)
             turned, further = within * 2 * GRANULE, number * BOX + step * _TILE * BOX_ROW
         else:
             turned, further = step * 2 * GRANULE, tile * _TILE * BOX_ROW
-        lines = ["{", ".reg .b32 place;", f"xor.b32 place, $4, {turned};"]
-        if further:
-            lines.append(f"add.s32 place, place, {further};")
-        turns = ".trans" if self.across else ""
-        lines += [f"ldmatrix.sync.aligned.m8n8.x4{turns}.shared.b16 {{$0, $1, $2, $3}}, [place];", "}"]
-        i32 = device.i32()
-        type_ = llvm.StructType.get_literal([i32] * 4)
-        struct = device.assembly("\n".join(lines), "=r,=r,=r,=r,r,~{memory}", [self.place], type_)
-        return [llvm.extractvalue(i32, struct, [i]) for i in range(4)]
+        return load_matrices(self.place, turned, further, self.across)
+
+
+def load_matrices(place: Int, turned: int, further: int = 0, across: bool = False) -> list[ir.Value]:
+    """The four words of what begins an xor and a distance away from a lane's place. The address is computed in the
+    instruction's own text, for what is computed ahead of a loop takes registers there."""
+    lines = ["{", ".reg .b32 place;", f"xor.b32 place, $4, {turned};"]
+    if further:
+        lines.append(f"add.s32 place, place, {further};")
+    turns = ".trans" if across else ""
+    lines += [f"ldmatrix.sync.aligned.m8n8.x4{turns}.shared.b16 {{$0, $1, $2, $3}}, [place];", "}"]
+    return device.assembled("\n".join(lines), [device.i32()] * 4, place)
 
 
 def left(start: Int, first: Int, lane: Int, across: bool) -> Boxes:
@@ -75,6 +77,12 @@ def right(start: Int, lane: Int, across: bool) -> Boxes:
     second, last = device.mod(matrix, 2), device.div(matrix, 2)  # half of the step, block of columns
     outer, granule = (second, last) if across else (last, second)
     return Boxes(_place(start, device.add(inner, device.mul(outer, _MATRIX)), granule, inner), across)
+
+
+def swizzled(row: Int, granule: Int) -> Int:
+    """Where a granule of a row lies in a box."""
+    turned = arith.xori(device.value(granule), device.value(device.mod(row, _MATRIX)))
+    return device.add(device.mul(row, BOX_ROW), device.mul(turned, GRANULE))
 
 
 def _place(start: Int, row: Int, granule: Int, turn: Int) -> ir.Value:

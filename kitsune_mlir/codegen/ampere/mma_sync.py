@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir
 
 from .ldmatrix import STEPS, Boxes
 
@@ -29,10 +29,10 @@ def add(shape: str, words: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list
     """One mma.sync of this shape and these types: the words of A, then two of B; the sums come in and go out in
     place."""
     count = len(words) - 2
-    a = ", ".join(f"${4 + i}" for i in range(count))
-    b = ", ".join(f"${4 + count + i}" for i in range(2))
+    a = ", ".join(f"${2 * SUMS + i}" for i in range(count))
+    b = ", ".join(f"${2 * SUMS + count + i}" for i in range(2))
     text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {{{a}}}, {{{b}}}, {{$0, $1, $2, $3}};"
-    return _given_back(text, [*["r"] * len(words), *map(str, range(SUMS))], [*words, *sums])
+    return device.assembled(text, [ir.F32Type.get()] * SUMS, *words, tied=sums, memory=False)
 
 
 def add_16_bit(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
@@ -73,11 +73,3 @@ def multiply(
                         element, own, words[2 * half : 2 * half + 2], found[at : at + SUMS]
                     )
     return found
-
-
-def _given_back(text: str, constraints: Sequence[str], operands: Sequence[ir.Value]) -> list[ir.Value]:
-    """What a text leaves in its first registers."""
-    f32 = ir.F32Type.get()
-    type_ = llvm.StructType.get_literal([f32] * SUMS)
-    struct = device.assembly(text, ",".join(["=f"] * SUMS + list(constraints)), operands, type_)
-    return [llvm.extractvalue(f32, struct, [i]) for i in range(SUMS)]

@@ -15,21 +15,19 @@ from kitsune_mlir.mlir import ir
 def load(source: ir.Value, destination: Int, nbytes: Int, barrier: Int) -> None:
     """One thread: global to shared memory; the bytes count on the mbarrier."""
     text = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
-    operands = [device.value(destination), source, device.value(nbytes), device.value(barrier)]
-    device.assembly(text, "r,l,r,r,~{memory}", operands, None)
+    device.assembly(text, destination, source, nbytes, barrier)
 
 
 def store(source: Int, destination: ir.Value, nbytes: Int) -> None:
     """One thread: shared to global memory; `tma.commit` makes a group of the stores so far."""
-    text = "cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;"
-    device.assembly(text, "l,r,r,~{memory}", [destination, device.value(source), device.value(nbytes)], None)
+    device.assembly("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;", destination, source, nbytes)
 
 
 def wait(pending: int) -> None:
     """The thread waits until at most so many of its groups are not yet written."""
-    device.assembly(f"cp.async.bulk.wait_group {pending};", "~{memory}", [], None)
+    device.assembly(f"cp.async.bulk.wait_group {pending};")
 
 
 def fence_global() -> None:
     """Between a thread's acquire and copies of what it acquired in global memory."""
-    device.assembly("fence.proxy.async.global;", "~{memory}", [], None)
+    device.assembly("fence.proxy.async.global;")

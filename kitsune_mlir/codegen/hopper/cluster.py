@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 
 def set_size(kernel: ir.OpView, ctas: int) -> None:
@@ -19,17 +19,17 @@ def set_size(kernel: ir.OpView, ctas: int) -> None:
 
 def rank() -> ir.Value:
     """The CTA's number in its cluster, i32."""
-    return device.assembly("mov.u32 $0, %cluster_ctarank;", "=r", [], device.i32())
+    return device.assembly("mov.u32 $0, %cluster_ctarank;", result=device.i32(), memory=False)
 
 
 def arrive() -> None:
     """Half of a barrier of all threads of the cluster: what the thread did before is seen after their `wait`."""
-    device.assembly("barrier.cluster.arrive.release;", "~{memory}", [], None)
+    device.assembly("barrier.cluster.arrive.release;")
 
 
 def wait() -> None:
     """The other half: returns when all threads of the cluster that have not ended arrived."""
-    device.assembly("barrier.cluster.wait.acquire;", "~{memory}", [], None)
+    device.assembly("barrier.cluster.wait.acquire;")
 
 
 def barrier() -> None:
@@ -40,8 +40,7 @@ def barrier() -> None:
 
 def remote(place: Int, cta: Int) -> ir.Value:
     """The address, for the functions here, of the place in the shared memory of the cluster's CTA of that rank."""
-    operands = [device.value(place), device.value(cta)]
-    return device.assembly("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", operands, device.i32())
+    return device.assembly("mapa.shared::cluster.u32 $0, $1, $2;", place, cta, result=device.i32(), memory=False)
 
 
 def remote_arrive(barrier: ir.Value, condition: ir.Value) -> None:
@@ -50,34 +49,26 @@ def remote_arrive(barrier: ir.Value, condition: ir.Value) -> None:
     It releases what the thread did in its CTA's shared memory, or saw done there, to those who wait with
     `waits.on_cluster`; nothing in global memory, for that takes a trip to L2, half a microsecond
     (PTX ISA, membar/fence: sync_restrict)."""
-    text = """{
-.reg .pred p;
-setp.ne.b32 p, $1, 0;
-@p fence.release.sync_restrict::shared::cta.cluster;
-@p mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];
-}"""
-    flag = arith.extui(device.i32(), condition)
-    device.assembly(text, "r,r,~{memory}", [barrier, flag], None)
+    fence = "fence.release.sync_restrict::shared::cta.cluster;"
+    text = device.where(1, fence, "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];")
+    device.assembly(text, barrier, condition)
 
 
 def copy(source: Int, destination: ir.Value, nbytes: Int, barrier: ir.Value) -> None:
     """One thread: copies own shared memory to a `remote` place; the bytes (a multiple of 16) count on the mbarrier,
     `remote` too, of the same CTA as the destination. Writers of the source fence (tma.fence) before."""
     text = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
-    operands = [destination, device.value(source), device.value(nbytes), barrier]
-    device.assembly(text, "r,r,r,r,~{memory}", operands, None)
+    device.assembly(text, destination, source, nbytes, barrier)
 
 
 def send_word(destination: ir.Value, word: ir.Value, barrier: ir.Value) -> None:
     """Stores 4 bytes (an f32) to a `remote` place; they count on the mbarrier, `remote` too, of the same CTA
     (PTX ISA, st.async)."""
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];"
-    bits = arith.bitcast(device.i32(), word)
-    device.assembly(text, "r,r,r,~{memory}", [destination, bits, barrier], None)
+    device.assembly(text, destination, arith.bitcast(device.i32(), word), barrier)
 
 
 def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     """Stores a vector of four i32 to a `remote` place, a multiple of 16; its bytes count as those of `send_word`."""
-    each = [vector.extract(words, [], [i]) for i in range(4)]
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
-    device.assembly(text, "r,r,r,r,r,r,~{memory}", [destination, *each, barrier], None)
+    device.assembly(text, destination, *device.parts(words), barrier)

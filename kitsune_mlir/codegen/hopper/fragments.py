@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import gcd
+from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -19,7 +19,6 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
 from . import warps
-from .hand import hand
 from .quads import QUAD, transposed
 
 BLOCK = 8  # columns
@@ -31,23 +30,14 @@ HALVES = (0, 1)
 @dataclass(frozen=True)
 class Lanes:
     """Where a thread stands. `rows` are its two rows in the tile, `loaded` the same but for rows that do not
-    exist, which become the last that does; `pair` is 2q, behind a multiple of `step`; `span` says that it is at most 6,
-    or that it is not known."""
+    exist, which become the last that does; `pair` is 2q."""
 
     rows: tuple[ir.Value, ir.Value]
     loaded: tuple[Int, Int]
     pair: ir.Value
-    span: int | None = 6
-    limit: int | None = None
-    step: int = WIDE
 
     def column(self, block: int, e: int) -> Offset:
-        return Offset(self.pair, BLOCK * block + e, self.span, self.limit, self.step)
-
-    def shifted(self, start: ir.Value, limit: int | None, step: int = BLOCK) -> Lanes:
-        """The same thread in the columns from `start` on, a multiple of `step`; `limit` bounds them where they all
-        exist."""
-        return Lanes(self.rows, self.loaded, arith.addi(self.pair, start), None, limit, gcd(self.step, step))
+        return Offset(self.pair, BLOCK * block + e, 2 * (ROW_THREADS - 1), WIDE)
 
     def half(self, row: Int) -> int:
         """Which of its rows an index names."""
@@ -84,41 +74,20 @@ class Fragment:
     spread: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (column, half)
     loads: bool = False
 
-    @property
-    def held(self) -> dict:
-        """What stands for the tile in registers, by place."""
-        return self.words if is_packed(self.element) else self.values
-
-    def taken_up(self) -> Fragment:
-        """The tile as later stages read it: of 16-bit elements the words alone, for the f32 that they were made of take
-        twice the registers, which the next products want."""
-        if not is_packed(self.element):
-            return Fragment(self.lanes, self.element, self.shape, values=self.values, compute=self.make)
-        return Fragment(self.lanes, self.element, self.shape, self.words, compute=self._pack)
-
-    def _pack(self, block: int) -> None:
-        for h in HALVES:
-            self.word(block, h)
-
     def pin(self) -> None:
         """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single
         instruction, and keep both factors for it."""
         for place, x in self.values.items():
             if not isinstance(x.type, ir.F32Type):
                 continue
-            self.values[place] = device.assembly("mov.b32 $0, $1;", "=f,f", [x], x.type)
+            self.values[place] = device.assembly("mov.b32 $0, $1;", x, result=x.type, memory=False)
 
     @property
     def width(self) -> int:
-        width = 1
-        for size in self.shape[1:]:
-            width *= size
-        return width
+        return prod(self.shape[1:])
 
     def load(self, index: Sequence[Int]) -> ir.Value:
-        column: Int = 0
-        for size, i in zip(self.shape[1:], index[1:]):
-            column = device.add(device.mul(column, size), i)
+        column = device.flattened(index[1:], self.shape[1:])
         half, single = self.lanes.half(index[0]), 0 if self.width == 1 else column
         if isinstance(single, int) and (single, half) in self.spread:
             return self.spread[single, half]
@@ -180,9 +149,8 @@ def _from_thread(x: ir.Value, number: int) -> ir.Value:
     """What thread `number` of the four of a row has in place of `x`."""
     lane = arith.ori(arith.andi(warps.thread(), device.value(warps.WARP - ROW_THREADS)), device.value(number))
     if isinstance(x.type, ir.FloatType):
-        (word,) = hand([arith.bitcast(device.i32(), x)], lane)
-        return arith.bitcast(x.type, word)
-    (word,) = hand([x if x.type == device.i32() else arith.extui(device.i32(), x)], lane)
+        return arith.bitcast(x.type, warps.hand(arith.bitcast(device.i32(), x), lane))
+    word = warps.hand(x if x.type == device.i32() else arith.extui(device.i32(), x), lane)
     return word if x.type == device.i32() else arith.trunci(x.type, word)
 
 
@@ -193,8 +161,8 @@ def is_packed(element: ir.Type) -> bool:
 def pack(low: ir.Value, high: ir.Value, element: ir.Type) -> ir.Value:
     """Two f32 rounded to 16 bits, in a word (PTX ISA, cvt)."""
     kind = "bf16x2" if isinstance(element, ir.BF16Type) else "f16x2"
-    op = llvm.InlineAsmOp(device.i32(), [low, high], f"cvt.rn.{kind}.f32 $0, $2, $1;", "=r,f,f", has_side_effects=False)
-    return op.results[0]
+    text = f"cvt.rn.{kind}.f32 $0, $2, $1;"
+    return device.assembly(text, low, high, result=device.i32(), memory=False, effects=False)
 
 
 def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:
@@ -235,11 +203,7 @@ class PairedMemory(Memory):
         row, inner, sizes = (index[0], index[1:], self.shape[1:]) if has_rows else (0, index, self.shape)
         if self._lanes is not None and isinstance(row, ir.Value):
             row = self._lanes.loaded[self._lanes.half(row)]
-        column: Int = 0
-        width = 1
-        for size, i in zip(sizes, inner):
-            column, width = device.add(device.mul(column, size), i), width * size
-        return self.element_at(row, column, width)
+        return self.element_at(row, device.flattened(inner, sizes), prod(sizes))
 
     def from_row(self, row: ir.Value) -> PairedMemory:
         shape = self.shape if len(self.shape) > 1 else (1,)  # of a vector the one element, for its size may be open
@@ -276,9 +240,7 @@ class PairedMemory(Memory):
     def _load_own(self, row: Int, base: ir.Value, first: int) -> list[ir.Value]:
         """The one of four blocks of a row, from block `first` on, that a thread loads."""
         own = arith.addi(base, arith.muli(_lane(base), device.value(BLOCK - 2)))  # the base has 2 for each lane
-        kind = ir.VectorType.get([QUAD], device.i32())
-        loaded = device.load(self.place(row, Offset(own, BLOCK * first)), kind, align=4 * QUAD)
-        return [vector.extract(loaded, [], [i]) for i in range(QUAD)]
+        return device.load_together(self.place(row, Offset(own, BLOCK * first)), QUAD, device.i32())
 
     def load_rows(self, lanes: Lanes) -> LoadedRows:
         """Loads a thread's part of all columns of its rows now."""
@@ -325,12 +287,11 @@ class PairedMemory(Memory):
         """Two neighbouring 16-bit elements, the first at an even column."""
         return device.load(self.place(row, column), device.i32(), align=4)
 
-    def _load_pair(self, row: Int, column: Int) -> tuple[ir.Value, ir.Value]:
+    def _load_pair(self, row: Int, column: Int) -> list[ir.Value]:
         if self.element.width == 32:
-            pair = device.load(self.place(row, column), ir.VectorType.get([2], self.element), align=8)
-            return vector.extract(pair, [], [0]), vector.extract(pair, [], [1])
+            return device.load_together(self.place(row, column), 2, self.element)
         word = self.word(row, column)
-        return unpack(word, 0, self.element), unpack(word, 1, self.element)
+        return [unpack(word, e, self.element) for e in (0, 1)]
 
 
 @dataclass(frozen=True)

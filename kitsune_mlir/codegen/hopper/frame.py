@@ -65,36 +65,32 @@ def build(
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
     arguments += [*[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
-    arguments += [ir.IntegerType.get_signless(64)] * index_checks.open_tables()
+    arguments += [device.i64()] * index_checks.open_tables()
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
         shared = ir.Type.parse("!llvm.array<0 x i8>")
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
-        kernel = _kernel(name, arguments, maps, threads, body, ctas, resident)
+        type_ = ir.FunctionType.get(arguments, [])
+        kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
+        if maps:
+            kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
+        kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), resident)
+        if ctas > 1:
+            cluster.set_size(kernel, ctas)
         kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
         if alone:
             kernel.attributes[BEGINS_ALONE] = ir.UnitAttr.get()
+        with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
+            body(_frame(list(kernel.body.blocks[0].arguments), bool(maps)))
+            device.gpu.ReturnOp([])
     return module.operation
 
 
-def _kernel(
-    name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int, resident: int
-) -> ir.OpView:
-    type_ = ir.FunctionType.get(arguments, [])
-    kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
-    if maps:
-        kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
-    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), resident)
-    if ctas > 1:
-        cluster.set_size(kernel, ctas)
-    with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-        given = list(kernel.body.blocks[0].arguments)
-        end = len(given) - index_checks.open_tables()
-        index_checks.know_sizes(given[end:])
-        *addresses, workspace, rows = given[:end]
-        first = addresses.pop(0) if maps else None
-        memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-        base = llvm.PtrToIntOp(device.i32(), memory).result
-        body(Frame(first, addresses, workspace, rows, base))
-        device.gpu.ReturnOp([])
-    return kernel
+def _frame(given: list[ir.Value], has_maps: bool) -> Frame:
+    """What the arguments of a kernel are, at its begin."""
+    end = len(given) - index_checks.open_tables()
+    index_checks.know_sizes(given[end:])
+    *addresses, workspace, rows = given[:end]
+    first = addresses.pop(0) if has_maps else None
+    memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+    return Frame(first, addresses, workspace, rows, llvm.PtrToIntOp(device.i32(), memory).result)

@@ -22,7 +22,7 @@ Wait = Callable[[Int, Int, str, Int | None], None]  # waits.on_barrier or waits.
 
 def init(barrier: Int, arrivals: int) -> None:
     """One thread, once; `fence_init` and a barrier of all threads follow."""
-    device.assembly("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", _values(barrier, arrivals), None)
+    device.assembly("mbarrier.init.shared::cta.b64 [$0], $1;", barrier, arrivals)
 
 
 def fence_init() -> None:
@@ -31,39 +31,26 @@ def fence_init() -> None:
 
 
 def arrive(barrier: Int, condition: ir.Value) -> None:
-    """Counts an arrival of each thread in which `condition` (i1) holds; predicated, for a branch between
-    products would end their overlap."""
-    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}"
-    flag = arith.extui(device.i32(), condition)
-    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+    """Counts an arrival of each thread in which `condition` (i1) holds."""
+    device.assembly(device.where(1, "mbarrier.arrive.shared::cta.b64 _, [$0];"), barrier, condition)
 
 
 def expect(barrier: Int, nbytes: Int) -> None:
     """One arrival that also announces bytes to come."""
-    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
-    device.assembly(text, "r,r,~{memory}", _values(barrier, nbytes), None)
+    device.assembly("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", barrier, nbytes)
 
 
 def expect_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
-    """The same of each thread in which `condition` (i1) holds; predicated, as in `arrive`."""
-    text = (
-        f"{{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {nbytes};\n}}"
-    )
-    flag = arith.extui(device.i32(), condition)
-    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+    """The same of each thread in which `condition` (i1) holds."""
+    text = f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {nbytes};"
+    device.assembly(device.where(1, text), barrier, condition)
 
 
 def complete_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
     """Counts bytes as if they had landed, which no copy brings though they are expected, of each thread in which
     `condition` (i1) holds (PTX ISA, mbarrier.complete_tx). They are those behind the box that it copied last."""
-    counts = f"@p mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$0], {nbytes};"
-    text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n{counts}\n}}"
-    flag = arith.extui(device.i32(), condition)
-    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
-
-
-def _values(*numbers: Int) -> list[ir.Value]:
-    return [device.value(number) for number in numbers]
+    text = f"mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$0], {nbytes};"
+    device.assembly(device.where(1, text), barrier, condition)
 
 
 @dataclass(frozen=True)
@@ -96,10 +83,10 @@ class Ring:
     def advance(self, slot: Slot) -> Slot:
         following = device.add(slot.number, 1)
         if isinstance(following, int):
-            parity = slot.parity if following < self.slots else arith.xori(slot.parity, device.value(1))
+            parity = slot.parity if following < self.slots else device.flipped(slot.parity)
             return Slot(following % self.slots, parity)
         wraps = device.equal(following, self.slots)
-        flipped = arith.xori(slot.parity, device.value(1))
+        flipped = device.flipped(slot.parity)
         number = arith.select(wraps, device.value(0), following)
         return Slot(number, arith.select(wraps, flipped, slot.parity))
 
@@ -125,7 +112,7 @@ class Ring:
 
     def wait_empty(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
         """The producer's: in the first turn every slot is empty."""
-        barrier, before = self.empty(slot), arith.xori(slot.parity, device.value(1))
+        barrier, before = self.empty(slot), device.flipped(slot.parity)
         wait(barrier, before, f"a free slot of the ring of {self.holds}", slot.number)
 
     def release(self, slot: Slot, condition: ir.Value) -> None:

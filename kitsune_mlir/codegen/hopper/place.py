@@ -15,7 +15,6 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import warps
 from .fragments import BLOCK, ROW_THREADS, Fragment
-from .hand import hand
 from .stores import SWIZZLED, WARP_ROWS, Boxes, Outbox, boxes_of
 from .wgmma import BOX_ROW
 
@@ -48,7 +47,7 @@ def place_rows(
             swizzled = device.mul(arith.xori(device.value(chunk), device.value(device.mod(row, BLOCK))), SWIZZLED)
             at = device.shared(device.add(device.add(rows, device.mul(row, BOX_ROW)), swizzled))
             words = device.load(at, ir.VectorType.get([SWIZZLED // 4], device.i32()), align=SWIZZLED)
-            exists_here = arith.cmpi(arith.CmpIPredicate.ne, number, device.value(_NOWHERE))
+            exists_here = device.differs(number, _NOWHERE)
             with device.when(arith.andi(inside, exists_here)):
                 device.store(words, _place(output, number, column, tile), align=SWIZZLED)
     warps.sync()  # others may write there next
@@ -58,10 +57,9 @@ def _numbers(to: Sequence[ir.Value], exists: Sequence[ir.Value], first: ir.Value
     """The output's rows (i32) of those that a thread writes, one turn after another: the first of the four threads that
     have a row tells."""
     told = [arith.select(there, row, device.value(_NOWHERE)) for row, there in zip(to, exists)]
-    turns = range(WARP_ROWS // _ROWS)
     return [
-        hand([told[turn * _ROWS // BLOCK]], device.mul(device.add(first, turn * _ROWS % BLOCK), ROW_THREADS))[0]
-        for turn in turns
+        warps.hand(told[row // BLOCK], device.mul(device.add(first, row % BLOCK), ROW_THREADS))
+        for row in range(0, WARP_ROWS, _ROWS)
     ]
 
 

@@ -14,26 +14,17 @@ _WARP = 32
 def transposed(words: Sequence[ir.Value], lane: ir.Value) -> list[ir.Value]:
     """Lane q of a quad gets word q of each of its lanes, in their order, for the four that it gives; `lane` is q, i32.
     All lanes of a warp must be here."""
-    odd, upper = (_holds(lane, bit) for bit in (1, 2))
+    odd, upper = (device.has_bit(lane, bit) for bit in (1, 2))
     pairs = []  # of neighbouring lanes, for words 0 or 1, and 2 or 3
     for even_word, odd_word in (words[:2], words[2:]):
-        kept, given = _either(odd, odd_word, even_word), _either(odd, even_word, odd_word)
+        kept, given = arith.select(odd, odd_word, even_word), arith.select(odd, even_word, odd_word)
         taken = _from(given, 1)
-        pairs.append([_either(odd, taken, kept), _either(odd, kept, taken)])
-    kept = [_either(upper, high, low) for low, high in zip(*pairs)]
-    taken = [_from(_either(upper, low, high), 2) for low, high in zip(*pairs)]
-    first = [_either(upper, a, b) for a, b in zip(taken, kept)]
-    last = [_either(upper, b, a) for a, b in zip(taken, kept)]
+        pairs.append([arith.select(odd, taken, kept), arith.select(odd, kept, taken)])
+    kept = [arith.select(upper, high, low) for low, high in zip(*pairs)]
+    taken = [_from(arith.select(upper, low, high), 2) for low, high in zip(*pairs)]
+    first = [arith.select(upper, a, b) for a, b in zip(taken, kept)]
+    last = [arith.select(upper, b, a) for a, b in zip(taken, kept)]
     return [*first, *last]
-
-
-def _holds(lane: ir.Value, bit: int) -> ir.Value:
-    masked = arith.andi(lane, device.value(bit))
-    return arith.cmpi(arith.CmpIPredicate.ne, masked, device.value(0))
-
-
-def _either(condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.select(condition, a, b)
 
 
 def _from(word: ir.Value, distance: int) -> ir.Value:

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 from . import warps
 from .fragments import BLOCK, HALVES, ROW_THREADS, Fragment, blocks_of
-from .hand import hand
 from .stores import BOX_BYTES, BOXES, WARP_ROWS, Boxes, Outbox
 from .wgmma import BOX_ROW
 
@@ -74,7 +73,7 @@ def _numbers(to: Sequence[ir.Value], exists: Sequence[ir.Value]) -> list[ir.Valu
     lane = device.mod(warps.thread(), warps.WARP)
     told = arith.select(device.equal(device.mod(lane, 2), 0), first, second)
     half = device.div(lane, warps.WARP // 2)
-    return [hand([told], device.add(half, ROW_THREADS * row))[0] for row in range(_ROWS)]
+    return [warps.hand(told, device.add(half, ROW_THREADS * row)) for row in range(_ROWS)]
 
 
 def _lay_out(tile: Fragment, begin: int, end: int, room: ir.Value, boxes: Boxes) -> None:
@@ -94,20 +93,18 @@ st.shared.v2.f32 [place], {{$1, $2}};
 add.s32 place, place, {BLOCK * BOX_ROW};
 st.shared.v2.f32 [place], {{$3, $4}};
 }}"""
-        device.assembly(text, "r,f,f,f,f,~{memory}", [place, *four], None)
+        device.assembly(text, place, *four)
 
 
 def _rows(room: ir.Value, local: Int, half: Int) -> list[list[ir.Value]]:
     """A thread's four columns, from column `local` of those laid out on, of each of its rows."""
-    kind = ir.VectorType.get([TOGETHER], ir.F32Type.get())
     box, within = device.div(local, _BOX_COLUMNS), device.mul(device.mod(local, _BOX_COLUMNS), _F32)
     start = device.add(device.add(room, device.mul(box, BOX_BYTES)), device.mul(half, _ROWS * BOX_ROW))
     found = []
     for row in range(_ROWS):
         swizzled = arith.xori(device.value(within), device.value(row % _BLOCKS * _SWIZZLED))
         at = device.shared(device.add(start, device.add(swizzled, row * BOX_ROW)))
-        four = device.load(at, kind, align=TOGETHER * _F32)
-        found.append([vector.extract(four, [], [i]) for i in range(TOGETHER)])
+        found.append(device.load_together(at, TOGETHER, ir.F32Type.get()))
     return found
 
 
@@ -115,30 +112,16 @@ def _walk(rows: list[list[ir.Value]], numbers: list[ir.Value], table: ir.Value, 
     """Sums rows while they have the same number, and adds each sum to that row of the table, at the thread's column."""
     total = rows[0]
     for at, number in enumerate(numbers):
-        exists = _differ(number, device.value(_NOWHERE))
+        place, added = device.further(table, number, width, ir.F32Type.get()), device.differs(number, _NOWHERE)
         if at + 1 == len(numbers):
-            _add(_row(table, number, width), total, arith.andi(inside, exists))
+            _add(place, total, arith.andi(inside, added))
             return
-        ends = _differ(number, numbers[at + 1])
-        _add(_row(table, number, width), total, arith.andi(inside, arith.andi(exists, ends)))
+        ends = device.differs(number, numbers[at + 1])
+        _add(place, total, arith.andi(inside, arith.andi(added, ends)))
         total = [arith.select(ends, x, arith.addf(x, y)) for x, y in zip(rows[at + 1], total)]
-
-
-def _differ(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ne, a, b)
-
-
-def _row(table: ir.Value, number: ir.Value, width: int) -> ir.Value:
-    i64 = ir.IntegerType.get_signless(64)
-    return device.offset(table, arith.muli(arith.extui(i64, number), arith.constant(i64, width)), ir.F32Type.get())
 
 
 def _add(place: ir.Value, four: Sequence[ir.Value], inside: ir.Value) -> None:
     """Where `inside` holds."""
-    text = """{
-.reg .pred inside;
-setp.ne.u32 inside, $5, 0;
-@inside red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};
-}"""
-    held = arith.extui(device.i32(), inside)
-    device.assembly(text, "l,f,f,f,f,r,~{memory}", [place, *four, held], None)
+    text = device.where(5, "red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};")
+    device.assembly(text, place, *four, inside)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen.ampere.ldmatrix import load_matrices
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
 from kitsune_mlir.dialects.kernels import MOST_OUTBOXES
-from kitsune_mlir.mlir import arith, ir, llvm, scf
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
@@ -80,7 +81,7 @@ xor.b32 place, $0, {step * STEP_BYTES};
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
 }}"""
             words = tile.step(number * STEPS + step)
-            device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
+            device.assembly(text, place, *words)
 
     def write_words(self, box: Int, tile: Fragment, number: int) -> None:
         """The same, word by word, on chips without such an instruction."""
@@ -100,7 +101,7 @@ sub.s32 place, place, {BLOCK * BOX_ROW};
 st.shared.b32 [place], $3;
 }}"""
             words = tile.step(number * STEPS + step)
-            device.assembly(text, "r,r,r,r,r,~{memory}", [device.value(place), *words], None)
+            device.assembly(text, place, *words)
 
     def write_whole(self, box: Int, tile: Fragment, number: int) -> None:
         """The same with f32 columns in their own order."""
@@ -122,24 +123,15 @@ st.shared.v2.f32 [place], {{$1, $2}};
 add.s32 place, place, {BLOCK * BOX_ROW};
 st.shared.v2.f32 [place], {{$3, $4}};
 }}"""
-            device.assembly(text, "r,f,f,f,f,~{memory}", [device.value(place), *four], None)
+            device.assembly(text, place, *four)
 
     def read(self, box: Int, step: int) -> list[ir.Value]:
-        """The four words of a step of a box (PTX ISA, ldmatrix)."""
-        i32 = device.i32()
-        text = f"""{{
-.reg .b32 place;
-xor.b32 place, $4, {step * STEP_BYTES};
-ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
-}}"""
-        type_ = llvm.StructType.get_literal([i32] * 4)
-        struct = device.assembly(text, "=r,=r,=r,=r,r,~{memory}", [device.value(self._place(box))], type_)
-        return [llvm.extractvalue(i32, struct, [i]) for i in range(4)]
+        """The four words of a step of a box."""
+        return load_matrices(self._place(box), step * STEP_BYTES)
 
     def _place(self, box: Int) -> Int:
         """The place of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two
-        16-byte chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
-        instruction's own text, for addresses are moved out of loops and take registers there."""
+        16-byte chunks. Chunk c of row r lies at chunk c ^ (r mod 8)."""
         thread = warps.thread()
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
         row_in_block, matrix = device.mod(lane, BLOCK), device.div(lane, BLOCK)
@@ -264,11 +256,9 @@ def _copy_column(
         _store_word(_load_word(type_, source, row), memory, device.add(first, row), column)
         return []
 
-    branch = scf.IfOp(device.less(device.add(first, WARP_ROWS - 1), valid), has_else=True)
-    with ir.InsertionPoint(branch.then_block):
+    def all_rows() -> None:
         for row, word in enumerate([_load_word(type_, source, row) for row in range(WARP_ROWS)]):
             _store_word(word, memory, device.add(first, row), column)
-        scf.YieldOp([])
-    with ir.InsertionPoint(branch.else_block):
-        device.loop(0, device.sub(valid, first), 1, one)
-        scf.YieldOp([])
+
+    have_all = device.less(device.add(first, WARP_ROWS - 1), valid)
+    device.either(have_all, all_rows, lambda: device.loop(0, device.sub(valid, first), 1, one))

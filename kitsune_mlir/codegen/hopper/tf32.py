@@ -14,9 +14,11 @@ waited in shared memory; tiles that a tensor copy brought are read as they lie.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.mlir import arith, ir, linalg, llvm
+from kitsune_mlir.codegen.scalar import Scalar, select
+from kitsune_mlir.mlir import arith, ir, linalg
 
 EVEN, AWAY = "rn", "rna"
 HIGH, LOW = range(2)  # parts of f32 elements, as `split` gives them
@@ -30,13 +32,12 @@ def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
     The only one is the element rounded to the nearest tf32; of two, the first is its upper bits and the second what is
     left."""
     if pieces == 1:
-        bits = arith.bitcast(device.i32(), x)
-        up = arith.andi(arith.addi(bits, device.value(_HALF)), device.value(_UPPER))
-        size = arith.bitcast(x.type, arith.andi(bits, device.value(0x7FFFFFFF)))
-        finite = arith.cmpf(arith.CmpFPredicate.OLT, size, arith.constant(x.type, float("inf")))
-        return arith.select(finite, arith.bitcast(x.type, up), x)
+        number = Scalar(x)
+        bits = number.bits()
+        up = (bits + _HALF) & _UPPER
+        return select((bits & 0x7FFFFFFF).as_real(number) < inf, up.as_real(number), number).value
     high, low = split(x)
-    index = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension)).result
+    index = linalg.IndexOp(ir.IntegerAttr.get(device.i64(), dimension)).result
     first = arith.cmpi(arith.CmpIPredicate.eq, index, arith.ConstantOp.create_index(0).result)
     return arith.select(first, high, low)
 
@@ -49,9 +50,7 @@ def operands(words: Sequence[ir.Value], pieces: int, ties: str = EVEN) -> list[l
 
 def rounded(x: ir.Value, ties: str = AWAY) -> ir.Value:
     """x as the nearest tf32 number (PTX ISA, cvt); of two the even one (sm_90 on), or that farther from zero."""
-    return llvm.InlineAsmOp(device.i32(), [x], f"cvt.{ties}.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[
-        0
-    ]
+    return device.assembly(f"cvt.{ties}.tf32.f32 $0, $1;", x, result=device.i32(), memory=False, effects=False)
 
 
 def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -59,15 +58,10 @@ def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
     it off and so make every product a little smaller. Neither has the other sign. Those of an infinity are the largest
     number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of numbers too small for tf32
     (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
-    f32, i32 = ir.F32Type.get(), device.i32()
-    least, most = (arith.constant(f32, sign * LARGEST) for sign in (-1, 1))
-    bounded = arith.minimumf(arith.maximumf(x, least), most)
-    upper = arith.andi(arith.bitcast(i32, bounded), arith.constant(i32, _UPPER))
-    high = arith.bitcast(f32, upper)
-    left = arith.bitcast(i32, arith.subf(x, high))
-    return high, arith.bitcast(
-        f32, arith.andi(arith.addi(left, arith.constant(i32, _HALF)), arith.constant(i32, _UPPER))
-    )
+    number = Scalar(x)
+    high = (number.clamp(-LARGEST, LARGEST).bits() & _UPPER).as_real(number)
+    left = ((number - high).bits() + _HALF) & _UPPER
+    return high.value, left.as_real(number).value
 
 
 def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:

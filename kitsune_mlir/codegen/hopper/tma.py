@@ -74,7 +74,7 @@ def map_pointer(maps: ir.Value, number: Int) -> ir.Value:
 
 def prefetch_map(map_: ir.Value) -> None:
     """Has the copy engine fetch a tensor map (PTX ISA, prefetch.tensormap)."""
-    device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)
+    device.assembly("prefetch.tensormap [$0];", map_)
 
 
 def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> None:
@@ -82,8 +82,7 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> N
     places = ", ".join(f"${3 + d}" for d in range(len(at)))
     kind = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     text = f"cp.async.bulk.tensor.{len(at)}d.{kind} [$0], [$1, {{{places}}}], [$2];"
-    operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
-    device.assembly(text, "r,l,r," + "r," * len(at) + "~{memory}", operands, None)
+    device.assembly(text, destination, map_, barrier, *at)
 
 
 def load_windows(map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], destination: Int, barrier: Int) -> None:
@@ -95,10 +94,8 @@ def load_windows(map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], dest
     kind = "shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
     text = f"cp.async.bulk.tensor.{len(at)}d.{kind} [$0], [$1, {{{places}}}], [$2], {{{shifts}}};"
     i16 = ir.IntegerType.get_signless(16)
-    operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
-    operands += [arith.trunci(i16, device.value(offset)) for offset in offsets]
-    constraints = "r,l,r," + "r," * len(at) + "h," * len(offsets)
-    device.assembly(text, f"{constraints}~{{memory}}", operands, None)
+    far = [arith.trunci(i16, device.value(offset)) for offset in offsets]
+    device.assembly(text, destination, map_, barrier, *at, *far)
 
 
 def store(map_: ir.Value, at: Sequence[Int], source: Int, condition: ir.Value | None = None) -> None:
@@ -107,24 +104,23 @@ def store(map_: ir.Value, at: Sequence[Int], source: Int, condition: ir.Value | 
     come after."""
     places = ", ".join(f"${2 + d}" for d in range(len(at)))
     text = f"cp.async.bulk.tensor.{len(at)}d.global.shared::cta.tile.bulk_group [$1, {{{places}}}], [$0];"
-    operands, constraints = [device.value(source), map_, *(device.value(i) for i in at)], "r,l," + "r," * len(at)
+    operands: list[Int] = [source, map_, *at]
     if condition is not None:
-        text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, ${len(operands)}, 0;\n@p {text}\n}}"
-        operands.append(arith.extui(device.i32(), condition))
-        constraints += "r,"
-    device.assembly(text, f"{constraints}~{{memory}}", operands, None)
+        text = device.where(len(operands), text)
+        operands.append(condition)
+    device.assembly(text, *operands)
 
 
 def fence() -> None:
     """Orders a thread's writes to shared memory before later reads by the copy engine and by wgmma."""
-    device.assembly("fence.proxy.async.shared::cta;", "~{memory}", [], None)
+    device.assembly("fence.proxy.async.shared::cta;")
 
 
 def commit() -> None:
     """Makes a group of the thread's stores so far."""
-    device.assembly("cp.async.bulk.commit_group;", "~{memory}", [], None)
+    device.assembly("cp.async.bulk.commit_group;")
 
 
 def wait_read(pending: int) -> None:
     """The thread waits until at most so many of its groups have still to read their boxes."""
-    device.assembly(f"cp.async.bulk.wait_group.read {pending};", "~{memory}", [], None)
+    device.assembly(f"cp.async.bulk.wait_group.read {pending};")

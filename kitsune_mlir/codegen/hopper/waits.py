@@ -116,31 +116,20 @@ def on_counter(counter: ir.Value, least: Int, awaited: str = "a counter", where:
     now = _NOW.get()
     if now is None:
         ask = "ld.acquire.gpu.global.u32 $0, [$1];\nsetp.ge.u32 done, $0, $2;"
-        return _spin(ask, "=&r,l,r", [counter, device.value(least)], device.i32())
+        return _spin(ask, counter, least, result=device.i32())
 
     def question() -> Answer:
         text = "ld.acquire.gpu.global.u32 $0, [$1];"
-        seen = device.assembly(text, "=r,l,~{memory}", [counter], device.i32())
+        seen = device.assembly(text, counter, result=device.i32())
         return arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least)), seen
 
     over, seen = now.watch.ask(question)
-    late = _not(over)
+    late = device.flipped(over)
     with device.when(late):
         _tell(now, f"{awaited}: its counter is {{0}}, wanted {{1}}", where, seen, least)
         if now.party is None:
             _leave(now)
     return seen
-
-
-@contextlib.contextmanager
-def counted(counter: ir.Value, least: Int, awaited: str) -> Iterator[None]:
-    """As on_counter, for what may only be done when the counter is there: after a wait in vain it is left out."""
-    seen = on_counter(counter, least, awaited)
-    if _NOW.get() is None:
-        yield
-    else:
-        with device.when(arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least))):
-            yield
 
 
 def leave_if_reported() -> None:
@@ -151,7 +140,7 @@ def leave_if_reported() -> None:
 
 
 def _acquire_cluster() -> None:
-    device.assembly("fence.acquire.sync_restrict::shared::cluster.cluster;", "~{memory}", [], None)
+    device.assembly("fence.acquire.sync_restrict::shared::cluster.cluster;")
 
 
 def _on_phase(
@@ -160,22 +149,21 @@ def _on_phase(
     """`acquire` follows in the thread that waits, before others of its party hear of it."""
     now = _NOW.get()
     ask = f"mbarrier.{asked}.shared::cta.b64 done, "
-    operands = [device.value(barrier), device.value(parity)]
     if now is None:
-        _spin(f"{ask}[$0], $1;", "r,r", operands, None)
+        _spin(f"{ask}[$0], $1;", barrier, parity)
         acquire()
         return
 
     def question() -> Answer:
         sleep = "" if asked == _TESTED else f", {QUESTION_NS}"
         text = f"{{\n.reg .pred done;\n{ask}[$1], $2{sleep};\nselp.b32 $0, 1, 0, done;\n}}"
-        seen = device.assembly(text, "=r,r,r,~{memory}", operands, device.i32())
+        seen = device.assembly(text, barrier, parity, result=device.i32())
         return device.equal(seen, 1), seen
 
     def wait() -> ir.Value:
         over, _ = now.watch.ask(question, 1 if asked == _CLUSTER else INSIDE)
         acquire()
-        late = _not(over)
+        late = device.flipped(over)
         with device.when(late):
             said = "parity {1}" if slot is None else "slot {0}, parity {1}"
             _tell(now, f"{awaited}: {said}", None, slot or 0, parity)
@@ -184,15 +172,15 @@ def _on_phase(
     if now.party is None:
         late = wait()
     else:
-        late = device.choose(now.party.leader, _i1(), wait, lambda: arith.constant(_i1(), 0))
+        late = device.choose(now.party.leader, device.i1(), wait, lambda: arith.constant(device.i1(), 0))
     with device.when(_any(now.party, late)):
         _leave(now)
 
 
-def _spin(ask: str, constraints: str, operands: list[ir.Value], type_: ir.Type | None) -> ir.Value | None:
-    """Asks again and again until the predicate `done` holds."""
+def _spin(ask: str, *operands: Int, result: ir.Type | None = None) -> ir.Value | None:
+    """Asks again and again until the predicate `done` holds. A result has a register that no operand has."""
     text = f"{{\n.reg .pred done;\nagain:\n{ask}\n@!done bra again;\n}}"
-    return device.assembly(text, f"{constraints},~{{memory}}", operands, type_)
+    return device.assembly(text, *operands, result=result, early=True)
 
 
 def _tell(now: _Watched, awaited: str, where: str | None, first: Int, second: Int) -> None:
@@ -204,8 +192,7 @@ def _any(party: Party | None, late: ir.Value) -> ir.Value:
     if party is None:
         return late
     text = "{\n.reg .pred p, q;\nsetp.ne.b32 p, $3, 0;\nbarrier.cta.red.or.pred q, $1, $2, p;\nselp.b32 $0, 1, 0, q;\n}"
-    operands = [device.value(party.barrier), device.value(party.threads), arith.extui(device.i32(), late)]
-    return device.equal(device.assembly(text, "=r,r,r,r,~{memory}", operands, device.i32()), 1)
+    return device.equal(device.assembly(text, party.barrier, party.threads, late, result=device.i32()), 1)
 
 
 def _leave(now: _Watched) -> None:
@@ -215,12 +202,4 @@ def _leave(now: _Watched) -> None:
     if now.party is not None:
         for _ in range(now.barriers):
             cluster.barrier()
-    device.assembly("exit;", "~{memory}", [], None)
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, arith.constant(x.type, 1))
-
-
-def _i1() -> ir.Type:
-    return ir.IntegerType.get_signless(1)
+    device.assembly("exit;")

@@ -20,17 +20,17 @@ def set_registers(count: int, grow: bool) -> None:
 
 def barrier(number: int, threads: Int) -> None:
     """Barrier `number`, 1 to 15, of that many threads (PTX ISA, bar.sync)."""
-    device.assembly("bar.sync $0, $1;", "r,r,~{memory}", [device.value(number), device.value(threads)], None)
+    device.assembly("bar.sync $0, $1;", number, threads)
 
 
 def here(x: Int) -> ir.Value:
     """The same number, i32, from which nothing is computed ahead: what is moved out of loops takes registers there."""
-    return device.assembly("mov.b32 $0, $1;", "=r,r", [device.value(x)], device.i32())
+    return device.assembly("mov.b32 $0, $1;", x, result=device.i32(), memory=False)
 
 
 def thread() -> ir.Value:
     """The thread's number in the CTA, asked for where it is used, for the same reason."""
-    return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
+    return device.assembly("mov.u32 $0, %tid.x;", result=device.i32(), memory=False)
 
 
 def consumer() -> Int:
@@ -38,6 +38,12 @@ def consumer() -> Int:
     return device.sub(device.div(thread(), wgmma.THREADS), 1)
 
 
+def hand(word: ir.Value, lane: Int) -> ir.Value:
+    """All threads of a warp: each gets the word (i32) of `lane` (PTX ISA, shfl.sync)."""
+    text = "shfl.sync.idx.b32 $0, $1, $2, 0x1f, 0xffffffff;"  # lanes may come from the whole warp; all take part
+    return device.assembly(text, word, lane, result=device.i32(), memory=False)
+
+
 def sync() -> None:
     """The threads of a warp; orders their accesses to memory (PTX ISA, bar.warp.sync)."""
-    device.assembly("bar.warp.sync 0xffffffff;", "~{memory}", [], None)
+    device.assembly("bar.warp.sync 0xffffffff;")

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects.rings import STEP_BYTES
-from kitsune_mlir.mlir import arith, ir, llvm, nvvm
+from kitsune_mlir.mlir import arith, ir, nvvm
 
 ROWS = 64  # of a product
 THREADS = 128
@@ -64,21 +64,19 @@ def multiply(
     "bf16", "f16" or "f32"."""
     count, n = len(sums), len(sums) * 2
     in_registers = not isinstance(a, ir.Value)
-    lines, operands = [], list(sums)
-    constraints = _tied(count)
+    lines, operands = [], list[ir.Value]()
 
-    def operand(x: ir.Value, constraint: str) -> str:
+    def operand(x: ir.Value) -> str:
         operands.append(x)
-        constraints.append(constraint)
-        return f"${len(constraints) - 1}"
+        return f"${2 * count + len(operands) - 1}"
 
     d = ", ".join(f"${i}" for i in range(count))
-    words = [operand(x, "r") for x in a] if in_registers else []
-    a_start = "" if in_registers else operand(a, "l")
-    b_start = operand(b, "l")
+    words = [operand(x) for x in a] if in_registers else []
+    a_start = "" if in_registers else operand(a)
+    b_start = operand(b)
     start = "0" if first is True else "1"
     if isinstance(first, ir.Value):
-        start = operand(arith.extui(device.i32(), arith.xori(first, arith.constant(first.type, 1))), "r")
+        start = operand(device.flipped(first))
     orders = [int(operand_across) for operand_across in across]
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
     lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", FENCE]
@@ -100,7 +98,7 @@ def multiply(
             f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} {{{d}}}, {source}, {b_place}, p, {tail};"
         )
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
-    return _sums("\n".join(lines), constraints, operands, count)
+    return device.assembled("\n".join(lines), [ir.F32Type.get()] * count, *operands, tied=sums, memory=False)
 
 
 def zeros(columns: int) -> list[ir.Value]:
@@ -108,7 +106,7 @@ def zeros(columns: int) -> list[ir.Value]:
     moved out of loops and take registers there."""
     count = columns // 2
     text = "\n".join(f"mov.b32 ${i}, 0;" for i in range(count))
-    return _sums(text, ["=f"] * count, [], count)
+    return device.assembled(text, [ir.F32Type.get()] * count, memory=False)
 
 
 def wait(pending: int) -> None:
@@ -119,23 +117,5 @@ def wait(pending: int) -> None:
 def wait_for(values: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
     """Until at most so many groups are in flight; the values, all f32 or all i32, pass through, so that nothing reads
     them earlier."""
-    text, type_ = f"wgmma.wait_group.sync.aligned {pending};", values[0].type
-    return _sums(text, _tied(len(values), "f" if isinstance(type_, ir.F32Type) else "r"), values, len(values), type_)
-
-
-def _tied(count: int, register: str = "f") -> list[str]:
-    """Constraints of values that come in and go out in the same registers."""
-    return [f"={register}"] * count + [str(i) for i in range(count)]
-
-
-def _sums(
-    text: str,
-    constraints: Sequence[str],
-    operands: Sequence[ir.Value],
-    count: int,
-    type_: ir.Type | None = None,
-) -> list[ir.Value]:
-    """What a text leaves in its first `count` registers, f32 if nothing else is said."""
-    type_ = type_ or ir.F32Type.get()
-    struct = device.assembly(text, ",".join(constraints), operands, llvm.StructType.get_literal([type_] * count))
-    return [llvm.extractvalue(type_, struct, [i]) for i in range(count)]
+    text = f"wgmma.wait_group.sync.aligned {pending};"
+    return device.assembled(text, [x.type for x in values], tied=values, memory=False)

@@ -19,7 +19,7 @@ def finish(workspace: ir.Value, nbytes: int, ctas: int) -> None:
     """One thread of each of `ctas` CTAs, when its CTA waits on no counter any more: the last to come zeroes all
     counters, which take `nbytes`."""
     text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
-    before = device.assembly(text, "=r,l,r,~{memory}", [workspace, device.value(1)], device.i32())
+    before = device.assembly(text, workspace, 1, result=device.i32())
     with device.when(device.equal(before, ctas - 1)):
 
         def clear(at: ir.Value, _: list[ir.Value]) -> list[ir.Value]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
@@ -305,15 +304,7 @@ def _affine(expr: ir.AffineExpr, loops: Sequence[Int]) -> Int:
 
 def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int]) -> list[Int]:
     """The index in `source` of the element at `index` in `shape`: same rows, same place in the row."""
-    column: Int = 0
-    for size, i in zip(shape[1:], index[1:]):
-        column = device.add(device.mul(column, size), i)
-    found: list[Int] = []
-    for d in range(1, len(source)):
-        rest = prod(source[d + 1 :])
-        place = device.div(column, rest)
-        found.append(place if d == 1 else device.mod(place, source[d]))
-    return [index[0], *found]
+    return [index[0], *device.unflattened(device.flattened(index[1:], shape[1:]), source[1:])]
 
 
 def _key(index: Sequence[Int]) -> tuple[tuple[str, Int], ...]:

@@ -2,34 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf, prod
-
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_reduction import FLOATS
 from kitsune_mlir.mlir import ir
 
-from . import device
-from .device import Int
 from .memory import compute_type, element_of
-
-# Combiners of reductions that may be done in any order, with what they start from.
-IDENTITY = {
-    "arith.addf": 0.0,
-    "arith.mulf": 1.0,
-    "arith.maximumf": -inf,
-    "arith.maxnumf": -inf,
-    "arith.minimumf": inf,
-    "arith.minnumf": inf,
-}
-
-
-def unflatten(column: Int, sizes: Sequence[int]) -> list[Int]:
-    """Indices of a flattened column in dimensions of the given sizes."""
-    found: list[Int] = []
-    for d in range(len(sizes)):
-        place = device.div(column, prod(sizes[d + 1 :]))
-        found.append(place if d == 0 else device.mod(place, sizes[d]))
-    return found
 
 
 def is_zero(scalar: ir.Value) -> bool:
@@ -44,6 +21,6 @@ def combiner_of(s: rows.Structured) -> ir.Operation | None:
     out = list(s.body.arguments)[-1]
     last = rows.producer(list(s.body.operations)[-1].operation.operands[0])
     uses = list(out.uses)
-    if last is None or last.name not in IDENTITY or len(uses) != 1 or uses[0].owner.operation != last:
+    if last is None or last.name not in FLOATS or len(uses) != 1 or uses[0].owner.operation != last:
         return None
     return last if compute_type(element_of(s.op.results[0])) == last.results[0].type else None

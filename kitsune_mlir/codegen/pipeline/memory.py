@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -58,22 +57,11 @@ class Memory:
     shape: tuple[int, ...]
     stride: int
 
-    @property
-    def columns(self) -> int:
-        """Elements of a row."""
-        return prod(self.shape[1:])
-
-    def _column(self, index: Sequence[Int]) -> Int:
-        column: Int = 0
-        for size, i in zip(self.shape[1:], index):
-            column = device.add(device.mul(column, size), i)
-        return column
-
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at `index`, of the compute type."""
         if not self.shape:
             return widened(device.load(self.pointer, storage_type(self.element)), self.element)
-        place = self.place(index[0], self._column(index[1:]))
+        place = self.place(index[0], device.flattened(index[1:], self.shape[1:]))
         return widened(device.load(place, storage_type(self.element)), self.element)
 
     def from_row(self, row: ir.Value) -> Memory:
@@ -82,8 +70,7 @@ class Memory:
 
     def _address(self, row: ir.Value) -> ir.Value:
         """That of a row (i64)."""
-        far = arith.muli(row, arith.constant(row.type, self._step))
-        return device.offset(self.pointer, far, storage_type(self.element))
+        return device.further(self.pointer, row, self._step, storage_type(self.element))
 
     @property
     def _step(self) -> int:

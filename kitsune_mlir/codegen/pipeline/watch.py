@@ -54,13 +54,13 @@ class Watch:
 
     def ask(self, question: Callable[[], Answer], budgets: int = 1) -> Answer:
         """One thread: asks until the answer is yes or so many budgets are spent. Gives the last answer."""
-        i1, i32 = ir.IntegerType.get_signless(1), device.i32()
+        i1, i32 = device.i1(), device.i32()
         loop = scf.WhileOp([i1, i32, i32], [device.value(0)])
         before, after = loop.before.blocks.append(i32), loop.after.blocks.append(i1, i32, i32)
         with ir.InsertionPoint(before):
             (asked,) = before.arguments
             over, seen = question()
-            waiting = arith.andi(_not(over), self._goes_on(asked, budgets * self.waits.budget))
+            waiting = arith.andi(device.flipped(over), self._goes_on(asked, budgets * self.waits.budget))
             scf.ConditionOp(waiting, [over, seen, asked])
         with ir.InsertionPoint(after):
             scf.YieldOp([device.value(device.add(after.arguments[2], 1))])
@@ -74,21 +74,16 @@ class Watch:
         return arith.andi(device.less(asked, most), patient)
 
     def _flag(self) -> ir.Value:
-        return device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [self.report], device.i32())
+        return device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", self.report, result=device.i32())
 
     def reported(self) -> ir.Value:
         """Whether a wait was in vain, i1."""
-        return _not(device.equal(self._flag(), 0))
+        return device.flipped(device.equal(self._flag(), 0))
 
     def tell(self, fields: list[Int]) -> None:
         """One thread: reports FIELDS, if it is the first."""
         text = "atom.acq_rel.gpu.global.cas.b32 $0, [$1], $2, $3;"
-        operands = [self.report, device.value(0), device.value(1)]
-        before = device.assembly(text, "=r,l,r,r,~{memory}", operands, device.i32())
+        before = device.assembly(text, self.report, 0, 1, result=device.i32())
         with device.when(device.equal(before, 0)):
             for i, x in enumerate(fields):
                 device.store(device.value(x), device.offset(self.report, i + 1, device.i32()))
-
-
-def _not(x: ir.Value) -> ir.Value:
-    return arith.xori(x, arith.constant(x.type, 1))

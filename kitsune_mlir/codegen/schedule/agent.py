@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -39,6 +39,10 @@ _ARITHMETIC = {
     "arith.addi": device.add,
     "arith.subi": device.sub,
     "arith.muli": device.mul,
+    "arith.divui": device.div,
+    "arith.remui": device.mod,
+    "arith.ceildivui": lambda a, b: device.div(device.add(a, b - 1), b),
+    "arith.minui": device.least,
 }
 
 
@@ -94,7 +98,7 @@ class AgentCode(ProductCode):
         return self.values[key]
 
     def _from_around(self, value: ir.Value) -> Int:
-        op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        op = producer(value)
         if is_from_tiles(value):
             self._tiles(value)
             return self.values[hash(value)]
@@ -109,23 +113,6 @@ class AgentCode(ProductCode):
     def _arith_constant(self, op: ir.Operation) -> None:
         if isinstance(op.results[0].type, ir.IndexType):
             self.values[hash(op.results[0])] = ir.IntegerAttr(op.attributes["value"]).value
-
-    def _arith_remui(self, op: ir.Operation) -> None:
-        self._divided(op, device.mod, arith.remui)
-
-    def _arith_divui(self, op: ir.Operation) -> None:
-        self._divided(op, device.div, arith.divui)
-
-    def _divided(self, op: ir.Operation, fold: Callable[..., Int], make: Callable[..., ir.Value]) -> None:
-        a, b = map(self.number, op.operands)
-        self.values[hash(op.results[0])] = fold(a, b) if isinstance(b, int) else make(device.value(a), b)
-
-    def _arith_ceildivui(self, op: ir.Operation) -> None:
-        a, b = map(self.number, op.operands)
-        self.values[hash(op.results[0])] = device.div(device.add(a, b - 1), b)
-
-    def _arith_minui(self, op: ir.Operation) -> None:
-        self.values[hash(op.results[0])] = device.least(*map(self.number, op.operands))
 
     def _tiles(self, value: ir.Value) -> None:
         """The kernel's tiles, as this CTA's bounds."""
@@ -148,7 +135,7 @@ class AgentCode(ProductCode):
         """Finds, once, where the thread stands in tiles as sums have them."""
         if self.halves:
             return
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         rows = self._rows_of_sums(own, tile)
         self.lanes = Lanes(rows[:2], rows[:2], own.pair)
         for memory in self.memories.values():
@@ -200,7 +187,7 @@ class AgentCode(ProductCode):
                     f"{location(op.location)}: rows are loaded together from no multiple of 16 bytes on"
                 )
             self._stand(op.results[0])
-            own = Boxes.of(warps.thread(), self._leader())
+            own = self._own_boxes()
             self._take_up(
                 op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
             )
@@ -221,7 +208,7 @@ class AgentCode(ProductCode):
         """The tile of a slot, each warp its rows."""
         opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
         self._stand(op.results[0])
-        own, tile = Boxes.of(warps.thread(), self._leader()), Fragment(self.lanes, kind.element_type, tuple(kind.shape))
+        own, tile = self._own_boxes(), Fragment(self.lanes, kind.element_type, tuple(kind.shape))
         for number, box in enumerate(self._boxes(opened)):
             for step in range(wgmma.STEPS):
                 blocks = [len(HALVES) * (number * wgmma.STEPS + step) + i for i in (0, 1)]
@@ -232,7 +219,7 @@ class AgentCode(ProductCode):
     def _fill_boxes(self, op: ir.Operation) -> None:
         """A slot gets a tile, of which each warp stores its rows."""
         opened, tile = self.values[hash(op.operands[0])], self._leaving(op.operands[1])
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         for number, box in enumerate(self._boxes(opened)):
             own.write(box, tile, number)
 
@@ -259,7 +246,7 @@ class AgentCode(ProductCode):
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
         if self.first != wgmma.THREADS:
             raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
-        boxes = Boxes.of(warps.thread(), self._leader())
+        boxes = self._own_boxes()
         return Outbox(self.around.maps, self.around.outboxes, boxes, self.agent.outboxes)
 
     def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> dict[int, int]:

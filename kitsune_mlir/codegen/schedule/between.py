@@ -51,7 +51,7 @@ class BetweenCode(ExchangeCode):
             with device.when(self._leader()):
                 ring.wait_empty(tile)
             waits.leave_if_reported()
-            warps.barrier(Boxes.of(warps.thread(), self._leader()).barrier, wgmma.THREADS)  # products want all threads
+            warps.barrier(self._own_boxes().barrier, wgmma.THREADS)  # products want all threads
         elif self._filled_from(op.results[0]):
             ring.wait_full(tile)
         self.values[hash(op.results[0])] = slot
@@ -98,6 +98,6 @@ class BetweenCode(ExchangeCode):
 def _parity_of(number: int, following: Slot) -> ir.Value:
     """The parity of the turn in which a slot was filled last, where a ring's next slot is that one."""
     if isinstance(following.number, int):
-        return following.parity if number < following.number else arith.xori(following.parity, device.value(1))
-    before = arith.xori(following.parity, device.value(1))
+        return following.parity if number < following.number else device.flipped(following.parity)
+    before = device.flipped(following.parity)
     return arith.select(device.less(number, following.number), following.parity, before)

@@ -13,7 +13,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
 from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 
 class GlobalBox:
@@ -46,7 +46,7 @@ class GlobalBox:
             self._pointer = device.offset(pointer, place_of(kind).first, storage_type(self.element))
         self._bases: dict[tuple[ir.Block, Int | None], ir.Value] = {}
         self._moved_on: dict[tuple[ir.Block, int, ir.Value], ir.Value] = {}  # where a thread's columns begin
-        self._pairs: dict[tuple[ir.Block, Int, int], ir.Value] = {}
+        self._pairs: dict[tuple[ir.Block, Int, int], list[ir.Value]] = {}
         self._words: dict[tuple[ir.Block, Int, int], ir.Value] = {}  # by the number of a block of columns
 
     @property
@@ -119,8 +119,7 @@ class GlobalBox:
             first, lane = block // QUAD * QUAD, device.div(column.base, 2)
             start = Offset(device.value(device.mul(column.base, BLOCK // 2)), BLOCK * first)
             place = self._place([self._clamped(0, row), self._along(1, start)])
-            loaded = device.load(place, ir.VectorType.get([QUAD], device.i32()), align=4 * QUAD)
-            words = transposed([vector.extract(loaded, [], [i]) for i in range(QUAD)], device.value(lane))
+            words = transposed(device.load_together(place, QUAD, device.i32()), device.value(lane))
             self._words.update(((*key[:2], first + number), word) for number, word in enumerate(words))
         return unpack(self._words[key], e, self.element)
 
@@ -144,10 +143,8 @@ class GlobalBox:
         if key not in self._pairs:
             rows = [self._clamped(d, i) for d, i in enumerate(outer)]
             first = self._clamped(dim, column.moved(-odd), together=2)
-            kind = ir.VectorType.get([2], storage_type(self.element))
-            align = 2 * storage_type(self.element).width // 8
-            self._pairs[key] = device.load(self._place([*rows, first]), kind, align=align)
-        return vector.extract(self._pairs[key], [], [odd])
+            self._pairs[key] = device.load_together(self._place([*rows, first]), 2, storage_type(self.element))
+        return self._pairs[key][odd]
 
     def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
@@ -161,30 +158,18 @@ class GlobalBox:
         found: list[ir.Value] = []
         for start, width in self._accesses(count):
             at = device.offset(place, start, storage_type(self.element))
-            found += self._loaded(at, width)
+            found += device.load_together(at, width, storage_type(self.element))
         return [widened(x, self.element) for x in found]
-
-    def _loaded(self, place: ir.Value, width: int) -> list[ir.Value]:
-        element = storage_type(self.element)
-        if width == 1:
-            return [device.load(place, element)]
-        whole = device.load(place, ir.VectorType.get([width], element), align=width * element.width // 8)
-        return [vector.extract(whole, [], [e]) for e in range(width)]
 
     def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
         """Stores neighbours as `load_vector` loads them; the tensor has them."""
         *outer, last = index
         place = self._further(self._place([*(self._along(dim, i) for dim, i in enumerate(outer)), 0]), last)
         stored = [narrowed(x, self.element) for x in values]
-        element = storage_type(self.element)
         for start, width in self._accesses(len(values)):
-            at = device.offset(place, start, element)
-            part = stored[start : start + width]
-            if width == 1:
-                device.store(part[0], at)
-            else:
-                whole = vector.from_elements(ir.VectorType.get([width], element), part)
-                device.store(whole, at, align=width * element.width // 8)
+            device.store_together(
+                stored[start : start + width], device.offset(place, start, storage_type(self.element))
+            )
 
     def _accesses(self, count: int) -> list[tuple[int, int]]:
         """Neighbours that are accessed together: the first's number and how many, of 16 bytes at most."""
@@ -207,14 +192,11 @@ class GlobalBox:
         if is_packed(self.element):
             device.store(pack(*pair, self.element), place, align=4)
         else:
-            both = vector.from_elements(ir.VectorType.get([2], self.element), list(pair))
-            device.store(both, place, align=8)
+            device.store_together(pair, place)
 
     def store_word(self, index: Sequence[Int], words: Sequence[ir.Value]) -> None:
         """Words of elements, i32, from the element at the index on."""
-        place = self._place([self._along(dim, i) for dim, i in enumerate(index)])
-        kind = ir.VectorType.get([len(words)], words[0].type)
-        device.store(vector.from_elements(kind, list(words)), place, align=4 * len(words))
+        device.store_together(words, self._place([self._along(dim, i) for dim, i in enumerate(index)]))
 
     def _along(self, dim: int, index: Int) -> Int:
         at = self._at[self._axes[dim]]

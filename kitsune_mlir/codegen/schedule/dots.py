@@ -26,7 +26,7 @@ from kitsune_mlir.codegen.pipeline.memory import Memory
 from kitsune_mlir.dialects.dots import DotsOp, StashOp
 from kitsune_mlir.dialects.schedule import AgentOp, ReadOp, WriteOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, vector, walk
+from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.planning.dots import LANES, most_steps, sums_of
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.rows import Structured, shape_of
@@ -38,11 +38,6 @@ from .row_sources import LaneRows, sources
 
 QUAD, LOAD = 4, 16  # lanes that have a row together, bytes that one loads of it
 _SPREAD = 8  # elements between rows of a stash, besides its columns: spreads the banks
-
-
-def multiplies_alone(agent: AgentOp) -> bool:
-    """Whether an agent is of this kind."""
-    return bool(walk(agent, DotsOp.OPERATION_NAME))
 
 
 def stash_bytes(agent: AgentOp) -> int:
@@ -160,7 +155,7 @@ class DotsCode(AgentCode):
                 if is_packed(element):
                     device.store(pack(*both, element), place, align=4)
                 else:
-                    device.store(vector.from_elements(ir.VectorType.get([2], element), both), place, align=8)
+                    device.store_together(both, place)
         warps.sync()
         self.memories[hash(op.results[0])] = Memory(pointer, element, tuple(kind.shape), stash.stride)
 
@@ -313,8 +308,7 @@ class _Product:
         at = arith.select(inside, device.value(first), device.value(0))
         found = device.load(device.offset(place, device.add(at, column), element), kind, align=LOAD)
         zero = arith.constant(kind.element_type, 0.0 if element.width == 32 else 0)
-        words = [arith.select(inside, vector.extract(found, [], [i]), zero) for i in range(kind.shape[0])]
-        return vector.from_elements(kind, words)
+        return device.whole([arith.select(inside, x, zero) for x in device.parts(found)])
 
 
 @dataclass
@@ -348,7 +342,7 @@ def _quads(word: ir.Value, element: ir.Type, pieces: int) -> list[Fragment]:
     """16 bytes of a row as steps of a product: two of 16 bits, one of f32."""
     if element.width == 32:
         return [fragments(word, pieces)]
-    words = [vector.extract(word, [], [i]) for i in range(4)]
+    words = device.parts(word)
     return [[words[:2]], [words[2:]]]
 
 

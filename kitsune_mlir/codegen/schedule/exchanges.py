@@ -87,7 +87,7 @@ class ExchangeCode(StowCode):
         key = sent_to(opviews[0].label)
         turn, ctas = self.turns[key], self.around.cluster
         tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
-        own, code = Boxes.of(warps.thread(), self._leader()), [self._own_ring(ring) for ring in opviews]
+        own, code = self._own_boxes(), [self._own_ring(ring) for ring in opviews]
         for ring in code:
             ring.wait_empty(turn, waits.on_cluster)
             mbarrier.expect_where(ring.full(turn), BOX_BYTES, own.leader)
@@ -121,7 +121,7 @@ class ExchangeCode(StowCode):
         key, ctas = sent_to(opview.label), self.around.cluster
         turn, (rows, columns) = self.turns[key], ir.RankedTensorType(value.type).shape
         tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
-        own, ring = Boxes.of(warps.thread(), self._leader()), self._own_ring(opview)
+        own, ring = self._own_boxes(), self._own_ring(opview)
         sharers, pieces = _sharers(opview, ctas), columns * element_bytes(tile.element) // _PIECE
         filled = Slot(device.div(cluster.rank(), sharers), turn.parity)
         ring.wait_empty(filled, waits.on_cluster)
@@ -145,7 +145,7 @@ class ExchangeCode(StowCode):
                 for cta, signal in zip(peers, signals, strict=True):
                     cluster.send(cluster.remote(place, cta), words, signal)
         warps.sync()
-        self.turns[key] = Slot(0, arith.xori(turn.parity, device.value(1)))
+        self.turns[key] = Slot(0, device.flipped(turn.parity))
 
     def _received(self, ring: schedule.AllocRingOp, slot: Slot) -> None:
         """Until what another CTA sent is there; products may then read it."""

@@ -9,6 +9,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.rows import producer
 
 
 def is_from_tiles(bound: ir.Value) -> bool:
@@ -18,7 +19,7 @@ def is_from_tiles(bound: ir.Value) -> bool:
 
 def divisor(index: ir.Value) -> int:
     """A number that divides an index; 0 divides 0 alone."""
-    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
+    op = producer(index)
     if op is None and index.owner.owner.name == "scf.for" and ir.BlockArgument(index).arg_number == 0:
         lower, _, step = list(index.owner.owner.operands)[:3]
         return gcd(divisor(lower), divisor(step))

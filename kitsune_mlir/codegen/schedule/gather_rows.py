@@ -13,15 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.ampere import cp_async
+from kitsune_mlir.codegen.ampere import cp_async, ldmatrix
 from kitsune_mlir.codegen.hopper import mbarrier, tma, warps, wgmma
-from kitsune_mlir.codegen.hopper.hand import hand
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.gather_rows import GatherRowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, walk
 
@@ -30,13 +28,7 @@ from .prefetch import PrefetchCode
 
 LANES = wgmma.BOX_ROW // cp_async.NBYTES  # that copy a row
 ROWS = warps.WARP // LANES  # that a warp copies at a time
-PATTERN = 8  # rows after which the swizzle repeats
 _NOWHERE = -1  # the number of a row that is zero
-
-
-def gathers(agent: schedule.AgentOp) -> bool:
-    """Whether an agent gathers rows into slots."""
-    return bool(walk(agent, GatherRowsOp.OPERATION_NAME))
 
 
 class GroupsInFlight(InFlight):
@@ -96,11 +88,13 @@ class GatherCode(PrefetchCode):
                 word = arith.select(device.less(at[0], behind * warps.WARP), word, other)
             _, lane = self._stands()
             own, granule = device.value(device.div(lane, LANES)), device.value(device.mod(lane, LANES))
-            (number,) = hand([word], device.add(at[0], own))
+            number = warps.hand(word, device.add(at[0], own))
             row = device.value(device.add(device.mul(warps.here(group), ROWS), own))
             column = device.add(first, device.mul(granule, width // LANES))
             inside = None if whole else device.less(column, columns)
-            self._copy_granule(op, device.add(ring.place(opened.slot), _swizzled(row, granule)), number, column, inside)
+            self._copy_granule(
+                op, device.add(ring.place(opened.slot), ldmatrix.swizzled(row, granule)), number, column, inside
+            )
             return [device.value(device.add(at[0], ROWS))]
 
         device.loop(self._stands()[0], height // ROWS, self.agent.warp_count, turn, [device.value(0)])
@@ -154,9 +148,3 @@ class GatherCode(PrefetchCode):
         row = index_checks.gathered_row(op, number)
         row = row if row.type == device.i32() else arith.trunci(device.i32(), row)
         return arith.select(there, row, device.value(_NOWHERE))
-
-
-def _swizzled(row: ir.Value, granule: ir.Value) -> Int:
-    """Where a granule of a row lies in a slot."""
-    at = arith.xori(granule, device.value(device.mod(row, PATTERN)))
-    return device.add(device.mul(row, wgmma.BOX_ROW), device.mul(at, cp_async.NBYTES))

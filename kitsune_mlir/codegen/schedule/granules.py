@@ -103,8 +103,8 @@ class WindowGranules:
         index[axis] = device.add(device.add(self.at[axis], own_row), row)
         (image, *begin, channel), offsets = first_of(self.matrix, index)
         places = [device.add(start, offset) for start, offset in zip(begin, offsets, strict=True)]
-        inside = [_below(place, size) for place, size in zip(places, windows.sizes, strict=True)]
-        inside.append(_below(image, self.images))
+        inside = [device.below(place, size) for place, size in zip(places, windows.sizes, strict=True)]
+        inside.append(device.below(image, self.images))
         place = self.pointer
         for at, pitch in zip((image, *places, channel), self.matrix.pitches, strict=True):
             place = _moved(place, at, pitch, element)
@@ -115,11 +115,6 @@ class WindowGranules:
 
 def _bytes_where(inside: ir.Value, count: ir.Value) -> ir.Value:
     return arith.select(inside, count, device.value(0))
-
-
-def _below(place: Int, size: Int) -> ir.Value:
-    """Whether a number is not negative and below a size."""
-    return arith.cmpi(arith.CmpIPredicate.ult, device.value(place), device.value(size))
 
 
 def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type) -> ir.Value:

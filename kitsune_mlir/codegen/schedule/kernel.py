@@ -25,13 +25,13 @@ from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant, parent_of
 from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
+from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .around import KernelAround
-from .dots import multiplies_alone
 from .part import PartCode
 from .warpgroups import threads_of
 
@@ -315,7 +315,7 @@ class ScheduledKernel:
         tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
         fast = all(is_packed(tile.element_type) for tile in tiles) and self.kernel.pairs == 1
         resident = self.kernel.ctas_per_sm
-        alone = self.kernel.has_single_tiles or any(map(multiplies_alone, self._agents))
+        alone = self.kernel.has_single_tiles or bool(walk(self.kernel, DotsOp.OPERATION_NAME))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
         return build(*named, fast=fast, resident=resident, alone=alone)
 

@@ -12,23 +12,32 @@ from kitsune_mlir.codegen.hopper.mbarrier import Ring
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
+from kitsune_mlir.dialects.dots import DotsOp
+from kitsune_mlir.dialects.gather_rows import GatherRowsOp
+from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode
 from .around import Ctas, KernelAround, Surroundings
-from .dots import DotsCode, multiplies_alone, stash_bytes
+from .dots import DotsCode, stash_bytes
 from .exchanges import TOTAL_BARRIERS, Totals
-from .gather_rows import GatherCode, gathers
+from .gather_rows import GatherCode
 from .meetings import BARRIER_BYTES, Meetings
-from .prefetch import PrefetchCode, asks
+from .prefetch import PrefetchCode
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 from .warpgroups import WARPGROUP, each, threads_of, together, warps_of
 
 AGENT = schedule.AgentOp.OPERATION_NAME
+# What generates the code of agents that have such an operation.
+_OWN_CODE = {
+    DotsOp.OPERATION_NAME: DotsCode,
+    GatherRowsOp.OPERATION_NAME: GatherCode,
+    PrefetchOp.OPERATION_NAME: PrefetchCode,
+}
 _WORD_BYTES = 16
 
 
@@ -157,25 +166,15 @@ class PartCode:
             emit()
             return
         ends = first + threads_of(group)
-        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            emit()
-            device.scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            self._agents(rest, ends, around, given)
-            device.scf.YieldOp([])
+        own = device.less(device.thread(), ends)
+        device.either(own, emit, lambda: self._agents(rest, ends, around, given))
 
     def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
         """What generates an agent's code."""
         if agent.lanes is not None:
             return RowCode
-        if multiplies_alone(agent):
-            return DotsCode
-        if gathers(agent):
-            return GatherCode
-        if asks(agent):
-            return PrefetchCode
-        return AgentCode if self.target.has_warpgroups else WarpCode
+        own = next((code for name, code in _OWN_CODE.items() if walk(agent, name)), None)
+        return own or (AgentCode if self.target.has_warpgroups else WarpCode)
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""

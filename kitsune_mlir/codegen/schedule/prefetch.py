@@ -14,19 +14,12 @@ from kitsune_mlir.codegen.hopper import mbarrier, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
-from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.rows import Structured
 
 from .agent import AgentCode
 from .boxes import GlobalBox
-
-
-def asks(agent: schedule.AgentOp) -> bool:
-    """Whether an agent asks for rows of tables."""
-    return bool(walk(agent, PrefetchOp.OPERATION_NAME))
 
 
 @dataclass(kw_only=True)
@@ -95,15 +88,8 @@ class PrefetchCode(AgentCode):
 
     def _ask_for(self, table: ir.Value, number: ir.Value, there: ir.Value) -> None:
         """Asks for the row of a table where the tile has the row that it is for (i1)."""
-        kind, i64 = ir.RankedTensorType(table.type), ir.IntegerType.get_signless(64)
+        kind, i64 = ir.RankedTensorType(table.type), device.i64()
         row = index_checks.known_row(table, number if number.type == i64 else arith.extsi(i64, number))
-        far = arith.muli(row, arith.constant(i64, kind.shape[1]))
-        place = device.offset(self._pointer(table), far, kind.element_type)
+        place = device.further(self._pointer(table), row, kind.shape[1], kind.element_type)
         nbytes = kind.shape[1] * kind.element_type.width // 8
-        text = """{
-.reg .pred there;
-setp.ne.u32 there, $2, 0;
-@there cp.async.bulk.prefetch.L2.global [$0], $1;
-}"""
-        given = [place, device.value(nbytes), arith.extui(device.i32(), there)]
-        device.assembly(text, "l,r,r,~{memory}", given, None)
+        device.assembly(device.where(2, "cp.async.bulk.prefetch.L2.global [$0], $1;"), place, nbytes, there)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kitsune_mlir.codegen.gpu_reduction import Combiner
-from kitsune_mlir.codegen.hopper import tf32, warps, wgmma
+from kitsune_mlir.codegen.hopper import tf32, wgmma
 from kitsune_mlir.codegen.hopper.fragments import HALVES, Fragment, Lanes, is_packed
-from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
@@ -80,7 +79,7 @@ class ProductCode(SlotCode):
         """A slot of f32, each warp its rows."""
         self._check(left.ring, right, op)
         place = self._left_place(left)
-        own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
+        own, steps = self._own_boxes(), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
         return [word for step in range(steps) for word in own.read(place, step)]
 
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
@@ -156,7 +155,7 @@ class ProductCode(SlotCode):
         combine = Combiner(op.opview.join_name, ir.F32Type.get())
         index = [0] * (len(shape_of(value)) - 1)
         numbers = [half.evaluator(value, [half.row, *index]) for half in self.halves]
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         self._know_rows(op, totals.joined(numbers, combine.join, turn, self._group(), own))
         self.turns[TOTALS] = totals.advance(turn)
 

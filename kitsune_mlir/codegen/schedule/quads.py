@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.ampere import mma_sync
 from kitsune_mlir.codegen.hopper import tf32
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.mlir import arith, ir
 
 Fragment = list[list[ir.Value]]  # words of a quad; of f32 in parts, those of each
 
 
 def fragments(quad: ir.Value, pieces: int) -> Fragment:
     """A quad as the instruction takes it, made once for all products that read it."""
-    words = [vector.extract(quad, [], [i]) for i in range(ir.VectorType(quad.type).shape[0])]
+    words = device.parts(quad)
     if ir.VectorType(quad.type).element_type != ir.F32Type.get():
         return [words]
     if pieces == 1:

@@ -15,6 +15,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location
 from kitsune_mlir.row_numbers import row_number
@@ -65,7 +66,7 @@ def _read(read: schedule.ReadOp) -> list[Source]:
     strides = [1]
     for size in reversed(kind.shape[1:]):
         strides.insert(0, strides[0] * size)
-    known = [_constant(offset) for offset in at]
+    known = [constant(offset) for offset in at]
     if None in known[1:] or known[0] is not None or any(size < 0 for size in kind.shape[1:]):
         raise UnsupportedError(f"{location(read.location)}: a warp reads the rows of its own number of the batch")
     start = sum(offset * stride for offset, stride in zip(known[1:], strides[1:]))
@@ -74,11 +75,6 @@ def _read(read: schedule.ReadOp) -> list[Source]:
     if along == 0 and count != 1:
         raise UnsupportedError(f"{location(read.location)}: a warp reads the rows of one number of the batch")
     return [Source(tensor, start + row * strides[along], strides[0]) for row in range(count)]
-
-
-def _constant(offset: ir.Value) -> int | None:
-    op = rows.producer(offset)
-    return None if op is None or op.name != "arith.constant" else ir.IntegerAttr(op.attributes["value"]).value
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class LaneRows:
     @staticmethod
     def of(own: Sequence[Source], pointers: dict[int, ir.Value], group: ir.Value) -> LaneRows:
         """The lanes' rows of eight sources, lanes of group number 0 to 7 having one each."""
-        bits = [_bit(group, bit) for bit in (0, 1, 2)]
+        bits = [device.has_bit(group, bit) for bit in (1, 2, 4)]
 
         def start(source: Source) -> ir.Value:
             kind = ir.RankedTensorType(source.tensor.type)
@@ -165,10 +161,6 @@ def _wide(number: ir.Value) -> ir.Value:
     """The number as i64; a negative one stays negative."""
     i64 = ir.IntegerType.get_signless(64)
     return number if number.type == i64 else arith.extsi(i64, number)
-
-
-def _bit(group: ir.Value, bit: int) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ne, arith.andi(group, device.value(1 << bit)), device.value(0))
 
 
 def _chosen(values: Sequence[ir.Value], bits: Sequence[ir.Value]) -> ir.Value:

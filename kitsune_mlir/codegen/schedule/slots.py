@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
-from kitsune_mlir.mlir import arith, ir, vector, walk
+from kitsune_mlir.mlir import arith, ir, walk
 
 from .around import Surroundings
 from .between import BetweenCode, TileSlot, is_between
@@ -98,7 +98,7 @@ class SlotCode(BetweenCode):
         (op,) = (op.opview for op in walk(self.agent.operation.parent, _ALLOC) if op.opview.label == label)
         ring = self._own_ring(op) if op.memory == schedule.DSMEM else self.around.rings[label]
         word, reached = 16, rows * wgmma.BOX_ROW
-        zero = vector.from_elements(ir.VectorType.get([word // 4], device.i32()), [device.value(0)] * (word // 4))
+        zero = device.whole([device.value(0)] * (word // 4))
 
         def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             for slot in range(ring.slots):

@@ -17,7 +17,7 @@ from kitsune_mlir.codegen.hopper import wgmma
 from kitsune_mlir.codegen.hopper.fragments import pack
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.mlir import arith, ir
 
 _CHUNK = 16  # bytes that a swizzle leaves together
 _CHUNKS = wgmma.BOX_ROW // _CHUNK  # of a box's row
@@ -63,8 +63,7 @@ def turn(source: Int, target: Int, nbytes: int, thread: ir.Value) -> None:
         blocks = [[_load([place], start) for place in froms] for start in starts]
         for start, rows in zip(starts, blocks, strict=True):
             for turned, place in zip(zip(*rows, strict=True), tos, strict=True):
-                four = vector.from_elements(ir.VectorType.get([_BLOCK], ir.F32Type.get()), list(turned))
-                device.store(four, device.shared(device.add(place, start)), align=_CHUNK)
+                device.store_together(turned, device.shared(device.add(place, start)))
 
 
 def _rows_of_block(slot: Int, box: Int, line: ir.Value, chunk: ir.Value) -> list[Int]:
@@ -76,12 +75,10 @@ def _rows_of_block(slot: Int, box: Int, line: ir.Value, chunk: ir.Value) -> list
 
 
 def _load(places: Sequence[Int], offset: int) -> list[ir.Value]:
-    kind = ir.VectorType.get([4], ir.F32Type.get())
-    loaded = [device.load(device.shared(device.add(place, offset)), kind, align=_CHUNK) for place in places]
-    return [vector.extract(four, [], [i]) for four in loaded for i in range(4)]
+    found = (device.shared(device.add(place, offset)) for place in places)
+    return [x for place in found for x in device.load_together(place, _BLOCK, ir.F32Type.get())]
 
 
 def _store(numbers: Sequence[ir.Value], place: Int) -> None:
     words = [pack(low, high, ir.BF16Type.get()) for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
-    kind = ir.VectorType.get([len(words)], device.i32())
-    device.store(vector.from_elements(kind, words), device.shared(place), align=_CHUNK)
+    device.store_together(words, device.shared(place))

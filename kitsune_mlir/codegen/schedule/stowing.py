@@ -35,6 +35,10 @@ class StowCode(LoopCode):
         """Holds in one thread of each warpgroup."""
         return device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
 
+    def _own_boxes(self) -> Boxes:
+        """The thread's way to boxes of its warpgroup."""
+        return Boxes.of(warps.thread(), self._leader())
+
     def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
         """The ring's next slot, which an operation opens."""
         raise NotImplementedError
@@ -42,7 +46,7 @@ class StowCode(LoopCode):
     def _stow(self, op: ir.Operation) -> None:
         """The warps write their rows, once none of them reads what was there."""
         ring, slot = self._opened(op)
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         tile = self._leaving(op.operands[1])
         if not self.may_stow:
             warps.barrier(own.barrier, wgmma.THREADS)
@@ -63,7 +67,7 @@ class StowCode(LoopCode):
         """Has products see what was stowed."""
         if self.unseen:
             tma.fence()
-            warps.barrier(Boxes.of(warps.thread(), self._leader()).barrier, wgmma.THREADS)
+            warps.barrier(self._own_boxes().barrier, wgmma.THREADS)
         self.unseen = False
 
     def _scf_for(self, op: ir.Operation) -> None:

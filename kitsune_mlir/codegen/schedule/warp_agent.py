@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.mlir import ir, location, walk
 
 from .agent import AgentCode
 from .extents import whole_of
@@ -102,9 +102,8 @@ class WarpCode(AgentCode):
         at = [self.number(offset) for offset in list(op.operands)[2:]]
         thread = device.sub(warps.thread(), self.first)
         own_row, granule = device.div(thread, _GRANULES), device.mod(thread, _GRANULES)
-        swizzled = arith.xori(device.value(granule), device.value(device.mod(own_row, _GRANULES)))
-        place = device.add(device.mul(own_row, ldmatrix.BOX_ROW), device.mul(swizzled, ldmatrix.GRANULE))
-        place = device.value(device.add(self.around.rings[ring.label].place(opened.slot), place))
+        within = ldmatrix.swizzled(own_row, granule)
+        place = device.value(device.add(self.around.rings[ring.label].place(opened.slot), within))
         source = self._source(copy, at, outer, inner)
         for number in range(length // each):
             column = device.add(device.mul(granule, ldmatrix.GRANULE // nbytes), number * each)
@@ -146,7 +145,7 @@ class WarpCode(AgentCode):
         ring, slot = self._opened(op)
         tile = self._leaving(op.operands[1])
         warps.sync()
-        own = Boxes.of(warps.thread(), self._leader())
+        own = self._own_boxes()
         own.write_words(device.add(ring.place(slot), self._own_part()), tile, 0)
         self.unseen = True
 

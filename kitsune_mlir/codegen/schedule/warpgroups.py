@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from kitsune_mlir.codegen.hopper import warps, wgmma
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import ir
 
 Agents = Sequence[schedule.AgentOp]
 WARPGROUP = wgmma.THREADS // warps.WARP  # warps
@@ -39,10 +38,5 @@ def each(agents: Agents, first: int, emit: Callable[[schedule.AgentOp, int], Non
         emit(agent, first)
         return
     ends = first + warps_of(agent) * warps.WARP
-    branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        emit(agent, first)
-        device.scf.YieldOp([])
-    with ir.InsertionPoint(branch.else_block):
-        each(rest, ends, emit)
-        device.scf.YieldOp([])
+    own = device.less(device.thread(), ends)
+    device.either(own, lambda: emit(agent, first), lambda: each(rest, ends, emit))

@@ -99,9 +99,8 @@ def _from_row(
 ) -> PairedMemory:
     """A tensor of two dimensions from a row and a column on, so many columns of it; the column is a multiple of 16
     bytes."""
-    kind, place, i64 = ir.RankedTensorType(type_), place_of(type_), ir.IntegerType.get_signless(64)
-    far = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, place.pitch))
-    begin = device.offset(pointer, far, storage_type(kind.element_type))
+    kind, place = ir.RankedTensorType(type_), place_of(type_)
+    begin = device.further(pointer, first, place.pitch, storage_type(kind.element_type))
     begin = device.offset(begin, device.add(column, place.first), storage_type(kind.element_type))
     shape = kind.shape[0], kind.shape[1] if width is None else width
     return PairedMemory(begin, kind.element_type, shape, place.pitch, lanes, place.step)
