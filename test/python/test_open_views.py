@@ -139,3 +139,23 @@ def test_an_open_number_of_pairs_of_places(target):
         x, i, j = draw(3)
         with pytest.raises(UserError, match=r"test_open_views.py:\d+: an index is out of range"):
             run(x, i, j + 6)
+
+
+class Slots(nn.Module):
+    """As many rows as columns in each element of a batch, so that a size is given as that of either."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.values = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        chosen = torch.einsum("bid,bjd->bij", x[:, :3], self.keys(x)).softmax(1)
+        return torch.einsum("bjd,bij->bid", self.values(x), chosen)
+
+
+def test_rows_as_many_as_columns():
+    torch.manual_seed(0)
+    model = Slots().eval()
+    compiled = kitsune_mlir.compile(model, (torch.randn(4, 8, 8),), dynamic_shapes=({0: BATCH},))
+    x = torch.randn(7, 8, 8)
+    torch.testing.assert_close(torch.as_tensor(compiled(x)), model(x).detach(), rtol=1e-5, atol=1e-5)
