@@ -157,15 +157,15 @@ class GemmKernels:
             start = stop
 
     def _register_tile(self, tile, left, panels, c, at, share, masks) -> None:
-        """`tile` rows by one panel, kept in registers over the whole depth block."""
+        """`tile` rows by one panel, kept in registers over the whole depth block. Its sum is added to those of the blocks
+        before: rounding grows with the root of a block's depth, not of the whole."""
         i, row, k, p, column = at
         element, lanes, count = c.type.element_type, self.lanes(c.type.element_type), self.vectors
         kind = ir.VectorType.get([lanes], element)
         rows = [add(row, index(r)) for r in range(tile)]
         starts = [add(column, index(lanes * v)) for v in range(count)]
         zeros = vector.broadcast(kind, zero_of(element))
-        sums = [vector.maskedload(kind, c, [r, starts[v]], masks[0][v], zeros) for r in rows for v in range(count)]
-        body = scf.ForOp(index(0), share, index(1), sums)
+        body = scf.ForOp(index(0), share, index(1), [zeros] * (tile * count))
         with ir.InsertionPoint(body.body):
             step, sums = body.induction_variable, list(body.inner_iter_args)
             depth = add(k, step)
@@ -175,8 +175,10 @@ class GemmKernels:
                 for v in range(count):
                     sums[count * r + v] = _multiply_add(factor, parts[v], sums[count * r + v])
             scf.yield_(sums)
-        for n, total in enumerate(body.results):
-            vector.maskedstore(c, [rows[n // count], starts[n % count]], masks[1][n % count], total)
+        for n, own in enumerate(body.results):
+            at = [rows[n // count], starts[n % count]]
+            before = vector.maskedload(kind, c, at, masks[0][n % count], zeros)
+            vector.maskedstore(c, at, masks[1][n % count], _sum(before, own))
 
 
 def panels_type(element: ir.Type) -> ir.MemRefType:
@@ -188,6 +190,10 @@ def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     if isinstance(c.type.element_type, ir.IntegerType):
         return arith.addi(arith.muli(a, b), c)
     return vector.fma(a, b, c)
+
+
+def _sum(a: ir.Value, b: ir.Value) -> ir.Value:
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def _first(buffer: ir.Value, count: ir.Value, depth: ir.Value) -> ir.Value:
