@@ -1,6 +1,7 @@
 """`torch.compile(model, backend="kitsune")`: inference through pipelines, everything else as torch would.
 
-Weights stay torch's: each call passes them, so that what changes them in place is seen.
+Weights stay torch's: each call passes them, so that what changes them in place is seen. Where they are to stay as they
+are (`options={"freeze": True}`, as torch's own compiler has it), what is computed of them alone is computed once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
@@ -22,14 +24,15 @@ from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
 
-_OPTIONS = ("target", "deterministic")
+_OPTIONS = ("target", "deterministic", "freeze")
 
 
 def kitsune(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Any = None
 ) -> Function:
-    """Compiles a graph from Dynamo. `options` is {"target": NAME, "deterministic": BOOL}; by default the device of the
-    inputs, and torch's own setting (torch.use_deterministic_algorithms).
+    """Compiles a graph from Dynamo. `options` is {"target": NAME, "deterministic": BOOL, "freeze": BOOL}; by default
+    the device of the inputs, torch's own setting (torch.use_deterministic_algorithms), and False. With "freeze" the
+    parameters and buffers that the graph does not change are those of this moment: later changes are not seen.
 
     A graph that needs gradients, or that cannot be compiled, runs as torch runs it, with one warning that
     says why. Raises UserError for an unknown option or target.
@@ -46,7 +49,8 @@ def kitsune(
     if not tensors:
         return gm.forward
     target = options.get("target") or _target_of(tensors[0].device)
-    compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"))
+    values = example_inputs if options.get("freeze") else ()
+    compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
     try:
         return aot_autograd(fw_compiler=compiler, decompositions=table())(gm, example_inputs)
     except Exception as error:
@@ -59,13 +63,18 @@ def kitsune(
 
 
 def _compile(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], target: str, deterministic: bool | None
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    target: str,
+    deterministic: bool | None,
+    values: Sequence[Any],
 ) -> Function:
-    """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors."""
+    """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors. `values` are those
+    that Dynamo's graph was given, if its module's own stay as they are."""
     from kitsune_mlir.compiler import compile_program
 
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
-        graph = import_aot_graph(gm, "torch.compile")
+        graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)))
         compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
     places, numbers = graph.places, graph.numbers
@@ -80,6 +89,18 @@ def _compile(
         return results
 
     return make_boxed_func(run)
+
+
+def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:
+    """Which of so many values of a graph, by their positions, are a module's own and are not changed by it; none where
+    torch has other ones in their place."""
+    context = TracingContext.try_get()
+    known = context.fw_metadata if context is not None else None
+    if known is None or len(values) != count:
+        return {}
+    changed = {i for i, info in enumerate(known.input_info) if info.mutates_data or info.mutates_metadata}
+    own = [i for i in known.static_input_indices if i not in changed]
+    return {i: values[i] for i in own if type(values[i]) in (torch.Tensor, torch.nn.Parameter)}
 
 
 def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -157,7 +157,7 @@ class GemmKernels:
             start = stop
 
     def _register_tile(self, tile, left, panels, c, at, share, masks) -> None:
-        """`tile` rows by one panel, kept in registers over the whole depth block. Its sum is added to those of the blocks
+        """`tile` rows by one panel, kept in registers over the whole depth block. Its sum is added to that of blocks
         before: rounding grows with the root of a block's depth, not of the whole."""
         i, row, k, p, column = at
         element, lanes, count = c.type.element_type, self.lanes(c.type.element_type), self.vectors

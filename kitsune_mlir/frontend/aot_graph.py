@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,13 @@ class AotGraph:
     places: list[int]
 
 
-def import_aot_graph(gm: GraphModule, name: str) -> AotGraph:
+def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tensor]) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
     Its inputs are the tensor placeholders in order, whatever they are to the model: a call passes the
-    weights too. Sizes that come as integers are read off the tensors instead. A call returns a list with
-    None where the graph has it, or a number. Raises UnsupportedError for what cannot be imported.
+    weights too, but for those that are `fixed`, by their position, whose numbers the Program has. Sizes that
+    come as integers are read off the tensors instead. A call returns a list with None where the graph has
+    it, or a number. Raises UnsupportedError for what cannot be imported.
     """
     whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
     graph = whole.graph
@@ -53,7 +54,9 @@ def import_aot_graph(gm: GraphModule, name: str) -> AotGraph:
     taken = _numbers_from_tensors(graph, name)
     view_weights_as_real(graph, set())
     placeholders = list(graph.find_nodes(op="placeholder"))
-    arguments = [Argument(node_spec(node.name, node), "input") for node in placeholders]
+    arguments = [_argument(node, fixed.get(i), name) for i, node in zip(taken, placeholders, strict=True)]
+    weights = {node for node, argument in zip(placeholders, arguments, strict=True) if argument.kind != "input"}
+    taken = [i for i, node in zip(taken, placeholders, strict=True) if node not in weights]
     arguments += _constants_as_placeholders(graph, gm, placeholders, name)
 
     outputs: list[Output] = []
@@ -69,13 +72,20 @@ def import_aot_graph(gm: GraphModule, name: str) -> AotGraph:
     _set_results(graph, returned)
 
     signature = {
-        "args": {"tuple": [{"leaf": i} for i in range(len(placeholders))]},
+        "args": {"tuple": [{"leaf": i} for i in range(len(taken))]},
         "kwargs": {"dict": {}},
         "results": {"list": results},
     }
-    module = lower_graph(graph, name, set())
+    module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
     return AotGraph(Program(name, module, arguments, outputs, signature), taken, numbers, places)
+
+
+def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
+    if value is None or value.is_complex():
+        return Argument(node_spec(node.name, node), "input")
+    own = value.detach().to("cpu", copy=True)  # what changes torch's is not seen
+    return Argument(node_spec(node.name, node), "parameter", array_of(own, f"{name}: {node.name}"))
 
 
 def _results(graph: Graph) -> Sequence[Any]:

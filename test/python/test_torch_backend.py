@@ -84,6 +84,35 @@ def test_sees_weights_that_change_in_place():
         assert not torch.equal(compiled(x), first)
 
 
+class Frozen(nn.Module):
+    """Weights, one of which is computed of others, a buffer that stays and one that a call changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.register_buffer("scale", torch.full((8,), 2.0))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return (self.layers[0](x) + self.layers[1](x.flip(0)) * self.scale.exp()) + self.calls
+
+
+def test_weights_that_stay_as_they_are():
+    torch.manual_seed(0)
+    model, x = Frozen().eval(), torch.randn(20, 8)
+    frozen = torch.compile(model, backend="kitsune", options={"freeze": True})
+    with torch.no_grad():
+        for _ in range(3):
+            found, calls = frozen(x), model.calls.clone()
+            model.calls -= 1
+            torch.testing.assert_close(found, model(x))
+            assert model.calls == calls
+        before = frozen(x)
+        model.layers[0].weight.zero_()  # is not seen, but what calls change is
+        torch.testing.assert_close(frozen(x), before + 1)
+
+
 def test_writes_what_the_model_mutates():
     class Counter(nn.Module):
         def __init__(self):
