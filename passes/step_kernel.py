@@ -88,10 +88,8 @@ class StepKernel:
         return all(list(shape) == [self.rows, self.width] for shape in square)
 
     def build(self) -> bool:
-        """Puts the kernel in the place of the steps, which are erased. False where kernels that were built meanwhile
-        have left none."""
-        now = self.of.now()
-        if now is None:
+        """Puts the kernel in the place of the steps, which are erased, unless kernels built before it left no run."""
+        if (now := self.of.now()) is None:
             return False
         self.of = now
         behind, last = dependents(self.of), max(self.of.steps[-1].ops, key=_Place)
