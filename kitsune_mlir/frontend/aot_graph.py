@@ -47,6 +47,9 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     """
     whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
     graph = whole.graph
+    for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
     places = [i for i, value in enumerate(_results(graph)) if _is_number(value)]
     numbers = _of_numbers(gm, places, name)
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])

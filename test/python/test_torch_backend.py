@@ -10,6 +10,7 @@ from torch import nn
 from examples.models import SMALL
 from kitsune_mlir import compiler, torch_backend
 from kitsune_mlir.bench import sides
+from kitsune_mlir.frontend.aot_graph import import_aot_graph
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +97,26 @@ class Frozen(nn.Module):
     def forward(self, x):
         self.calls.add_(1)
         return (self.layers[0](x) + self.layers[1](x.flip(0)) * self.scale.exp()) + self.calls
+
+
+def test_tensors_that_the_model_makes_on_its_device(monkeypatch):
+    """On a GPU the graph names it wherever a tensor is made."""
+
+    def on_a_gpu(gm, *rest):
+        for node in gm.graph.nodes:
+            if "device" in node.kwargs:
+                node.kwargs = {**node.kwargs, "device": torch.device("cuda")}
+        return import_aot_graph(gm, *rest)
+
+    def masked(x):
+        mask = x.new_ones((), dtype=torch.bool) & (torch.arange(4, device=x.device) > 1)
+        return x.masked_fill(mask, 0.0) + torch.zeros(4, device=x.device)
+
+    monkeypatch.setattr(torch_backend, "import_aot_graph", on_a_gpu)
+    x = torch.randn(3, 4)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(torch.compile(masked, backend="kitsune")(x), masked(x))
 
 
 def test_weights_that_stay_as_they_are():
