@@ -45,6 +45,11 @@ def is_cuda(value: Any) -> bool:
     return is_torch(value) and value.is_cuda
 
 
+def is_captured() -> bool:
+    """Whether what torch's current stream is given goes into a CUDA graph."""
+    return bool(sys.modules["torch"].cuda.is_current_stream_capturing())
+
+
 def kind(value: Any) -> tuple[Any, ...]:
     """All of `value` that `check` looks at, hashable: equal for two values, if one fits a spec both do."""
     if is_torch(value):

@@ -89,6 +89,7 @@ def _members(content: Content) -> dict[str, memoryview]:
         for target, section in content.sections.items()
         for name, data in sorted(section.files.items())
     }
+    content.interface.settle()
     for i, argument in enumerate(content.interface.arguments):
         if argument.value is not None:
             flat = np.ascontiguousarray(argument.value).reshape(-1)

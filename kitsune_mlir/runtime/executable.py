@@ -48,6 +48,9 @@ class Interface:
     arguments: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     _torch_calls: dict[Any, _TorchCall] = field(default_factory=dict, init=False, repr=False, compare=False)
+    # Buffers that the model changes, by their arguments, as they are on a GPU; and whether a CUDA graph has them.
+    _held: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _in_graph: bool = field(default=False, init=False, repr=False, compare=False)
 
     @cached_property
     def inputs(self) -> list[TensorSpec]:
@@ -82,7 +85,7 @@ class Interface:
     def call(self, runner: Runner, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs the model once. Results are torch tensors, on the inputs' device, if any input is one, or if there is
         no input and torch is in use, else numpy arrays. What the model changes in place (an input, a buffer) is
-        changed.
+        changed; buffers stay on the GPU until a call from the host, or `settle`.
 
         Raises UserError for inputs that do not fit the exported model.
         """
@@ -143,6 +146,12 @@ class Interface:
         """The arguments that every call gives."""
         return [i for i, a in enumerate(self.arguments) if a.kind == "input" or i in self._changed]
 
+    def settle(self) -> None:
+        """Gives the arguments the contents of buffers that calls on a GPU have changed."""
+        for i, held in self._held.items():
+            arrays.write(held, self.arguments[i].value)
+        self._held.clear()
+
     def _check(self, given: Sequence[Any]) -> None:
         for value, spec in zip(given, self.inputs, strict=True):
             arrays.check(value, spec)
@@ -152,21 +161,41 @@ class Interface:
         """What the runner is given: the inputs, converted, among the values that the model changes."""
         inputs = iter(given)
         values: list[Any] = []
+        if not keep_cuda:
+            self.settle()
         for i in self._fed:
             argument = self.arguments[i]
             if argument.kind != "input":
-                values.append(argument.value.view(arrays.storage(argument.spec)))
+                values.append(
+                    self._on_gpu(i, given) if keep_cuda else argument.value.view(arrays.storage(argument.spec))
+                )
                 continue
             value = next(inputs)
             values.append(value if keep_cuda and arrays.is_cuda(value) else arrays.to_array(value, argument.spec))
         return values
 
+    def _on_gpu(self, number: int, given: Sequence[Any]) -> Any:
+        """A buffer that the model changes, where the inputs are."""
+        if number not in self._held:
+            argument, device = self.arguments[number], next(value.device for value in given if arrays.is_cuda(value))
+            self._held[number] = arrays.from_array(argument.value, argument.spec, like_torch=True, device=device)
+        return self._held[number]
+
     def _write_back(self, results: Sequence[Any], given: Sequence[Any]) -> None:
+        """Gives what the model changes its new contents. A buffer that is held on a GPU is what was computed, which
+        nothing else has; where a CUDA graph reads it where it was, that is written."""
+        self._in_graph = self._in_graph or bool(self._held) and arrays.is_captured()
         position = {i: n for n, i in enumerate(i for i, a in enumerate(self.arguments) if a.kind == "input")}
         for value, output in zip(results, self.outputs, strict=True):
             if output.mutates is None:
                 continue
             argument = self.arguments[output.mutates]
+            if output.mutates in self._held and not self._in_graph:
+                self._held[output.mutates] = value
+                continue
+            if output.mutates in self._held:
+                self._held[output.mutates].copy_(value)
+                continue
             arrays.write(value, given[position[output.mutates]] if argument.kind == "input" else argument.value)
 
 

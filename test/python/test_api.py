@@ -6,6 +6,7 @@ import torch
 
 import kitsune_mlir
 from kitsune_mlir import UserError
+from kitsune_mlir.runtime import arrays
 
 
 def call(compiled, x, scale):
@@ -127,18 +128,59 @@ def test_ptx_and_targets_that_were_not_compiled_are_refused(compiled):
         compiled.target = "sm_90a"
 
 
+class Counter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls.add_(1)
+        return x * self.calls
+
+
 def test_a_model_that_counts_its_calls_keeps_its_buffer():
-    class Counter(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("calls", torch.zeros(1))
-
-        def forward(self, x):
-            self.calls.add_(1)
-            return x * self.calls
-
     compiled = kitsune_mlir.compile(Counter(), (torch.ones(2),))
     assert [compiled(torch.ones(2))[0].item() for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+class Gpu:
+    """What stands for a GPU of torch's: tensors that are not the host's, and calls that may go into a graph."""
+
+    def __init__(self, monkeypatch):
+        self.captures, self.given = False, []
+        monkeypatch.setattr(arrays, "is_cuda", arrays.is_torch)
+        monkeypatch.setattr(arrays, "is_captured", lambda: self.captures)
+        monkeypatch.setattr(
+            arrays, "from_array", lambda array, spec, like_torch, device: torch.from_numpy(array.copy())
+        )
+
+    def for_torch(self, values, dtypes):
+        def run(values):
+            self.given.append(values)
+            count, x = values
+            return [count + 1, x * (count + 1)]
+
+        return run
+
+
+def test_buffers_that_a_model_changes_stay_on_the_gpu(monkeypatch, tmp_path):
+    compiled = kitsune_mlir.compile(Counter(), (torch.ones(2),))
+    gpu, interface, x = Gpu(monkeypatch), compiled.interface, torch.ones(2)
+
+    def called():
+        return interface.call(gpu, (x,), {})[0].item()
+
+    assert [called() for _ in range(3)] == [1.0, 2.0, 3.0]
+    assert interface.arguments[0].value == 0 and gpu.given[2][0] == 2
+    gpu.captures = True
+    assert called() == 4.0
+    place = gpu.given[3][0].data_ptr()
+    gpu.captures = False
+    assert [called() for _ in range(2)] == [5.0, 6.0]
+    assert [values[0].data_ptr() for values in gpu.given[4:]] == [place, place]  # where the graph has it
+    compiled.save(tmp_path / "counter.kitsune")
+    monkeypatch.undo()
+    assert kitsune_mlir.load(tmp_path / "counter.kitsune")(x)[0].item() == compiled(x)[0].item() == 7.0
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool, torch.float64, torch.bfloat16])
