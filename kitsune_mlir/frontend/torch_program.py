@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.export.passes import move_to_device_pass
-from torch.fx import _lazy_graph_module
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
@@ -182,7 +181,6 @@ def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgr
 
 
 _turn = threading.RLock()
-_lazy_modules = getattr(_lazy_graph_module, "_use_lazy_graph_module", None)  # torch's own name, if it has it
 
 
 def _forget_turn() -> None:
@@ -195,9 +193,8 @@ os.register_at_fork(after_in_child=_forget_turn)
 
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
-    """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's. Graphs
-    become Python code when they are called, not whenever they are made or changed: of most only the nodes are read."""
-    with _turn, _lazy_modules(True) if _lazy_modules else contextlib.nullcontext():
+    """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
+    with _turn:
         yield
 
 
