@@ -47,10 +47,11 @@ from kitsune_mlir.codegen.math_marks import mark_narrowed
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.program import MEMORY, OWN_MEMORY
+from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
@@ -101,6 +102,7 @@ class ConvertLinalgToGpu(ModulePass):
             hoist(module)
             main = _main(module)
             gpu_placed.place(module, main)
+            write_changed(main, _changed(main), _memory(main, len(main.type.results)))
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             target = targets.load(self.target)
@@ -197,6 +199,11 @@ def _memory(main: func.FuncOp, results: int) -> list[int]:
     if MEMORY not in main.attributes:
         return [OWN_MEMORY] * results
     return list(ir.DenseI64ArrayAttr(main.attributes[MEMORY]))
+
+
+def _changed(main: func.FuncOp) -> list[int]:
+    """The arguments that may be written."""
+    return list(ir.DenseI64ArrayAttr(main.attributes[CHANGED])) if CHANGED in main.attributes else []
 
 
 def _may_show(buffer: ir.Value, number: int, owners: dict[int, int]) -> bool:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch.fx import Node
 
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.program import MEMORY, OWN_MEMORY
+from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 
 
 def memory_of(returned: Sequence[Node], inputs: Mapping[Node, int], arguments: int) -> list[int]:
@@ -36,11 +36,13 @@ def memory_of(returned: Sequence[Node], inputs: Mapping[Node, int], arguments: i
     return found
 
 
-def give(module: ir.Module, memory: Sequence[int]) -> None:
-    """Writes the numbers of the results' memories to @main."""
+def give(module: ir.Module, memory: Sequence[int], changed: Collection[int]) -> None:
+    """Writes the numbers of the results' memories, and those of the arguments that are changed, to @main."""
     for op in module.body.operations:
         if op.operation.name == "func.func" and op.attributes["sym_name"].value == "main":
             op.attributes[MEMORY] = ir.DenseI64ArrayAttr.get(memory, module.context)
+            if changed:
+                op.attributes[CHANGED] = ir.DenseI64ArrayAttr.get(sorted(changed), module.context)
 
 
 def _root(node: Node) -> Node:

@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.program import OWN_MEMORY, Argument, Output, Program, TensorSpec
+from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import composite_operators, empty_tensors, result_memory
@@ -138,7 +138,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     changed = {output.mutates for output in outputs}
     lent = {nodes[name]: i for name, i in position.items() if arguments[i].kind == "input" and i not in changed}
     memory = result_memory.memory_of(returned, lent, len(arguments))
-    memory = [OWN_MEMORY if output.mutates is not None else n for output, n in zip(outputs, memory, strict=True)]
+    memory = [n if output.mutates is None else output.mutates for output, n in zip(outputs, memory, strict=True)]
     graph.output_node().args = (tuple(returned),)
     args, kwargs = torch.utils._pytree.tree_unflatten(inputs, exported.call_spec.in_spec)
     call = {
@@ -150,7 +150,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     weights = {nodes[spec.arg.name] for spec in signature.input_specs if (spec.target or spec.arg.name) in fixed}
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    result_memory.give(module, memory)
+    result_memory.give(module, memory, changed - {None})
     return Program(name, module, arguments, outputs, call)
 
 

@@ -189,14 +189,14 @@ class Interface:
         for value, output in zip(results, self.outputs, strict=True):
             if output.mutates is None:
                 continue
-            argument = self.arguments[output.mutates]
-            if output.mutates in self._held and not self._in_graph:
+            argument, held = self.arguments[output.mutates], self._held.get(output.mutates)
+            into = given[position[output.mutates]] if argument.kind == "input" else held
+            if arrays.is_torch(into) and arrays.is_torch(value) and into.data_ptr() == value.data_ptr():
+                continue  # written in place
+            if held is not None and not self._in_graph:
                 self._held[output.mutates] = value
-                continue
-            if output.mutates in self._held:
-                self._held[output.mutates].copy_(value)
-                continue
-            arrays.write(value, given[position[output.mutates]] if argument.kind == "input" else argument.value)
+            else:
+                arrays.write(value, argument.value if into is None else into)
 
 
 def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:

@@ -1,0 +1,58 @@
+"""Arguments that the program changes are written where they are, if nothing reads their old contents later.
+
+    %n = memref.alloc() : memref<2x16x4096x128xbf16>
+    memref.copy %cache, %n                                      %cache: an argument, of which %n is the new contents
+    tm_tensor.scatter ins(%k, %places) outs(%n)       =>        tm_tensor.scatter ins(%k, %places) outs(%cache)
+    return %n                                                   return %cache
+
+So keys and values that a model caches are not copied for each token's sake. Bufferization never writes arguments, and
+copies what a scatter begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kitsune_mlir.mlir import func, ir
+
+
+def write_changed(main: func.FuncOp, changed: Sequence[int], memories: Sequence[int]) -> None:
+    """Rewrites @main, whose arguments of these numbers are changed; `memories` are those of its results."""
+    block = main.body.blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    for value, number in zip(list(end.operands), memories, strict=True):
+        if number in changed:
+            _write(value, block.arguments[number], block)
+
+
+def _write(value: ir.Value, argument: ir.Value, block: ir.Block) -> None:
+    if isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc" or value.type != argument.type:
+        return
+    copies = [use.owner.operation for use in argument.uses if use.owner.name == "memref.copy"]
+    copy = next((op for op in copies if list(op.operands) == [argument, value] and op.block == block), None)
+    if copy is None:
+        return
+    before = all(_in(block, user).is_before_in_block(copy) for user in _users(argument) if user != copy)
+    behind = all(copy.is_before_in_block(_in(block, user)) for user in _users(value) if user != copy)
+    if before and behind:
+        made = value.owner.operation
+        value.replace_all_uses_with(argument)
+        copy.erase()
+        made.erase()
+
+
+def _users(value: ir.Value) -> Iterator[ir.Operation]:
+    """All operations on a buffer, and on what shows a part of it."""
+    for use in value.uses:
+        op = use.owner.operation
+        yield op
+        for result in op.results:
+            if isinstance(result.type, ir.MemRefType):
+                yield from _users(result)
+
+
+def _in(block: ir.Block, op: ir.Operation) -> ir.Operation:
+    """The operation of a block in which one stands."""
+    while op.block != block:
+        op = op.parent.operation
+    return op
