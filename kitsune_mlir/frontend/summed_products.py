@@ -9,7 +9,8 @@ After, with weights that are put together once, when the program is loaded:
     %y = addmm(add(%b0, %b1), cat([%x, %h], 1), permute(cat([%w0, %w1], 1)))
 
 So no result is written to be read again, and sums are rounded once. Where results are taken apart by columns, and some
-of the parts are added, as two of three in a GRU, the others are columns of their own, with zeros for the other operand.
+of the parts are added, as two of three in a GRU, the others are columns of their own, with zeros for the other operand:
+where that is infinite they are NaN, as the sums beside them are infinite or NaN.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _join_whole(total: Node, weights: set[Node]) -> None:
         return
     layers = [_Layer.of(_product_of(end), weights) for end in ends]
     first, second = layers
-    if first is None or second is None or not _are_joined(first, second) or _only_end(first.product) is not ends[0]:
+    if first is None or second is None or not _are_joined(first, second):
         return
     if not all(same_shape(end.meta["val"].shape, total.meta["val"].shape) for end in ends):
         return

@@ -44,6 +44,10 @@ def of_sequences(layers, x, h):
     return torch.tanh(layers[0](x.unflatten(0, (4, 10))) + layers[1](h.unflatten(0, (4, 10))))
 
 
+def in_longer_rows(layers, x, h):
+    return layers[0](x).reshape(20, -1) + layers[1](h).reshape(20, -1)
+
+
 def gated(layers, x, h):
     """A GRU as people write it: two of three parts are added."""
     (r, z, n), (s, y, m) = (layer(v).chunk(3, -1) for layer, v in zip(layers, (x, h), strict=True))
@@ -87,6 +91,7 @@ CASES = {  # model, operands, products of the linalg
     "both, without biases": (lambda: Layers(both, (64, 96), (128, 96), bias=False), (64, 128), 1),
     "three": (lambda: Layers(three, (64, 64), (128, 64), (64, 64)), (64, 128, 64), 1),
     "of sequences": (lambda: Layers(of_sequences, (64, 96), (64, 96)), (64, 64), 1),
+    "in longer rows": (lambda: Layers(in_longer_rows, (64, 96), (64, 96)), (64, 64), 1),
     "a GRU": (lambda: Layers(gated, (128, 192), (64, 192)), (128, 64), 1),
     "a GRU without biases": (lambda: Layers(gated, (64, 192), (64, 192), bias=False), (64, 64), 1),
     "torch's GRU": (lambda: nn.GRUCell(64, 64), (64, 64), 1),
