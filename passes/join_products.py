@@ -215,12 +215,16 @@ def _adds_weight(op: ir.Operation) -> bool:
 
 
 def _factor(op: ir.Operation) -> ir.Value | None:
-    """The number by which an operator multiplies each element, in f32, if that is all it does but for rounding."""
-    s = rows.Structured(op)
-    if s.inputs != 1 or _names(op) not in (["arith.mulf"], ["arith.mulf", "arith.truncf"]):
+    """The number by which an operator multiplies or divides each element, in f32, if that is all it does but for
+    rounding to the type that elements had."""
+    s, names = rows.Structured(op), _names(op)
+    if s.inputs != 1 or names[:1] not in (["arith.mulf"], ["arith.divf"]) or names[1:] not in ([], ["arith.truncf"]):
         return None
-    multiplied = next(each.operation for each in s.body.operations if each.operation.name == "arith.mulf")
-    found = [x for x in multiplied.operands if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant"]
+    if _element(op) != ir.RankedTensorType(op.operands[0].type).element_type:
+        return None
+    scales = next(each.operation for each in s.body.operations if each.operation.name == names[0])
+    numbers = list(scales.operands)[names[0] == "arith.divf" :]
+    found = [x for x in numbers if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant"]
     return found[0] if found and isinstance(found[0].type, ir.F32Type) else None
 
 

@@ -93,11 +93,16 @@ def _turns_again(node: Node) -> bool:
 
 
 def _is_move(node: Node) -> bool:
-    if node.op != "call_function":
+    turns = node.op == "call_function" and node.target in (aten.permute.default, aten.select.int)
+    return turns or keeps_order(node)
+
+
+def keeps_order(node: Node) -> bool:
+    """Whether a value has each element of another once, in the same order."""
+    if node.op != "call_function" or node.target not in SAME_ORDER:
         return False
-    if node.target is aten.expand.default:
-        return same_shape(node.meta["val"].shape, node.args[0].meta["val"].shape)
-    return node.target in SAME_ORDER or node.target in (aten.permute.default, aten.select.int)
+    repeats = node.target is aten.expand.default
+    return not repeats or same_shape(node.meta["val"].shape, node.args[0].meta["val"].shape)
 
 
 class _Moves:

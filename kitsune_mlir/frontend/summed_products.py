@@ -9,7 +9,8 @@ After, with weights that are put together once, when the program is loaded:
     %y = addmm(add(%b0, %b1), cat([%x, %h], 1), permute(cat([%w0, %w1], 1)))
 
 So no result is written to be read again, and sums are rounded once. Where results are taken apart by columns, and some
-of the parts are added, as two of three in a GRU, the others are columns of their own, with zeros for the other operand.
+of the parts are added, as two of three in a GRU, the others are columns of their own, with zeros for the other operand:
+where that is infinite they are NaN, as the sums beside them are infinite or NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import torch
 from torch.fx import Graph, Node
 
 from .graph_values import call
-from .moved_dimensions import SAME_ORDER, same_shape, view
+from .moved_dimensions import keeps_order, same_shape, view
 
 aten = torch.ops.aten
 
@@ -62,11 +63,13 @@ class _Layer:
             return None
         *bias, x, weight = node.args
         rows = x.meta["val"].shape[0]
-        if weight.op != "call_function" or weight.target is not aten.permute.default:
+        if weight.op != "call_function" or weight.target is not aten.permute.default or weight.args[1] != [1, 0]:
             return None
         if not all(_is_weight(each, weights) for each in (weight.args[0], *bias)):
             return None
-        if bias and bias[0].meta["val"].dim() != 1 or isinstance(rows, int) and rows < _LEAST_ROWS:
+        if bias and bias[0].meta["val"].shape != node.meta["val"].shape[1:]:
+            return None
+        if isinstance(rows, int) and rows < _LEAST_ROWS:
             return None
         side_by_side = x.op == "call_function" and x.target is aten.cat.default and x.args[1:] == (1,)
         operands = tuple(x.args[0]) if side_by_side else (x,)
@@ -101,7 +104,7 @@ def _only_end(product: Node) -> Node:
     last, columns = product, product.meta["val"].shape[1:]
     while len(last.users) == 1:
         user = next(iter(last.users))
-        if user.target not in SAME_ORDER or not same_shape(user.meta["val"].shape[-1:], columns):
+        if not keeps_order(user) or not same_shape(user.meta["val"].shape[-1:], columns):
             break
         last = user
     return last
@@ -109,7 +112,7 @@ def _only_end(product: Node) -> Node:
 
 def _product_of(end: Any) -> Any:
     """The product whose rows a node views, each view the only reader of what it views."""
-    while isinstance(end, Node) and end.op == "call_function" and end.target in SAME_ORDER:
+    while isinstance(end, Node) and keeps_order(end):
         if len(end.args[0].users) > 1:
             return None
         end = end.args[0]
@@ -123,7 +126,7 @@ def _join_whole(total: Node, weights: set[Node]) -> None:
         return
     layers = [_Layer.of(_product_of(end), weights) for end in ends]
     first, second = layers
-    if first is None or second is None or not _are_joined(first, second) or _only_end(first.product) is not ends[0]:
+    if first is None or second is None or not _are_joined(first, second):
         return
     if not all(same_shape(end.meta["val"].shape, total.meta["val"].shape) for end in ends):
         return
@@ -135,9 +138,9 @@ def _join_whole(total: Node, weights: set[Node]) -> None:
 
 
 def _are_joined(first: _Layer, second: _Layer) -> bool:
-    """Whether two layers have the same rows and columns."""
-    same = same_shape(first.product.meta["val"].shape, second.product.meta["val"].shape)
-    return same and first.operands != second.operands
+    """Whether two layers have the same rows and columns, of the same type, and are of different operands."""
+    own, other = first.product.meta["val"], second.product.meta["val"]
+    return same_shape(own.shape, other.shape) and own.dtype == other.dtype and first.operands != second.operands
 
 
 def _parts_of(node: Node, weights: set[Node]) -> _Parts | None:
@@ -159,6 +162,8 @@ def _join_parts(first: _Parts, weights: set[Node]) -> None:
     """Two layers that are taken apart alike, of whose parts more are added than not."""
     second = next(_others(first, weights), None)
     if second is None or len(second.parts) != len(first.parts) or not _are_joined(first.layer, second.layer):
+        return
+    if not same_shape(first.parts[0].meta["val"].shape, second.parts[0].meta["val"].shape):
         return
     sums = [_sum_of(a, b) for a, b in zip(first.parts, second.parts, strict=True)]
     left = [n for n, total in enumerate(sums) if total is None]

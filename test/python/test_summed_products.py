@@ -44,6 +44,10 @@ def of_sequences(layers, x, h):
     return torch.tanh(layers[0](x.unflatten(0, (4, 10))) + layers[1](h.unflatten(0, (4, 10))))
 
 
+def in_longer_rows(layers, x, h):
+    return layers[0](x).reshape(20, -1) + layers[1](h).reshape(20, -1)
+
+
 def gated(layers, x, h):
     """A GRU as people write it: two of three parts are added."""
     (r, z, n), (s, y, m) = (layer(v).chunk(3, -1) for layer, v in zip(layers, (x, h), strict=True))
@@ -58,6 +62,26 @@ def cell(layers, x, h, c):
     return o.sigmoid() * c.tanh(), c
 
 
+def repeated(layers, x, h):
+    return layers[0](x)[:, None].expand(-1, 3, -1) + layers[1](h)[:, None].expand(-1, 3, -1)
+
+
+def each_with_each(layers, x, h):
+    """Two of three parts, each row of the one layer with each of the other."""
+    (r, z, n), (s, y, m) = layers[0](x)[:, None].chunk(3, -1), layers[1](h).chunk(3, -1)
+    return torch.sigmoid(r + s) * torch.tanh(y + z) + n * m
+
+
+def biased_by_a_number(layers, x, h):
+    first = torch.addmm(layers[2].bias, x, layers[0].weight.T)
+    (r, z, n), (s, y, m) = first.chunk(3, -1), layers[1](h).chunk(3, -1)
+    return torch.sigmoid(r + s) * torch.tanh(y + z) + n * m
+
+
+def not_turned(layers, x, h):
+    return x @ layers[0].weight.permute(0, 1) + h @ layers[1].weight.T
+
+
 def columns(*widths, rows=40):
     return tuple(torch.randn(rows, width) for width in widths)
 
@@ -67,12 +91,17 @@ CASES = {  # model, operands, products of the linalg
     "both, without biases": (lambda: Layers(both, (64, 96), (128, 96), bias=False), (64, 128), 1),
     "three": (lambda: Layers(three, (64, 64), (128, 64), (64, 64)), (64, 128, 64), 1),
     "of sequences": (lambda: Layers(of_sequences, (64, 96), (64, 96)), (64, 64), 1),
+    "in longer rows": (lambda: Layers(in_longer_rows, (64, 96), (64, 96)), (64, 64), 1),
     "a GRU": (lambda: Layers(gated, (128, 192), (64, 192)), (128, 64), 1),
     "a GRU without biases": (lambda: Layers(gated, (64, 192), (64, 192), bias=False), (64, 64), 1),
     "torch's GRU": (lambda: nn.GRUCell(64, 64), (64, 64), 1),
     "torch's RNN": (lambda: nn.RNNCell(64, 64), (64, 64), 1),
     "an LSTM": (lambda: Layers(cell, (192, 256)), (128, 64, 64), 1),
     "widths that are no whole chunks": (lambda: Layers(both, (72, 96), (128, 96)), (72, 128), 2),
+    "repeated": (lambda: Layers(repeated, (64, 96), (64, 96)), (64, 64), 2),
+    "each with each": (lambda: Layers(each_with_each, (64, 192), (64, 192)), (64, 64), 2),
+    "a bias of one number": (lambda: Layers(biased_by_a_number, (64, 192), (64, 192), (64, 1)), (64, 64), 2),
+    "a weight that is not turned": (lambda: Layers(not_turned, (64, 64), (64, 64)), (64, 64), 2),
     "one of them is read": (lambda: Layers(read, (64, 8), (64, 8)), (64, 64), 2),
 }
 

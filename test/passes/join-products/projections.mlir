@@ -83,3 +83,29 @@ func.func @returned(%x: tensor<300x256xf32>, %w0: tensor<256x256xf32>, %w1: tens
   %q = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%x, %w1 : tensor<300x256xf32>, tensor<256x256xf32>) outs(%f : tensor<300x256xf32>) -> tensor<300x256xf32>
   return %p, %q : tensor<300x256xf32>, tensor<300x256xf32>
 }
+
+// One of them is divided by a number; the other one by 1.
+
+// CHECK-LABEL: func.func @divided
+// CHECK:         linalg.matmul {{.*}} -> tensor<300x512xf32>
+// CHECK:         linalg.generic {{.*}} ins({{.*}} : tensor<300x512xf32>, tensor<512xf32>)
+// CHECK:           arith.divf %in, %in_{{.*}} : f32
+// CHECK-NOT:     linalg.matmul
+// CHECK:         return
+func.func @divided(%x: tensor<300x256xf32>, %w0: tensor<256x256xf32>, %w1: tensor<256x256xf32>) -> (tensor<256x300xf32>, tensor<256x300xf32>) attributes {kitsune.weights = array<i64: 1, 2>} {
+  %zero = arith.constant 0.0 : f32
+  %three = arith.constant 3.0 : f32
+  %e = tensor.empty() : tensor<300x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<300x256xf32>) -> tensor<300x256xf32>
+  %p = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%x, %w0 : tensor<300x256xf32>, tensor<256x256xf32>) outs(%f : tensor<300x256xf32>) -> tensor<300x256xf32>
+  %q = linalg.generic {indexing_maps = [#own, #own], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<300x256xf32>) outs(%e : tensor<300x256xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %d = arith.divf %a, %three : f32
+    linalg.yield %d : f32
+  } -> tensor<300x256xf32>
+  %k = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%x, %w1 : tensor<300x256xf32>, tensor<256x256xf32>) outs(%f : tensor<300x256xf32>) -> tensor<300x256xf32>
+  %t = tensor.empty() : tensor<256x300xf32>
+  %0 = linalg.transpose ins(%q : tensor<300x256xf32>) outs(%t : tensor<256x300xf32>) permutation = [1, 0]
+  %1 = linalg.transpose ins(%k : tensor<300x256xf32>) outs(%t : tensor<256x300xf32>) permutation = [1, 0]
+  return %0, %1 : tensor<256x300xf32>, tensor<256x300xf32>
+}
