@@ -124,7 +124,8 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
             continue
         if not _may_move(user) or not is_alloc(target := user.operands[1]):
             return False
-        if target == buffer or moved_by(target.owner.operation) != user:
+        moved = moved_by(target.owner.operation) if target != buffer else None
+        if moved is None or moved != user:
             return False
     return True
 

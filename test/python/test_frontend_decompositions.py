@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import kitsune_mlir
-from kitsune_mlir.frontend import attention, composite_operators, decompositions, torch_program
+from kitsune_mlir.frontend import attention, composite_operators, decompositions
 from kitsune_mlir.frontend.decompositions import table
 from kitsune_mlir.tools.gpusim import Simulation
 
@@ -173,7 +173,7 @@ def test_views_of_what_lies_otherwise_than_torchs_own(monkeypatch, gpu_of):
     rule = attention.attention
     turned = lambda *args, **options: rule(*args, **options).transpose(-3, -2).contiguous().transpose(-3, -2)  # noqa: E731
     monkeypatch.setitem(decompositions._OWN, aten.scaled_dot_product_attention.default, turned)
-    monkeypatch.setattr(torch_program, "table", decompositions.table.__wrapped__)
+    monkeypatch.setattr(decompositions, "_own_table", decompositions._own_table.__wrapped__)
 
     class Model(nn.Module):
         def forward(self, q, k, v):

@@ -84,14 +84,14 @@ class Case:
     def signal(self, number: int) -> None:
         text = "red.release.gpu.global.add.u32 [$0], $1;"
         with device.when(self.first):
-            device.assembly(text, "l,r,~{memory}", [self.counters[number], device.value(1)], None)
+            device.assembly(text, self.counters[number], device.value(1))
 
     def wait(self, number: int) -> None:
         """For another CTA; the counter is zero for the next launch."""
         with device.when(self.first):
             waits.on_counter(self.counters[number], 1)
             text = "st.release.gpu.global.u32 [$0], $1;"
-            device.assembly(text, "l,r,~{memory}", [self.counters[number], device.value(0)], None)
+            device.assembly(text, self.counters[number], device.value(0))
 
 
 class Between(Case):
