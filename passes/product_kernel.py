@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kitsune_mlir.chains.operands import parts_of
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
@@ -26,6 +25,7 @@ from .numbered_matrices import looked_up
 from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
+from .product_parts import feed_parts, parts_side_by_side
 from .product_pieces import make_pieces
 from .product_pingpong import PingPong, slot_type
 from .product_sums import all_chunks, release
@@ -73,7 +73,7 @@ class ProductKernel:
         self.pieces: dict[str, list[ir.Value]] = {}
         self.whole: dict[str, schedule.AllocRingOp] = {}  # rings of operands whose pieces are made here
         self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
-        self.lefts = self._side_by_side()
+        self.lefts = parts_side_by_side(of.found, tiles, of.pieces, self.chunk)
         for left in self.lefts:
             self._lay_out("left", left, of.found.left_roles, GRANULE)
         rights = [found.right for found in (of.found, *(found for _, found in of.beside))]
@@ -103,17 +103,6 @@ class ProductKernel:
         pieces = 1 if name in self.tiles.made else self.of.pieces
         self.pieces.setdefault(name, []).extend(laid_out(value, pieces, granule))
         self.operands[name] = roles
-
-    def _side_by_side(self) -> list[ir.Value]:
-        """The tensors of whole chunks that the left operand is, side by side, which are read where they are: a tile has
-        all of k, one part after another. The left operand alone where it is none such."""
-        found, tiles = self.of.found, self.tiles
-        parts = parts_of(found.left) if found.left_roles == ("m", "k") else [found.left]
-        plain = tiles.split == tiles.cluster == self.of.pieces == 1 and not (
-            tiles.kept or tiles.alternates or tiles.made
-        )
-        whole = all(ir.RankedTensorType(part.type).shape[1] % self.chunk == 0 for part in parts)
-        return parts if len(parts) > 1 and plain and whole else [found.left]
 
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
@@ -174,7 +163,8 @@ class ProductKernel:
             columns = max(tiles.sets) * (len(self.made) if self.joined else 1)
             counts = {name: tiles.rows if name == "left" else columns for name in self.operands}
             rings = {name: self._ring(name, count) for name, count in counts.items()}
-            self.whole = {name: self._whole_ring(name, counts[name]) for name in counts if name in tiles.made}
+            made = (f32, "all", tiles.whole_slots)  # rings of operands whose pieces are made in the kernel
+            self.whole = {n: self._alloc(f"{n}_whole", n, counts[n], *made) for n in counts if n in tiles.made}
             vectors = {value: vector_ring(value, i) for i, value in enumerate(self.vectors)}
             registers = engine(self.of.target).registers(tiles.copies, bool(tiles.made))
             for name, count in zip(("feed", "math", "make"), registers, strict=False):
@@ -251,9 +241,7 @@ class ProductKernel:
         return max(self.tiles.price, moved, key=lambda price: price.us)
 
     def _tile_sizes(self) -> dict[str, int]:
-        sizes = {"m": self.tiles.rows, "n": self.tiles.columns}
-        if "b" in self.of.sizes:
-            sizes["b"] = 1
+        sizes = {"m": self.tiles.rows, "n": self.tiles.columns} | ({"b": 1} if "b" in self.of.sizes else {})
         return sizes | ({"s": 1} if self.tiles.split > 1 else {})
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
@@ -262,10 +250,6 @@ class ProductKernel:
         if name == "right" and self.tiles.alternates:
             slots = self.tiles.right_slots
         return self._alloc(name, name, count, self.element, share, slots)
-
-    def _whole_ring(self, name: str, count: int) -> schedule.AllocRingOp:
-        """The ring of an operand whose pieces are made in the kernel."""
-        return self._alloc(f"{name}_whole", name, count, ir.F32Type.get(), "all", self.tiles.whole_slots)
 
     def _alloc(
         self, label: str, operand: str, count: int, element: ir.Type, share: str, slots: int
@@ -303,7 +287,7 @@ class ProductKernel:
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
         if len(self.lefts) > 1:
-            self._feed_parts(rings, at)
+            feed_parts(self, rings, at)
             return
         first = self._own_part()
         if self.overlaps:
@@ -312,22 +296,6 @@ class ProductKernel:
         with ir.InsertionPoint(loop.body):
             self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
             scf.yield_([])
-
-    def _feed_parts(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
-        """The chunks of one part of the left operand after those of another, beside those of all of the right ones."""
-        first = 0
-        for left in self.pieces["left"]:
-            width = ir.RankedTensorType(left.type).shape[self.operands["left"].index("k")]
-            loop = scf.ForOp(constant_index(0), constant_index(width), constant_index(self.chunk))
-            with ir.InsertionPoint(loop.body):
-                k = loop.induction_variable
-                for name, ring in rings.items():
-                    if name == "left":
-                        self.copy(name, ring, left, at | {"k": k})
-                    else:
-                        self.copy(name, ring, self.pieces[name][0], at | {"k": _moved(k, constant_index(first))})
-                scf.yield_([])
-            first += width
 
     def _own_part(self) -> ir.Value | None:
         """Where the part of k begins that the CTA of a cluster sums."""

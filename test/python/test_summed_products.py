@@ -1,5 +1,5 @@
 """Layers whose results are added (kitsune_mlir/frontend/summed_products.py), and kernels of gates that read operands
-side by side where they are (passes/product_kernel.py)."""
+side by side where they are (passes/product_parts.py)."""
 
 import copy
 
