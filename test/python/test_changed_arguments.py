@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -28,15 +29,6 @@ class Cached(nn.Module):
         self.values.index_copy_(2, place, value)
         mask = torch.arange(self.keys.shape[2])[None] <= place[:, None]
         return nn.functional.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=mask)
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def added(table, places, x):
