@@ -95,9 +95,8 @@ class _Layer:
             if each.block != op.block or list(value.uses)[1:] or not _has_weights(each, value):
                 return None
             value = each.results[0]
-        if product.known[2] * element_bytes(
-            ir.RankedTensorType(value.type).element_type
-        ) % GRANULE or not is_read_in_place(value):
+        row_bytes = product.known[2] * element_bytes(ir.RankedTensorType(value.type).element_type)
+        if row_bytes % GRANULE or not is_read_in_place(value):
             return None
         us = _us(product, follows)
         return None if us is None else _Layer(product, tuple(follows.ops), us)
@@ -134,8 +133,7 @@ def _us(product: PricedProduct, follows: Follows) -> float | None:
     tiles, thin = product.tiles(follows), predicted_us(product.found, product.sizes, product.target)
     if tiles is None:
         return thin
-    us = tiles.microseconds
-    return thin if thin is not None and thin < THIN_BY * us else us
+    return thin if thin is not None and thin < THIN_BY * tiles.microseconds else tiles.microseconds
 
 
 def _alike(layers: Sequence[_Layer]) -> list[list[_Layer]]:
@@ -156,6 +154,7 @@ def _inputs(layer: _Layer) -> int:
 
 
 def _fits(layer: _Layer, first: _Layer) -> bool:
+    """Whether a layer may be columns of one with another, which has all that follows both."""
     own, other = layer.product.op, first.product.op
     same = layer.product.pieces == first.product.pieces and own.block == other.block
     same = same and own.results[0].type.element_type == other.results[0].type.element_type
