@@ -147,10 +147,10 @@ class Interface:
         return [i for i, a in enumerate(self.arguments) if a.kind == "input" or i in self._changed]
 
     def settle(self) -> None:
-        """Gives the arguments the contents of buffers that calls on a GPU have changed."""
+        """Gives the arguments the contents of buffers that calls on a GPU have changed. They stay there, too: a CUDA
+        graph may read them."""
         for i, held in self._held.items():
             arrays.write(held, self.arguments[i].value)
-        self._held.clear()
 
     def _check(self, given: Sequence[Any]) -> None:
         for value, spec in zip(given, self.inputs, strict=True):
@@ -190,13 +190,16 @@ class Interface:
             if output.mutates is None:
                 continue
             argument, held = self.arguments[output.mutates], self._held.get(output.mutates)
-            into = given[position[output.mutates]] if argument.kind == "input" else held
+            on_gpu = held is not None and arrays.is_cuda(value)
+            into = given[position[output.mutates]] if argument.kind == "input" else held if on_gpu else argument.value
             if arrays.is_torch(into) and arrays.is_torch(value) and into.data_ptr() == value.data_ptr():
                 continue  # written in place
-            if held is not None and not self._in_graph:
+            if on_gpu and not self._in_graph:
                 self._held[output.mutates] = value
-            else:
-                arrays.write(value, argument.value if into is None else into)
+                continue
+            arrays.write(value, into)
+            if held is not None and not on_gpu:  # computed on the host
+                held.copy_(arrays.from_array(argument.value, argument.spec, like_torch=True))
 
 
 def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:

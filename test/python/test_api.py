@@ -151,7 +151,7 @@ class Gpu:
         monkeypatch.setattr(arrays, "is_cuda", arrays.is_torch)
         monkeypatch.setattr(arrays, "is_captured", lambda: self.captures)
         monkeypatch.setattr(
-            arrays, "from_array", lambda array, spec, like_torch, device: torch.from_numpy(array.copy())
+            arrays, "from_array", lambda array, spec, like_torch, device=None: torch.from_numpy(array.copy())
         )
 
     def for_torch(self, values, dtypes):
@@ -179,8 +179,14 @@ def test_buffers_that_a_model_changes_stay_on_the_gpu(monkeypatch, tmp_path):
     assert [called() for _ in range(2)] == [5.0, 6.0]
     assert [values[0].data_ptr() for values in gpu.given[4:]] == [place, place]  # where the graph has it
     compiled.save(tmp_path / "counter.kitsune")
+    assert called() == 7.0 and gpu.given[-1][0].data_ptr() == place  # the graph has it there still
+    with monkeypatch.context() as host:
+        host.setattr(arrays, "is_cuda", lambda value: False)
+        assert compiled(x)[0].item() == 8.0
+    assert called() == 9.0 and gpu.given[-1][0].data_ptr() == place
     monkeypatch.undo()
-    assert kitsune_mlir.load(tmp_path / "counter.kitsune")(x)[0].item() == compiled(x)[0].item() == 7.0
+    assert kitsune_mlir.load(tmp_path / "counter.kitsune")(x)[0].item() == 7.0
+    assert compiled(x)[0].item() == 10.0
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool, torch.float64, torch.bfloat16])
