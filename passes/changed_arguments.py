@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kitsune_mlir.codegen.gpu_buffers import ancestor_in, is_alloc, uses_of
 from kitsune_mlir.mlir import func, ir
 
 
@@ -26,14 +27,15 @@ def write_changed(main: func.FuncOp, changed: Sequence[int], memories: Sequence[
 
 
 def _write(value: ir.Value, argument: ir.Value, block: ir.Block) -> None:
-    if isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc" or value.type != argument.type:
+    """Has an argument be the buffer of its new contents, where a copy of the old ones is what these begin with."""
+    if not is_alloc(value) or value.type != argument.type:
         return
     copies = [use.owner.operation for use in argument.uses if use.owner.name == "memref.copy"]
     copy = next((op for op in copies if list(op.operands) == [argument, value] and op.block == block), None)
     if copy is None:
         return
-    before = all(_in(block, user).is_before_in_block(copy) for user in _users(argument) if user != copy)
-    behind = all(copy.is_before_in_block(_in(block, user)) for user in _users(value) if user != copy)
+    before = all(user.is_before_in_block(copy) for user in _users(argument, block) if user != copy)
+    behind = all(copy.is_before_in_block(user) for user in _users(value, block) if user != copy)
     if before and behind:
         made = value.owner.operation
         value.replace_all_uses_with(argument)
@@ -41,18 +43,6 @@ def _write(value: ir.Value, argument: ir.Value, block: ir.Block) -> None:
         made.erase()
 
 
-def _users(value: ir.Value) -> Iterator[ir.Operation]:
-    """All operations on a buffer, and on what shows a part of it."""
-    for use in value.uses:
-        op = use.owner.operation
-        yield op
-        for result in op.results:
-            if isinstance(result.type, ir.MemRefType):
-                yield from _users(result)
-
-
-def _in(block: ir.Block, op: ir.Operation) -> ir.Operation:
-    """The operation of a block in which one stands."""
-    while op.block != block:
-        op = op.parent.operation
-    return op
+def _users(buffer: ir.Value, block: ir.Block) -> Iterator[ir.Operation]:
+    """The operations of a block that use a buffer, or a view of it, themselves or in their regions."""
+    return (ancestor_in(block, use.owner.operation) for use in uses_of(buffer))

@@ -14,13 +14,13 @@ yields its input). All of these are an offset, sizes and strides:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, memref
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, is_alloc, root_of, written
+from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -100,7 +100,7 @@ def erase_unread(block: ir.Block) -> None:
     for op in reversed([op.operation for op in block.operations]):
         if op.name != "memref.alloc":
             continue
-        users = list(_users(op.results[0]))
+        users = [use.owner.operation for use in uses_of(op.results[0])]
         moves = [user for user in users if _may_move(user) and user.operands[1] == op.results[0]]
         sizes = [user for user in users if user.name == "memref.dim" and not list(user.results[0].uses)]
         if moves and all(user in moves or user in sizes or user.name in VIEWS for user in users):
@@ -108,18 +108,9 @@ def erase_unread(block: ir.Block) -> None:
                 user.erase()
 
 
-def _users(value: ir.Value) -> Iterator[ir.Operation]:
-    """Who uses a memref, or a view of it; users of a view behind it."""
-    for use in value.uses:
-        yield use.owner.operation
-        if use.owner.name in VIEWS:
-            for result in use.owner.results:
-                yield from _users(result)
-
-
 def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
     """Whether all that reads a buffer is the return, or moves it into a buffer that is only returned."""
-    for user in _users(buffer):
+    for user in (use.owner.operation for use in uses_of(buffer)):
         if user == but or user.name in ("func.return", "memref.dim", *VIEWS):
             continue
         if not _may_move(user) or not is_alloc(target := user.operands[1]):
