@@ -36,7 +36,7 @@ class _Of(nn.Module):
 
 
 def test_no_columns_of_an_open_number_of_rows():
-    """As a loop over columns takes them that begins before the first."""
+    """A loop over columns that begins before the first takes such slices."""
     model, rows = (
         _Of(lambda x: x[:, 2] - torch.einsum("bik,bk->bi", x[:, 1:, :0], x[:, 0, :0])),
         torch.export.Dim("rows"),

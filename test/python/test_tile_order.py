@@ -28,7 +28,7 @@ def number_of(value):
 
 
 def places(extents, sizes, share):
-    """Of each tile, in their order, its number along each dimension."""
+    """The number of each tile along each dimension, in the order in which tiles are taken."""
     with ir.Context(), ir.Location.unknown():
         with ir.InsertionPoint(ir.Module.create().body):
             roles = list(extents)

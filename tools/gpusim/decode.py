@@ -131,7 +131,7 @@ class Op:
 
     @once
     def function(self) -> Callable[..., Any] | None:
-        """From its operands to its result, if it depends on nothing else."""
+        """What computes its result from its operands, if that depends on nothing else."""
         if self.name in BINARY or self.name in UNARY:
             return arithmetic(self.name, self.results[0].type)
         if self.name.removeprefix("arith.") in CASTS:

@@ -87,7 +87,7 @@ class _Reads:
         self.stamps = np.zeros((GROUP, units), np.int64)
 
     def extend(self, low: int, high: int, first: int, last: int) -> None:
-        """From here on readers of the group read from a byte to another."""
+        """Counts a read, from a byte to another, by readers of these numbers to what the group has had."""
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._first, self._end = min(self._first, first), max(self._end, last + 1)
 

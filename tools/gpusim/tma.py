@@ -65,7 +65,7 @@ class Box:
 
 
 def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
-    """From a launch's description, checked as the driver does."""
+    """Makes a box of a launch's description, and checks it as the driver does."""
     rounds = described["element"] == "tf32"
     itemsize = np.dtype(DTYPES["f32" if rounds else described["element"]]).itemsize
     dims = tuple(rows if size is None else size for size in described["dims"])

@@ -62,7 +62,7 @@ class Meetings:
         thread, rank = device.value(device.mod(warps.thread(), THREADS)), cluster.rank()
 
         def place(cta: Int, block: int) -> Int:
-            """Of the thread's word of a block from a CTA."""
+            """Where the thread's word of a block from a CTA lies."""
             at = device.mul(device.add(device.mul(cta, share), block), THREADS * _WORD)
             return device.add(device.add(room, at), device.mul(thread, _WORD))
 
