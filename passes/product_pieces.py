@@ -8,15 +8,17 @@ rows are not along k the one piece is the chunk, turned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
 from kitsune_mlir.planning.product_tiles import PAIRS
 
 from .chain_tiles import added, part, zeros
 from .product_pingpong import slot_type
+from .schedule_build import empty_generic
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel
@@ -58,14 +60,31 @@ def in_pieces(
         lefts, *rights = slots.values()
         totals = []
         for total, own in zip(loop.inner_iter_args, rights, strict=True):
-            sums = schedule.SumsOp([], acc).results[0]
-            for left, right in PAIRS[kernel.of.pieces]:
-                token = schedule.Token.get()
-                made = schedule.ProductOp(sums, lefts[left], own[right], kernel.products, acc, token)
-                sums = made.results[0]
-            tile = schedule.SettleOp(sums, ir.TypeAttr(acc.elem).value).results[0]
+            tile = multiplied(lefts, own, acc, kernel.products)
             totals.append(part(added(total, tile), 0, columns, wide=True))
         for slot in (slot for taken in zip(*slots.values(), strict=True) for slot in taken):
             schedule.ReleaseOp(slot, [])
         scf.yield_(totals)
     return list(loop.results)
+
+
+def multiplied(lefts: Sequence[ir.Value], rights: Sequence[ir.Value], acc: ir.Type, engine: ir.Attribute) -> ir.Value:
+    """The products of all pairs of pieces that count, whose sums begin at zero, small terms first, as a tile."""
+    sums = schedule.SumsOp([], acc).results[0]
+    for left, right in PAIRS[len(lefts)]:
+        made = schedule.ProductOp(sums, lefts[left], rights[right], engine, acc, schedule.Token.get())
+        sums = made.results[0]
+    return schedule.SettleOp(sums, ir.TypeAttr(acc.elem).value).results[0]
+
+
+def pieces_of_tile(tile: ir.Value, count: int) -> list[ir.Value]:
+    """Tiles of bf16 whose sum is one of f32."""
+    kind, found = ir.RankedTensorType(tile.type), list[ir.Value]()
+    same, element = ir.AffineMap.get_identity(2), ir.BF16Type.get()
+    for number in range(count):
+        made = empty_generic([tile], [tensor.empty(list(kind.shape), element)], [same] * 2, ["parallel"] * 2)
+        block = made.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([arith.truncf(element, pieces_of(block.arguments[0], count)[number])])
+        found.append(part(made.results[0], 0, kind.shape[1]))
+    return found

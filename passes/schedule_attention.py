@@ -13,7 +13,8 @@
 Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns
 that a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done
 where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements and of
-f32 that is multiplied as tf32. One size may be open until the call: the batch, the rows, the columns, or both of these.
+f32, which is multiplied as tf32 or in pieces of bf16. One size may be open until the call: the batch, the rows, the
+columns, or both of these.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
-from kitsune_mlir.planning.product_tiles import COPY_ROWS
+from kitsune_mlir.planning.product_tiles import COPY_ROWS, PAIRS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.weights import is_weight
 
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
@@ -151,10 +152,8 @@ class _Pair:
             raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
         elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
         if elements == {"f32"}:
-            if max(map(tf32_pieces, (first.op, op))) > 1:
-                raise UnsupportedError("products of f32 are to be as exact as f32's")
-            if is_open(sizes["n"]):
-                raise UnsupportedError("columns of f32 are open until the call")
+            if second.words and is_open(sizes["n"]):
+                raise UnsupportedError("columns of tf32 are open until the call")
         elif len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
         if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
@@ -201,9 +200,13 @@ class _Pair:
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
         given = map(self.known.taken, (blocks, rows, *sizes))
-        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
-        of = attention_tiles.Weighed(*given, work, float(read), self.range.first, self.range.last, nbytes)
-        return attention_tiles.choose(of, self.second.target)
+        second, nbytes = self.second, 2
+        if second.pieces == 1:
+            nbytes = element_bytes(ir.RankedTensorType(second.found.right.type).element_type)
+        of = attention_tiles.Weighed(
+            *given, work, float(read), self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])
+        )
+        return attention_tiles.choose(of, second.target)
 
     def is_faster(self) -> bool:
         """Whether one kernel is predicted to be faster than those that it replaces."""
@@ -236,15 +239,19 @@ class _Pair:
         )
 
     def _before_us(self) -> float:
-        """What kernels take that turn operands of f32, and the values' rows."""
+        """What kernels take that make pieces of operands of f32, or turn them, and the values' rows."""
         own = {"left": self.first.found.left, "right": self.first.found.right, "values": self.second.found.right}
+        target = self.second.target
         if not isinstance(ir.RankedTensorType(own["left"].type).element_type, ir.F32Type):
             return 0.0
-        turned = [own["values"], own["values"]]
-        turned += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
-        nbytes = [8.0 * self.known.taken(prod(self.known.shape(value))) for value in turned]
-        target = self.second.target
-        alone = KERNEL_US + target.launch_us
+        if self.second.pieces > 1:
+            each, alone = 4.0 + 2 * self.second.pieces, target.launch_us  # one goes on beside another
+            moved = [*{value for value in own.values() if not is_weight(value)}]
+        else:
+            each, alone = 8.0, target.launch_us + KERNEL_US
+            moved = [own["values"], own["values"]]
+            moved += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
+        nbytes = [each * self.known.taken(prod(self.known.shape(value))) for value in moved]
         return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
 
     @property
@@ -295,7 +302,7 @@ class _Pair:
                     follows,
                     stored,
                 ),
-                *(self.range, self.sizes, shape, second.target, name),
+                *(self.range, self.sizes, second.pieces, shape, second.target, name),
             )
             body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])
             body.bring()

@@ -124,7 +124,7 @@ class Attention(nn.Module):
             return (step <= 0) & (step > -100)
         if of.mask == "alibi":
             slopes = torch.exp2(-torch.arange(1, of.heads + 1, device=query.device))
-            return (slopes[:, None, None] * step).to(query.dtype)
+            return (slopes[:, None, None] * step).to(of.dtype).to(query.dtype)  # rounded in float64's run, too
         return mask
 
     def _written(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

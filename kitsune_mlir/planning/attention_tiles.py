@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_tiles import CHUNK, COPY_ROWS
+from .product_tiles import CHUNK, COPY_ROWS, PIECES_OF
 from .target import Target
 
 _COLUMNS = (64, 128)
@@ -23,10 +23,13 @@ _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
 _ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
+_TAKEN_APART = 10.0  # instructions of a weight that becomes pieces
 # Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are
 # issued, and besides. One warpgroup alone does these in turn, two beside each other. So 26 kernels, of 64 to 128
 # columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 % on average (H100).
 _TURN = {1: (0.98, 1.03, 376.0), 2: (0.72, 1.37, 182.0)}
+_EXACT_TURN = (0.9, 1.7, 1000.0)  # in pieces: the same of 18 kernels, within 25 %, and what they take longer to start
+_EXACT_START = 2000.0
 _TILE, _START = 700.0, 2300.0  # cycles of a tile, and of the kernel besides
 
 
@@ -35,7 +38,8 @@ class Weighed:
     """Of `batch` blocks of so many `rows`, which tiles do not cross, the products with `n` columns of `k`, and with so
     many of `v` columns. So many instructions as `work` says deal with a score, and `read` bytes of memory come to it. A
     tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such
-    end. Elements are of so many bytes: 2, or 4 that are multiplied as tf32."""
+    end. Elements are of so many bytes: 2, or 4 that are multiplied as tf32; or numbers of f32 are pieces of 2 bytes, of
+    which so many `pairs` are multiplied."""
 
     batch: int
     rows: int
@@ -47,6 +51,11 @@ class Weighed:
     first: int | None = None
     last: int | None = None
     element_bytes: int = 2
+    pairs: int = 1
+
+    @property
+    def pieces(self) -> int:
+        return PIECES_OF[self.pairs]
 
     @property
     def chunk(self) -> int:
@@ -96,7 +105,7 @@ class AttentionTiles:
 @cache
 def choose(of: Weighed, target: Target) -> AttentionTiles | None:
     """The fastest tiles, or None where none fits."""
-    least = ceil(of.v / _MOST_WIDE)
+    least = ceil(of.v / (_MOST_WIDE if of.pieces == 1 else _MOST_WIDE // 2))
     parts = (1,) if least == 1 else (least, 2 * least)
     found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts))
     return min((tiles for tiles in found if tiles is not None), key=lambda tiles: tiles.price.us, default=None)
@@ -109,23 +118,29 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int) -
     registers = wide // 2 + columns
     if of.element_bytes > 2:
         registers += columns // 2  # weights are no smaller than scores
+    if of.pieces > 1:  # of weights, and the sums of a chunk's products
+        registers = wide + of.pieces * columns // 4
     if registers > _MOST_REGISTERS:
         return None
     ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
-    left, right, value = (own * _CHUNK_BYTES, columns * _CHUNK_BYTES, wide * _CHUNK_BYTES)
+    left, right, value = (each * of.pieces * _CHUNK_BYTES for each in (own, columns, wide))
     of_turn = chunks * right + columns // of.chunk * value
     held = 2 if target.shared_bytes - _BARRIERS - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
     slots = min(_MOST_TURNS, (target.shared_bytes - _BARRIERS - held * chunks * left) // of_turn)
     if slots < 1:
         return None
-    multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2
-    issued = own * columns * (of.work + _OWN_WORK + (wide / 2 + 48) / columns) / _ISSUED
+    multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2 * of.pairs
+    own_work = _OWN_WORK + (wide / 2 + 48) / columns
+    if of.pieces > 1:  # sums of chunks that are added, weights that are taken apart
+        own_work += chunks + wide / of.chunk + _TAKEN_APART
+    issued = own * columns * (of.work + own_work) / _ISSUED
     loaded = (of_turn + own * columns * of.read) / _LOADED
-    a, b, besides = _TURN[copies]
+    a, b, besides = _TURN[copies] if of.pieces == 1 else _EXACT_TURN
     turn = max(loaded, a * multiplied + b * issued) + besides
     turns, tiles = of.most_turns(own, columns, target.sms, ceil(of.v / wide))
-    cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START
+    cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START + (_EXACT_START if of.pieces > 1 else 0.0)
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
-    counts = held * chunks, slots * chunks, slots * (columns // of.chunk)
+    of_left, of_right, of_values = held * chunks, slots * chunks, slots * (columns // of.chunk)
+    counts = of.pieces * of_left, of.pieces * of_right, of.pieces * of_values
     return AttentionTiles(copies, columns, wide, *counts, price, ahead)

@@ -1,0 +1,131 @@
+"""Where the tiles of attention lie (attention_kernel.py): in the batch, in segments of its rows, and which columns of
+scores they have. Sizes may be open until the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.planning.attention_tiles import AttentionTiles
+from kitsune_mlir.planning.open_sizes import factors, is_open
+
+from .row_bodies import RowPlan
+from .schedule_build import constant_index
+
+if TYPE_CHECKING:
+    from .attention_kernel import Attention
+
+
+class Places:
+    """Of a kernel's tiles."""
+
+    def __init__(self, of: Attention, plan: RowPlan, tiles: AttentionTiles):
+        self.of, self.tiles = of, tiles
+        self.segments = [size for size in plan.segments or [] if size is not None]
+        cuts, m = plan.cuts, of.sizes["m"]
+        self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
+        self.parts = -(-of.sizes["v"] // tiles.wide)  # of the values' columns
+        self.is_uneven = (of.range.first, of.range.last).count(None) == 1  # some tiles have more columns than others
+        self.order = list(range(len(self.segments)))
+        if self.is_uneven:
+            self.order = [self.order[-1], *self.order[:-1]]
+        self.open: dict[int, ir.Value] = {}
+
+    def ask(self, operands: Sequence[ir.Value]) -> None:
+        """Reads the sizes that are open until the call, as tensors that are copied have them."""
+        for size in filter(is_open, (*self.segments, self.of.sizes["n"])):
+            self.open[size] = next(
+                tensor.dim(value, constant_index(d))
+                for value in operands
+                for d, own in enumerate(self.of.shape(value))
+                if own == size
+            )
+
+    def deal(self) -> schedule.TilesOp:
+        """The tiles of rows, and of parts of the values' columns."""
+        last = len(self.segments) - 1
+        extents = [self.size(self.segments[i]) for i in self.order]
+        boxes = [self.tiles.rows if i == last else 1 for i in self.order]
+        if self.parts > 1:
+            extents.append(constant_index(self.of.sizes["v"]))
+            boxes.append(self.tiles.wide)
+        dealt = schedule.TilesOp(extents, *[ir.IndexType.get()] * 3)
+        dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(boxes)
+        return dealt
+
+    def size(self, size: int) -> ir.Value:
+        """A size: a number, one that is open until the call, or their product."""
+        known, open_ = factors(size)
+        if not open_:
+            return constant_index(known)
+        (found,) = (self.open[one] for one in open_)
+        return found if known == 1 else arith.muli(found, constant_index(known))
+
+    def _of_values(self, number: ir.Value) -> ir.Value:
+        """Has the first column of the values of a tile known as `first_value`; the tile's number without their part."""
+        self.first_value = constant_index(0)
+        if self.parts == 1:
+            return number
+        part_number = arith.remui(number, constant_index(self.parts))
+        self.first_value = arith.muli(part_number, constant_index(self.tiles.wide))
+        return arith.divui(number, constant_index(self.parts))
+
+    def place(self, number: ir.Value) -> list[ir.Value]:
+        """Where a tile of a number begins in each segment of the rows. Tiles of many columns come first: else the last
+        CTAs to end would be those that begin with one of them late."""
+        found, rest, last = {}, self._of_values(number), len(self.segments) - 1
+        for i in reversed(self.order[1:]):
+            found[i] = arith.remui(rest, self._count(i))
+            rest = arith.divui(rest, self._count(i))
+        found[self.order[0]] = rest
+        if self.is_uneven and self.of.range.last is not None:
+            found[last] = arith.subi(arith.subi(self._count(last), constant_index(1)), found[last])
+        found[last] = arith.muli(found[last], constant_index(self.tiles.rows))
+        return [found[i] for i in range(len(self.segments))]
+
+    def _count(self, segment: int) -> ir.Value:
+        """The tiles along a segment of the rows."""
+        size, each = self.segments[segment], self.tiles.rows if segment == len(self.segments) - 1 else 1
+        if not is_open(size):
+            return constant_index(-(-size // each))
+        return self.size(size) if each == 1 else arith.ceildivui(self.size(size), constant_index(each))
+
+    def offsets(self, at: Sequence[ir.Value]) -> dict[str, ir.Value]:
+        """The number in the batch, and the row, of a place in the segments of the rows; and that row as the first one
+        of its segment and its place in it."""
+        *outer, inner = at
+        apart = self._flat([*outer, constant_index(0)], self.of_batch, len(at))
+        row = arith.addi(apart, inner)
+        return {"b": self._flat(at, 0, self.of_batch), "m": row, "apart": apart, "together": inner}
+
+    def _flat(self, at: Sequence[ir.Value], first: int, end: int) -> ir.Value:
+        found = constant_index(0) if first == end else at[first]
+        for i in range(first, end):
+            rest = prod(self.segments[i + 1 : end])
+            term = at[i] if rest == 1 else arith.muli(at[i], self.size(rest))
+            found = term if i == first else arith.addi(found, term)
+        return found
+
+    def columns(self, at: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The bounds and the step of the loop over columns that a tile has."""
+        first, last, row = self.of.range.first, self.of.range.last, at[-1]
+        step = constant_index(self.tiles.columns)
+        lower, upper = constant_index(0), self.size(self.of.sizes["n"])
+        if last is not None:
+            upper = arith.minui(upper, arith.addi(row, constant_index(self.tiles.rows + last)))
+        if first is not None and first < 0:
+            lower = arith.subi(row, arith.minui(row, constant_index(-first)))
+        elif first is not None:
+            lower = arith.addi(row, constant_index(first))
+        if first is not None:
+            lower = arith.muli(arith.divui(lower, step), step)
+        return lower, upper, step
+
+    @staticmethod
+    def last(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
+        """Where the last turn of a loop begins, which has one or more."""
+        turns = arith.divui(arith.subi(arith.subi(upper, constant_index(1)), lower), step)
+        return arith.addi(lower, arith.muli(turns, step))
