@@ -53,7 +53,8 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
-    shared = "k split over" if mlir.walk(kernel, MeetOp.OPERATION_NAME) else "columns shared by"
+    splits = not chained and mlir.walk(kernel, MeetOp.OPERATION_NAME)
+    shared = "k split over" if splits else "columns shared by"
     words += [f"{shared} {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
     words += [f"{kernel.pairs} pairs of pieces"] if kernel.pairs > 1 else []
     words += [f"{len(products)} products of chunks"] if chained and not kernel.has_roles else []

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from math import ceil, log, log2
 
 from kitsune_mlir import rows
+from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
 from kitsune_mlir.planning.product_tiles import COPY_ROWS
 
+from .chain_tiles import part
 from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
@@ -64,7 +66,7 @@ class Weighing(RowBody):
         super().__init__(plan, COPY_ROWS, {scores: scores})
         self.weights, self.scores, self.size = weights, scores, size
         self.f32 = ir.F32Type.get()
-        self.open_columns: ir.Value | None = None  # how many columns there are, where that is open until the call
+        self.end: ir.Value | None = None  # columns from here on have no weight, where that is known when it runs
         self.tiles: dict[Key, ir.Value] = {}
 
     @property
@@ -106,7 +108,7 @@ class Weighing(RowBody):
             else:
                 self._emit(member)
         x = root(found.largest.op.operands[0])
-        if self.size % self.columns:
+        if self.size % self.columns or self.end is not None:
             self.values[x] = self._inside(self.values.get(x, scores))
         join, before = joined(found.largest.op), largest
         assert join is not None
@@ -118,11 +120,7 @@ class Weighing(RowBody):
             self.values[power.op.results[0]] = now.of(self, self.values.get(x, scores))
             grown = now.grown(self, powers)
         else:
-            shift_before, shift = self._shift(before), self._shift(largest)
-            safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
-            self.values[found.shift] = self._typed(safe, _element_of(shift))
-            exponential = math.exp if found.exponential == "math.exp" else math.exp2
-            grown = self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
+            grown = self._grown(before, largest)
         for member in weights:
             self._emit(member)
         if found.total is not None:
@@ -130,6 +128,37 @@ class Weighing(RowBody):
             total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
         weight = self.values[found.weight]
         return self._made([weight], [_TILE], _shape(weight), element, lambda a: a), grown, largest, total
+
+    def _grown(self, before: ir.Value, largest: ir.Value) -> ir.Value:
+        """By what sums of weights are multiplied as the rows' largest numbers grow, by what is taken off numbers."""
+        found = self.weights
+        shift_before, shift = self._shift(before), self._shift(largest)
+        safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
+        self.values[found.shift] = self._typed(safe, _element_of(shift))
+        exponential = math.exp if found.exponential == "math.exp" else math.exp2
+        return self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
+
+    def met(
+        self, sums: ir.Value, largest: ir.Value, total: ir.Value, cluster: int
+    ) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Sums, largest numbers and sums of weights of all columns, of which each CTA of a cluster has had some. Of the
+        sums each gets its share of the values' columns."""
+        found = self.weights
+        join = joined(found.largest.op)
+        assert join is not None
+        everywhere = TotalOp(largest, ir.StringAttr.get(join.name), largest.type).results[0]
+        if found.is_plain:
+            before = self._powers(largest)
+            grown = self._powers(everywhere).grown(self, before)
+        else:
+            grown = self._grown(largest, everywhere)
+        if found.total is not None:
+            total = self._of_rows([total, grown], arith.mulf)
+            total = TotalOp(total, ir.StringAttr.get("arith.addf"), total.type).results[0]
+        rows_, columns = _shape(sums)
+        share = ir.RankedTensorType.get([rows_, columns // cluster], self.f32)
+        own = part(self.scaled(sums, grown), 0, columns, wide=True)
+        return MeetOp(own, share).results[0], everywhere, total
 
     def scaled(self, tile: ir.Value, by: ir.Value) -> ir.Value:
         """A tile of f32 whose rows are multiplied."""
@@ -218,13 +247,12 @@ class Weighing(RowBody):
 
     def _inside(self, tile: ir.Value) -> ir.Value:
         """A tile of scores, of which columns that are not there have no weight."""
-        i32, first, size = ir.IntegerType.get_signless(32), self.first_column, self.size
+        i32, first = ir.IntegerType.get_signless(32), self.first_column
 
         def chosen(x: ir.Value) -> ir.Value:
             place = arith.addi(arith.index_cast(i32, linalg.IndexOp(1).result), arith.index_cast(i32, first))
-            open_ = self.open_columns
-            columns = arith.constant(i32, size) if open_ is None else arith.index_cast(i32, open_)
-            there = arith.cmpi(arith.CmpIPredicate.slt, place, columns)
+            end = arith.constant(i32, self.size) if self.end is None else arith.index_cast(i32, self.end)
+            there = arith.cmpi(arith.CmpIPredicate.slt, place, end)
             return arith.select(there, x, arith.constant(x.type, float("-inf")))
 
         return self._made([tile], [_TILE], _shape(tile), _element_of(tile), chosen)

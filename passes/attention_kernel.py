@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
@@ -109,11 +110,13 @@ class AttentionKernel:
         of, tiles, index, f32 = self.of, self.tiles, ir.IndexType.get(), ir.F32Type.get()
         places = self.places
         places.ask([value for (value, *_), _ in self.operands.values()])
-        self.body.open_columns = places.open.get(of.sizes["n"])
+        self.body.end = places.open.get(of.sizes["n"])
         kernel = schedule.KernelOp(ir.StringAttr.get(of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(tiles.price.limit)
+        if tiles.cluster > 1:
+            kernel.attributes["cluster"] = i64(tiles.cluster)
         if is_open(of.sizes["n"]) and not any(map(is_open, places.segments)):  # a loop over columns has a turn or more
             kernel.attributes["least"] = i64(1)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
@@ -157,6 +160,15 @@ class AttentionKernel:
             return []
         return segments[: self.places.of_batch] if is_open(self.of.sizes["b"]) else whole
 
+    def _columns(self, at: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The bounds and the step of the loop over columns that the CTA has of a tile."""
+        lower, upper, step = self.places.columns(at)
+        if self.tiles.cluster > 1:
+            if not self.tiles.shares_evenly:
+                self.body.end = upper
+            lower, upper = self.places.own_columns(lower, upper, step)
+        return lower, upper, step
+
     # ---- rings
 
     def _ring(self, name: str, count: int, share: str, slots: int) -> schedule.AllocRingOp:
@@ -180,7 +192,7 @@ class AttentionKernel:
         place = self.places.offsets(at)
         for first, columns in self.chunks:
             self._copy("left", rings, place | {"k": constant_index(first)}, "m", columns)
-        lower, upper, step = self.places.columns(at)
+        lower, upper, step = self._columns(at)
         if self.pieces > 1:
             loop = scf.ForOp(lower, upper, step, [])
             with ir.InsertionPoint(loop.body):
@@ -222,7 +234,7 @@ class AttentionKernel:
         own = [*at[:-1], arith.addi(at[-1], arith.muli(self.copy_number, constant_index(COPY_ROWS)))]
         pieces = [self._wait(rings["left"], columns) for _, columns in self.chunks]
         left = [first for first, *_ in pieces]
-        lower, upper, step = self.places.columns(at)
+        lower, upper, step = self._columns(at)
         begin = [part(zeros(COPY_ROWS, self.wide), 0, self.wide, wide=True), *self.body.begin()]
         exact = self.pieces > 1
         begin += [] if exact else self._multiply(rings, left)
@@ -339,6 +351,11 @@ class AttentionKernel:
     def _finish(self, own: list[ir.Value], sums: ir.Value, largest: ir.Value, weights: ir.Value) -> None:
         """Divides the sums as weights are divided, computes what follows, and writes it."""
         of, place = self.of, self.places.offsets(own) | {"n": self.places.first_value}
+        if self.tiles.cluster > 1:
+            sums, largest, weights = self.body.met(sums, largest, weights, self.tiles.cluster)
+            rank = RankOp(ir.IndexType.get()).results[0]
+            share = arith.muli(rank, constant_index(self.wide // self.tiles.cluster))
+            place["n"] = arith.addi(place["n"], share)
         self.body.place(own, place["n"], self.tiles.columns)
         made = {of.op.results[0]: self.body.shared(sums, largest, weights)}
         for op in of.follows.ops:

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import factors, is_open
@@ -123,6 +124,15 @@ class Places:
         if first is not None:
             lower = arith.muli(arith.divui(lower, step), step)
         return lower, upper, step
+
+    def own_columns(self, lower: ir.Value, upper: ir.Value, step: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """What of these columns the CTA of a cluster has: whole steps, or, where there are too few for all, some behind
+        the last."""
+        turns = arith.ceildivui(arith.subi(upper, lower), step)
+        length = arith.muli(arith.ceildivui(turns, constant_index(self.tiles.cluster)), step)
+        first = arith.addi(lower, arith.muli(RankOp(ir.IndexType.get()).results[0], length))
+        end = arith.minui(upper, arith.addi(first, length))
+        return first, arith.maxui(end, arith.addi(first, constant_index(1)))
 
     @staticmethod
     def last(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:

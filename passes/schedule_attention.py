@@ -20,7 +20,7 @@ columns, or both of these.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, prod
 from typing import ClassVar
@@ -31,11 +31,13 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
-from kitsune_mlir.planning.product_tiles import COPY_ROWS, PAIRS
+from kitsune_mlir.planning.product_tiles import COPY_ROWS, PAIRS, ProductTiles
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.planning.thin_products import SMALL_POINT_US
 from kitsune_mlir.traffic import element_bytes
 from kitsune_mlir.weights import is_weight
 
@@ -49,9 +51,11 @@ from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
+from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
 from .split_batches import rows_together, sizes_apart, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes
+from .thin_products import predicted_us
 
 _NAMES = ("linalg.batch_matmul", "linalg.matmul")
 _OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
@@ -148,8 +152,6 @@ class _Pair:
         if [sizes[role] for role in "bmn"] != [own.get("b", 1), own["m"], own["k"]]:
             raise UnsupportedError("it takes the weights of another product")
         _check_open(sizes)
-        if sizes["m"] == 1:
-            raise UnsupportedError("a tile has rows of one number of the batch, and each has a single one")
         elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
         if elements == {"f32"}:
             if second.words and is_open(sizes["n"]):
@@ -216,20 +218,27 @@ class _Pair:
         target = self.second.target
         if any(is_open(size) for role, size in self.sizes.items() if role != "b"):
             return True  # such products have no other kernel
-        scores, values = self.first.tiles(Follows()), self.second.tiles(follows_of(self.second.op))
         between = row_tiles.choose(self.plan.counts(), target)
-        apart = inf if None in (scores, values) else scores.microseconds + values.microseconds
+        weights = [self.second.found.left]
+        left, right, own = self.first.found.left, self.first.found.right, self.second.found.right
+        around = [own, self.second.op.results[0]]
+        values = self.second.tiles(follows_of(self.second.op))
+        apart = max(_alone_us(self.first, self.first.tiles(Follows())), self._dram_us([left, right]))
+        apart += max(_alone_us(self.second, values), self._dram_us(around))
         nbytes = self.known.taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
         joined = self.first.whole_tiles(self.plan.counts().work)
-        weights = [self.second.found.left]
-        left, right, own = self.first.found.left, self.first.found.right, self.second.found.right
-        around = [own, self.second.op.results[0]]
         if joined is not None and values is not None:
             moved = max(joined.microseconds, self._dram_us([left, right, *weights]))
             apart = min(apart, moved + max(values.microseconds, self._dram_us([*weights, *around])))
-        return max(tiles.price.us, self._dram_us([left, right, *around])) + self._before_us() < apart
+        return self._price(tiles).us + self._before_us() < apart
+
+    def _price(self, tiles: attention_tiles.AttentionTiles) -> Price:
+        """The kernel's price: its tiles', or DRAM's where that is slower."""
+        found = self.first.found, self.second.found
+        tensors = [found[0].left, found[0].right, found[1].right, self.second.op.results[0]]
+        return max(tiles.price, Price(self._dram_us(tensors), DRAM), key=lambda price: price.us)
 
     def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
         """What DRAM takes for tensors, all of which have about the elements of the operands."""
@@ -281,6 +290,7 @@ class _Pair:
             product.found = found
         tiles = self.tiles
         assert tiles is not None
+        tiles = replace(tiles, price=self._price(tiles))
         self.known.look_again()
         shape = self.known.shape
         follows = self._follows()
@@ -311,6 +321,15 @@ class _Pair:
             end.results[0].replace_all_uses_with(result)
         for op in (*(member.op for member in reversed(self.group.ordered)), first.op):
             erase(op)
+
+
+def _alone_us(product: PricedProduct, tiles: ProductTiles | None) -> float:
+    """What a product takes that has a kernel, with these tiles or, of few rows or in all, by threads."""
+    target, points = product.target, prod(product.taken.values())
+    thin = predicted_us(product.found, product.sizes, target)
+    small = target.launch_us + KERNEL_US + points * SMALL_POINT_US if points < LEAST else None
+    ways = [None if tiles is None else tiles.microseconds, thin, small]
+    return min((way for way in ways if way is not None), default=inf)
 
 
 def _sizes_of(found: Contraction, shape: Shape) -> dict[str, int]:

@@ -53,6 +53,8 @@ _FOLDED = {
 }
 _SCALAR = ("arith.", "affine.", "tensor.dim")
 MOST_PIECES = 10_000  # of a slot, that are looked at: more than slots have columns
+_MEETINGS, _FILL_OTHERS = ("kitsune.meet", "kitsune.total"), ("kitsune.send", "kitsune.collect")
+_RANK = "rank#0"  # in a text of how a number is computed: a CTA's agents know it alike, the CTAs of a cluster do not
 OVER_TILES = "tiles#0 tiles#1 tiles#2"  # the bounds of a loop over tiles
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
 _COLLECTED = -(1 << 75)  # and from here down, for those that several CTAs fill
@@ -270,6 +272,7 @@ class Reading:
         if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int) and step > 0:
             trips = max(0, -((lower - upper) // step))
         text = None if None in bounds else " ".join(map(str, bounds))
+        self._check_meetings(op, text)
         block = op.regions[0].blocks[0]
         inits, arguments = list(op.operands)[3:], list(block.arguments)[1:]
         carried = tuple(
@@ -281,11 +284,17 @@ class Reading:
 
     def _branch(self, op: ir.Operation) -> Branch:
         condition = self._known(op.operands[0])
+        self._check_meetings(op, None if condition is None else str(condition))
         blocks = [region.blocks[0] if len(region.blocks) else None for region in op.regions]
         then, otherwise = (() if block is None else self._steps(block) for block in blocks)
         yields = zip(*(_yielded(block) for block in blocks if block is not None), op.results) if op.results else ()
         results = tuple(tuple(map(id_of, names)) for names in yields if isinstance(names[2].type, LINEAR))
         return Branch(None if condition is None else str(condition), then, otherwise, results, self._place(op))
+
+    def _check_meetings(self, op: ir.Operation, known: str | None) -> None:
+        """CTAs of a cluster meet equally often: not in what their own numbers decide about."""
+        if known is not None and _RANK in known and mlir.walk(op, *_MEETINGS):
+            raise Refused(self._place(op), "meets other CTAs of the cluster as often as the CTA's number says")
 
     def _check_other(self, op: ir.Operation) -> None:
         """Any other operation must leave slots, tokens and sums alone."""
@@ -324,6 +333,8 @@ class Reading:
             return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
         if op.name == "kitsune.tiles":
             return f"tiles#{number}"
+        if op.name == "kitsune.rank":
+            return None if mlir.walk(self.kernel, *_FILL_OTHERS) else _RANK
         if op.name.startswith(_SCALAR):
             operands = [self._known(operand, turns) for operand in op.operands]
             if op.name in _FOLDED and all(isinstance(operand, int) for operand in operands) and operands[1]:

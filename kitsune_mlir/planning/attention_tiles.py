@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_tiles import CHUNK, COPY_ROWS, PIECES_OF
+from .product_tiles import CHUNK, CLUSTERS, COPY_ROWS, PIECES_OF
 from .target import Target
 
 _COLUMNS = (64, 128)
@@ -23,6 +23,7 @@ _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
 _ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
+_MEETS, _HANDED = 2500.0, 30.0  # cycles of meetings at a tile's end, and of each column of a copy besides
 _TAKEN_APART = 10.0  # instructions of a weight that becomes pieces
 # Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are
 # issued, and besides. One warpgroup alone does these in turn, two beside each other. So 26 kernels, of 64 to 128
@@ -62,23 +63,28 @@ class Weighed:
         """Columns of a slot."""
         return 2 * CHUNK // self.element_bytes
 
-    def turns(self, rows: int, columns: int) -> list[int]:
-        """The turns of the tiles of a block, so many rows and columns each."""
+    def turns(self, rows: int, columns: int, cluster: int) -> list[int]:
+        """The turns of the tiles of a block, so many rows and columns each, that a CTA of a cluster has."""
         found = []
         for row in range(0, self.rows, rows):
             begin = 0 if self.first is None else max(0, row + self.first) // columns * columns
             end = self.n if self.last is None else min(self.n, row + rows + self.last)
-            found.append(max(1, ceil((end - begin) / columns)))
+            found.append(max(1, ceil((end - begin) / columns / cluster)))
         return found
 
-    def most_turns(self, rows: int, columns: int, ctas: int, parts: int) -> tuple[int, int]:
-        """The turns, and the tiles, of the CTA that has the most, of so many that take every so manieth tile, those of
-        many turns first: of the first CTA. There are so many `parts` of each tile."""
-        found, before = 0, 0  # the tiles dealt, and those of them that the first CTA has
-        for number, turns in enumerate(sorted(self.turns(rows, columns), reverse=True), 1):
-            tiles = ceil(number * self.batch * parts / ctas)
+    def most_turns(self, rows: int, columns: int, target: Target, parts: int, cluster: int) -> tuple[int, int]:
+        """The turns, and the tiles, of the CTA that has the most, of all that find places, which take every so manieth
+        tile, those of many turns first: of the first CTA. There are so many `parts` of each tile."""
+        found, before, places = 0, 0, target.clusters_at_once(cluster)  # the tiles dealt, and the first CTA's of them
+        for number, turns in enumerate(sorted(self.turns(rows, columns, cluster), reverse=True), 1):
+            tiles = ceil(number * self.batch * parts / places)
             found, before = found + (tiles - before) * turns, tiles
         return found, before
+
+    def shares_evenly(self, columns: int, cluster: int) -> bool:
+        """Whether each CTA of a cluster has turns of a tile, in equal shares but for the last one's."""
+        turns = ceil(self.n / columns)
+        return self.first is None and self.last is None and (cluster - 1) * ceil(turns / cluster) < turns
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,8 @@ class AttentionTiles:
     """`copies` warpgroups of 64 rows each, so many `columns` at a time, of values that are `wide` columns, or parts of
     so many; slots of 128 bytes of each row of the left operand, of the right one, and of 64 rows of the values, or of
     the 32 that are 128 bytes of f32. What comes to scores from memory is read before they are there
-    where it `reads_ahead`: as far as registers hold it."""
+    where it `reads_ahead`: as far as registers hold it. The columns of a tile are shared by the CTAs of a `cluster`;
+    where they don't `shares_evenly`, some have none."""
 
     copies: int
     columns: int
@@ -96,6 +103,8 @@ class AttentionTiles:
     value_slots: int
     price: Price
     reads_ahead: bool = False
+    cluster: int = 1
+    shares_evenly: bool = True
 
     @property
     def rows(self) -> int:
@@ -107,13 +116,16 @@ def choose(of: Weighed, target: Target) -> AttentionTiles | None:
     """The fastest tiles, or None where none fits."""
     least = ceil(of.v / (_MOST_WIDE if of.pieces == 1 else _MOST_WIDE // 2))
     parts = (1,) if least == 1 else (least, 2 * least)
-    found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts))
+    clusters = CLUSTERS if target.clusters else (1,)
+    found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts, clusters))
     return min((tiles for tiles in found if tiles is not None), key=lambda tiles: tiles.price.us, default=None)
 
 
-def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int) -> AttentionTiles | None:
+def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, cluster: int) -> AttentionTiles | None:
     """Tiles of all rows and columns of the values, or of so many parts of these, for each of which scores are computed
-    again."""
+    again. A cluster's CTAs share a tile's columns, and meet at its end."""
+    if cluster > 1 and (cluster > ceil(of.n / columns) or of.pieces > 1 and columns > min(_COLUMNS)):
+        return None  # CTAs without columns; registers that are spilled
     chunks, wide, own = ceil(of.k / of.chunk), ceil(of.v / parts / CHUNK) * CHUNK, copies * COPY_ROWS
     registers = wide // 2 + columns
     if of.element_bytes > 2:
@@ -125,8 +137,11 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int) -
     ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
     left, right, value = (each * of.pieces * _CHUNK_BYTES for each in (own, columns, wide))
     of_turn = chunks * right + columns // of.chunk * value
-    held = 2 if target.shared_bytes - _BARRIERS - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
-    slots = min(_MOST_TURNS, (target.shared_bytes - _BARRIERS - held * chunks * left) // of_turn)
+    free = target.shared_bytes - _BARRIERS
+    if cluster > 1:  # for sums, and for numbers of rows
+        free -= own * (4 * wide + 8 * cluster) + _BARRIERS
+    held = 2 if free - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
+    slots = min(_MOST_TURNS, (free - held * chunks * left) // of_turn)
     if slots < 1:
         return None
     multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2 * of.pairs
@@ -137,10 +152,14 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int) -
     loaded = (of_turn + own * columns * of.read) / _LOADED
     a, b, besides = _TURN[copies] if of.pieces == 1 else _EXACT_TURN
     turn = max(loaded, a * multiplied + b * issued) + besides
-    turns, tiles = of.most_turns(own, columns, target.sms, ceil(of.v / wide))
-    cycles = turns * turn + tiles * (_TILE + own * wide / 32) + _START + (_EXACT_START if of.pieces > 1 else 0.0)
+    turns, tiles = of.most_turns(own, columns, target, ceil(of.v / wide), cluster)
+    meets = _MEETS + _HANDED * wide * copies if cluster > 1 else 0.0
+    cycles = (
+        turns * turn + tiles * (_TILE + own * wide / 32 + meets) + _START + (_EXACT_START if of.pieces > 1 else 0.0)
+    )
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
     of_left, of_right, of_values = held * chunks, slots * chunks, slots * (columns // of.chunk)
     counts = of.pieces * of_left, of.pieces * of_right, of.pieces * of_values
-    return AttentionTiles(copies, columns, wide, *counts, price, ahead)
+    evenly = of.shares_evenly(columns, cluster)
+    return AttentionTiles(copies, columns, wide, *counts, price, ahead, cluster, evenly)

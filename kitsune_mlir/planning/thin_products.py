@@ -22,7 +22,7 @@ _WIDENED = 2.0  # instructions more where elements have 16 bits
 # of matrices, beyond which a thread that has blocks of results loads less.
 LEAST_SHARED, MOST_SHARED = 128, 1 << 21
 SMALL = 32  # rows, columns and k of a small product
-_SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
+SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6
 MOST_TERMS = 4  # of a sum that is an elementwise operator
@@ -73,4 +73,4 @@ def small_us(b: int | None, m: int | None, n: int | None, k: int | None, target:
     """Microseconds of a batch of small products in threads; None where they are larger, or a size is open."""
     if b is None or m is None or n is None or k is None or max(m, n, k) > SMALL:
         return None
-    return _KERNEL_US + target.launch_us + b * m * n * k * _SMALL_POINT_US
+    return _KERNEL_US + target.launch_us + b * m * n * k * SMALL_POINT_US

@@ -21,6 +21,7 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen import cpu, gpu, ptxas
+from kitsune_mlir.passes import schedule_attention
 from kitsune_mlir.planning import target
 
 torch.set_num_threads(1)
@@ -69,6 +70,12 @@ def unassembled(monkeypatch: pytest.MonkeyPatch) -> None:
     test_hopper_ptx.py, test_pipeline_ptx.py and test_schedule_ptx.py."""
     monkeypatch.setattr(gpu, "to_ptx", lambda module, chip: "")
     monkeypatch.setattr(ptxas, "assemble", lambda text, chip: None)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention is one kernel wherever it has tiles, whatever it is predicted to take."""
+    monkeypatch.setattr(schedule_attention._Pair, "is_faster", lambda pair: pair.tiles is not None)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -152,6 +152,13 @@ def least(a: Int, b: Int) -> Int:
     return arith.minsi(value(a), value(b))
 
 
+def most(a: Int, b: Int) -> Int:
+    """The larger of two signed numbers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return arith.maxsi(value(a), value(b))
+
+
 def is_less(a: Int, b: int) -> bool | None:
     """Whether a < b, where that is known while code is generated."""
     if isinstance(a, int):

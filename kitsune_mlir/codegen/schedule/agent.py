@@ -43,6 +43,7 @@ _ARITHMETIC = {
     "arith.remui": device.mod,
     "arith.ceildivui": lambda a, b: device.div(device.add(a, b - 1), b),
     "arith.minui": device.least,
+    "arith.maxui": device.most,
 }
 
 
