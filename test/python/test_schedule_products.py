@@ -272,7 +272,7 @@ def test_ctas_that_do_not_all_meet_are_refused(formed):
             with ir.InsertionPoint(loop.body):
                 clusters.MeetOp(meeting.operands[0], meeting.results[0].type)
                 scf.yield_([])
-        assert "in a loop whose trip count agents may not know alike" in refused(module)
+        assert "meets other CTAs of the cluster as often as the CTA's number says" in refused(module)
 
 
 def test_numbers_are_rounded_to_tf32_as_threads_and_as_copies_do():
