@@ -22,10 +22,14 @@ def absorb_cast(cast: ir.Operation) -> None:
     if not _is_cast(cast):
         return
     source, uses = cast.operands[0], list(cast.results[0].uses)
-    if uses and _widens(cast) and all(use.owner.operation.name == "tensor.extract_slice" for use in uses):
-        for sunk in [_sink(cast, use.owner.operation) for use in uses]:
+    cuts = [use.owner.operation for use in uses if use.owner.operation.name == "tensor.extract_slice"]
+    if cuts and _widens(cast) and len(cuts) + sum(map(_reads, uses)) == len(uses):
+        for sunk in [_sink(cast, cut) for cut in cuts]:
             absorb_cast(sunk)
-        cast.erase()
+        if len(cuts) == len(uses):
+            cast.erase()
+        else:
+            absorb_cast(cast)
     elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source, cast):
         _yield(source.owner, cast)
     elif uses and all(_reads(use) for use in uses):

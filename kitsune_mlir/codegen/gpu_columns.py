@@ -105,10 +105,10 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
         return None
     if not across and not generic.across_memory(shared=True):
         return None
-    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
-    nbytes = max(map(bytes_of, kinds), default=1)
+    buffers = [v for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
+    nbytes = max((bytes_of(buffer.type) for buffer in buffers), default=1)
     words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs)) if across else 1
-    while words > 1 and not (kinds and all(keeps_words(kind, words) for kind in kinds)):
+    while words > 1 and not (buffers and all(keeps_words(buffer, words) for buffer in buffers)):
         words //= 2
     return loop, divide(results, length, nbytes, words, _operations(generic))
 

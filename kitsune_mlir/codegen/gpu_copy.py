@@ -69,11 +69,10 @@ class Copy:
 
 def _word(*buffers: ir.Value) -> int:
     """Elements that a thread may move at once."""
-    kinds = [ir.MemRefType(buffer.type) for buffer in buffers]
-    nbytes = bytes_of(buffers[0].type)
-    if not nbytes or not kinds[1].rank or kinds[1].is_dynamic_dim(kinds[1].rank - 1):
+    nbytes, target = bytes_of(buffers[0].type), ir.MemRefType(buffers[1].type)
+    if not nbytes or not target.rank or target.is_dynamic_dim(target.rank - 1):
         return 1
     word = WORD // nbytes
-    while word > 1 and not all(keeps_words(kind, word) for kind in kinds):
+    while word > 1 and not all(keeps_words(buffer, word) for buffer in buffers):
         word //= 2
     return max(word, 1)

@@ -229,7 +229,7 @@ def _neighbours(op: ir.Operation) -> int:
     size, (_, offset) = _static(op.operands[0], updates.rank - 1), table.get_strides_and_offset()
     if size is None or offset != 0:
         return 1
-    return next((count for count in (4, 2) if size % count == 0 and keeps_words(table, count)), 1)
+    return next((count for count in (4, 2) if size % count == 0 and keeps_words(op.operands[2], count)), 1)
 
 
 def _parts(op: ir.Operation, together: int) -> int:

@@ -156,15 +156,15 @@ def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:
 
 def _turned(generic: Generic, loop: int, few: bool) -> Turned:
     count, size, last = width(generic, few), generic.known_size(loop), generic.known_size(generic.parallel[-1])
-    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, loop)]
-    nbytes = max(map(bytes_of, kinds))
+    buffers = [v for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, loop)]
+    nbytes = max(bytes_of(buffer.type) for buffer in buffers)
     sizes = [generic.known_size(d) for d in generic.parallel]
     code = count * sum(instructions_of(op.operation) for op in generic.block.operations)
     deep = min(DEEPEST, WORD // nbytes)
     while deep > 1 and (
         size is None
         or size % deep
-        or not all(keeps_words(kind, deep) for kind in kinds)
+        or not all(keeps_words(buffer, deep) for buffer in buffers)
         or (None not in sizes and not few and prod(sizes) // (count * deep) < ENOUGH)
         or code * deep > MOST_CODE
     ):

@@ -20,6 +20,7 @@ from .gpu_clone import clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, delinearize, only_if, product
 from .pipeline import device
+from .stride_factors import stride_factors
 
 WORD = 16  # bytes
 LINES = 2  # of windows' results that a thread computes
@@ -42,9 +43,9 @@ def width(generic: Generic, few: bool = False) -> int:
     along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if lies_along(v, m, last)]
     if sizes[-1] is None or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
-    kinds = [value.type for value in (*(value for value, _ in along), *(load.operands[0] for load in tables))]
-    found = WORD // max(bytes_of(kind) for kind in kinds)
-    while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(kind, found) for kind in kinds)):
+    buffers = [*(value for value, _ in along), *(load.operands[0] for load in tables)]
+    found = WORD // max(bytes_of(buffer.type) for buffer in buffers)
+    while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(buffer, found) for buffer in buffers)):
         found //= 2
     results, known = prod(size for size in sizes if size is not None), None not in sizes
     while found > 1 and known and not few and results // found < ENOUGH:
@@ -52,11 +53,11 @@ def width(generic: Generic, few: bool = False) -> int:
     return max(found, 1)
 
 
-def keeps_words(kind: ir.MemRefType, count: int) -> bool:
+def keeps_words(buffer: ir.Value, count: int) -> bool:
     """Whether words of so many neighbours of a buffer that begins at a multiple of them do not cross their bounds."""
-    strides, offset = kind.get_strides_and_offset()
-    dense = kind.affine_map == ir.AffineMap.get_identity(kind.rank)  # its strides are multiples of its last size
-    known = [*([] if dense else strides[:-1]), offset, kind.shape[-1]]
+    kind = ir.MemRefType(buffer.type)
+    strides, (_, offset) = stride_factors(buffer), kind.get_strides_and_offset()
+    known = [*strides[:-1], offset, kind.shape[-1]]
     return strides[-1] == 1 and all(x >= 0 and x % count == 0 for x in known)
 
 
@@ -312,7 +313,7 @@ def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Val
 def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
     """The neighbouring elements from a place on, one by one where they make no word; `once`: nobody reads them
     again."""
-    if keeps_words(ir.MemRefType(buffer.type), count) and 0 < count * bytes_of(buffer.type) <= WORD:
+    if keeps_words(buffer, count) and 0 < count * bytes_of(buffer.type) <= WORD:
         word = word_at(buffer, at, count, once)
         return device.parts(word)
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
@@ -332,7 +333,7 @@ def _elements(
     brought = kernel.inside(value)
     if not isinstance(value.type, ir.MemRefType):
         return [brought] * len(places)
-    if lies_along(value, map_, last) and keeps_words(value.type, len(places)):
+    if lies_along(value, map_, last) and keeps_words(value, len(places)):
         word = word_at(brought, evaluate(map_, places[0]), len(places))
         return device.parts(word)
     if last not in dims_of(map_):
