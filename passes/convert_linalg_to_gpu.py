@@ -38,6 +38,7 @@ from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_in_place
+from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
@@ -95,6 +96,7 @@ class ConvertLinalgToGpu(ModulePass):
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
                 bring_scatters_together(main)
+                without_fills(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
@@ -109,6 +111,7 @@ class ConvertLinalgToGpu(ModulePass):
             kernels = Kernels(module, target.adds_words)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
+            lower_scans(main, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)

@@ -221,7 +221,8 @@ class Lockstep:
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
         _whole_warps(mask, "a shuffle")
         other = np.broadcast_to(other, mask.shape).reshape(-1, 32)
-        places = np.arange(32) ^ other if "xor" in str(op.attributes["mode"]) else other
+        own, mode = np.arange(32), str(op.attributes["mode"])
+        places = own ^ other if "xor" in mode else np.where(own < other, own, own - other) if "up" in mode else other
         return [np.take_along_axis(lanes, places, 1).reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:

@@ -1,0 +1,36 @@
+"""Running sums along a dimension that is open until the call, in the simulator of GPUs: a warp a line."""
+
+import pytest
+import torch
+from functions import Function
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+LENGTH = torch.export.Dim("length", min=2, max=4096)
+FORMS = {  # the function, the shape of the example, and which dimension is open
+    "integers": (lambda x: x.cumsum(1), (2, 37), 1),
+    "lines that lie apart": (lambda x: (x * 1.0).cumsum(1), (3, 37, 5), 1),
+    "products": (lambda x: (1 + x / 100).cumprod(0), (37, 3), 0),
+    "conditions": (lambda x: (x > 2).cumsum(-1), (2, 37), 1),
+    "f64": (lambda x: x.double().cumsum(-1), (2, 37), 1),
+    "numbers of 16 bits": (lambda x: x.bfloat16().cumsum(-1), (2, 37), 1),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", FORMS)
+def test_open_lengths(name):
+    function, shape, dim = FORMS[name]
+    torch.manual_seed(0)
+    sizes = ({dim: LENGTH},)
+    compiled = kitsune_mlir.compile(
+        Function(function), (torch.randint(0, 5, shape),), target="sm_90a", dynamic_shapes=(sizes,)
+    )
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert "scan_0" in kernels and not any("serial" in kernel or "fill" in kernel for kernel in kernels)
+    for length in (37, 2, 130, 300):
+        x = torch.randint(0, 5, [length if d == dim else size for d, size in enumerate(shape)])
+        found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x)
+        bound = 2e-2 if wanted.dtype == torch.bfloat16 else 1e-5
+        torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=bound, atol=bound)
