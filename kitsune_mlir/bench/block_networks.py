@@ -79,8 +79,8 @@ class Experts(nn.Module):
         return getattr(self, f"_{self._way(x.dtype)}")(rows, weights, experts).view_as(x)
 
     def _way(self, dtype: torch.dtype) -> str:
-        """`grouped_mm` has bf16 alone: other numbers, those of a reference too, take the matrices of each token."""
-        return "gathered" if self.way == "grouped" and dtype != torch.bfloat16 else self.way
+        """`grouped_mm` has bf16 alone: a reference of other numbers runs one after another."""
+        return "looped" if self.way == "grouped" and dtype != torch.bfloat16 else self.way
 
     @staticmethod
     def _gated(up: Tensor) -> Tensor:
