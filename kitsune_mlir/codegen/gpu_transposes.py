@@ -50,7 +50,7 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
 
 
 def turn_gathers(main: ir.Operation) -> None:
-    """Takes elements out of small tables in the order that a transpose would bring them to, unless that is done once."""
+    """Takes elements out of small tables in the order of their transposes, but for what is done once."""
     for op in walk(main, "linalg.transpose"):
         maker = rows.producer(op.operands[0])
         if maker is None or maker.name != "linalg.generic" or not _is_made_for(maker, op) or is_kept(op.operands[0]):
