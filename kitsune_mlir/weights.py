@@ -48,7 +48,7 @@ def is_kept(value: ir.Value) -> bool:
 def _origins(value: ir.Value) -> list[ir.Value] | None:
     """The weights and constants that a tensor is computed of; None where it is also of something else. Goes from tensor
     to tensor in a loop, for what it is computed of may be a whole deep network."""
-    waiting, seen, found = [value], {value}, []
+    waiting, seen, found = [value], {value}, list[ir.Value]()
     while waiting:
         last = waiting.pop()
         sources = _sources(last)

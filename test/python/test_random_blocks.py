@@ -29,14 +29,16 @@ def compare(of, module, compiled, seed):
     assert check.relative_error(found, exact) <= 2 * check.relative_error(own, exact) + check.BOUNDS[of.dtype] / 2, of
 
 
-@pytest.mark.parametrize("seed", [3, 5, 7])
+# Sinks and talking heads behind a convolution of lines; differential attention of words, with a padding mask.
+@pytest.mark.parametrize("seed", [2, 4])
 def test_drawn(seed):
     module, args = random_blocks.make(seed, small=True)
     compiled = kitsune_mlir.compile(module, tuple(x.clone() for x in args), target="cpu")
     compare(draw_blocks.draw(seed, small=True), module, compiled, seed + 1)
 
 
-@pytest.mark.parametrize("seed, what", [(1, "batch"), (2, "tokens")])
+# A cache that is written to, rotations, a loop over experts; differential attention, gates.
+@pytest.mark.parametrize("seed, what", [(5, "batch"), (6, "tokens")])
 def test_sizes_that_are_open(seed, what):
     of = draw_blocks.draw(seed, small=True, open=what)
     module, args = random_blocks.make(seed, small=True, open=what)
@@ -45,7 +47,7 @@ def test_sizes_that_are_open(seed, what):
         compare(replace(of, **{what: size}), module, compiled, seed + 1)
 
 
-@pytest.mark.parametrize("name", ["block-0", "block-batch-1", "block-tokens-2"])
+@pytest.mark.parametrize("name", ["block-8", "block-tokens-2"])
 def test_cases_are_exported(name):
     module, args, shapes = cases.find(name, None).make()
     assert torch.export.export(module, args, dynamic_shapes=shapes)
