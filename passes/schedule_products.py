@@ -185,11 +185,13 @@ class _Scheduler(PricedProduct):
         return True
 
     def _where_it_lies(self) -> Contraction:
-        """The product, of operands where they lie, if offsets there are known numbers."""
+        """The product, of operands where they lie, if offsets there are known numbers and an open size is not cut."""
         if None not in self.sizes.values():
             return with_split_batches(self.found)
         found = with_split_batches(self.found, 0, TensorSizes(self.op.block).shape)
-        return self.found if has_open_parts((*found.left_roles, *found.right_roles)) else found
+        roles = {*found.left_roles, *found.right_roles}
+        whole = all(size is not None or role in roles for role, size in self.sizes.items())
+        return found if whole and not has_open_parts(roles) else self.found
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

@@ -19,7 +19,7 @@ neighbours alone, "m" may be cut so too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -81,7 +81,7 @@ def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.sh
     return found
 
 
-def has_open_parts(roles: Roles) -> bool:
+def has_open_parts(roles: Iterable[str]) -> bool:
     """Whether a dimension is a part of another one that numbers which are open until the call say."""
     return any(open_sizes.is_open(int(number)) for role in roles for number in re.findall(r"\d+", role))
 

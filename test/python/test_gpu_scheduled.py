@@ -172,6 +172,7 @@ OPEN_IN_A_BATCH = {  # a function, its arguments' sizes, 70 where they are open
     "rows of one for all": (lambda x, y: torch.bmm(x.expand(3, -1, -1), y), ((70, 64), (3, 64, 72))),
     "sums": (lambda x, y: torch.bmm(x.mT, y), ((3, 70, 64), (3, 70, 72))),
     "sums of heads": (lambda x, y: torch.einsum("bjhd,bjhe->bhde", x, y), ((2, 70, 3, 64), (2, 70, 3, 72))),
+    "heads of each": (lambda x, y: x.transpose(1, 2) @ y.permute(0, 2, 3, 1), ((70, 9, 2, 64), (70, 9, 2, 64))),
 }
 
 
