@@ -63,7 +63,7 @@ class Differential(nn.Module):
         return self.out((self.norm(found) * 0.2).transpose(1, 2).flatten(2))
 
 
-class Linear(nn.Module):
+class LinearAttention(nn.Module):
     """Attention without a softmax: sums over all keys first, of positive features."""
 
     def __init__(self, of: Drawn, block: int):
@@ -207,7 +207,7 @@ MODULES = {
     "attention": Attention,
     "latent": Latent,
     "differential": Differential,
-    "linear": Linear,
+    "linear": LinearAttention,
     "retention": Retention,
     "windows": Windows,
     "tokens": Tokens,
