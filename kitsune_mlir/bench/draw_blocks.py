@@ -201,8 +201,8 @@ def _fits(of: Drawn, small: bool) -> bool:
         return False
     if of.network == "experts_gathered" and of.batch * of.tokens > 64:
         return False
-    if of.network == "experts_grouped" and of.dtype != torch.bfloat16:
-        return False
+    if of.network == "experts_grouped" and (of.dtype != torch.bfloat16 or of.hidden % 16):
+        return False  # grouped_mm takes rows of bf16, of whole 16 bytes
     if not small and of.batch * of.heads * of.tokens * of.columns > MOST_SCORES:
         return False
     if not small and of.work > MOST_WORK * (1 if of.dtype != torch.float32 else 0.15):
