@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.program import Argument, Output
+from kitsune_mlir.runtime.weight_steps import GROWTH, SMALL
+from kitsune_mlir.traffic import tensor_bytes
 
 ATTRIBUTE = "kitsune.weights"
 _EMPTY = ("tensor.empty", "arith.constant")
@@ -32,16 +34,31 @@ def numbers(main: ir.Operation) -> list[int]:
 
 
 def is_weight(value: ir.Value) -> bool:
-    """Whether a tensor is a weight of the program, or computed of such alone. Goes from tensor to tensor in a loop, for
-    what it is computed of may be a whole deep network."""
-    waiting, seen = [value], {value}
+    """Whether a tensor is a weight of the program, or computed of such alone."""
+    return _origins(value) is not None
+
+
+def is_kept(value: ir.Value) -> bool:
+    """Whether a tensor is computed once, when the program is loaded: of weights, of a size that is known then and not
+    much larger than theirs."""
+    origins = _origins(value) if ir.RankedTensorType(value.type).has_static_shape else None
+    return origins is not None and tensor_bytes(value) <= max(SMALL, GROWTH * sum(map(tensor_bytes, origins)))
+
+
+def _origins(value: ir.Value) -> list[ir.Value] | None:
+    """The weights and constants that a tensor is computed of; None where it is also of something else. Goes from tensor
+    to tensor in a loop, for what it is computed of may be a whole deep network."""
+    waiting, seen, found = [value], {value}, list[ir.Value]()
     while waiting:
-        sources = _sources(waiting.pop())
+        last = waiting.pop()
+        sources = _sources(last)
         if sources is None:
-            return False
+            return None
+        if not sources:
+            found.append(last)
         waiting += [source for source in sources if source not in seen]
         seen.update(sources)
-    return True
+    return [origin for origin in found if isinstance(origin.owner, ir.Block) or origin.owner.name != "tensor.empty"]
 
 
 def _sources(value: ir.Value) -> list[ir.Value] | None:

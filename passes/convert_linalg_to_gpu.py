@@ -41,7 +41,7 @@ from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_
 from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
-from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
+from kitsune_mlir.codegen.gpu_transposes import fuse_transposes, turn_gathers
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
@@ -87,6 +87,8 @@ class ConvertLinalgToGpu(ModulePass):
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
+            with module.context:
+                turn_gathers(_main(module))
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:

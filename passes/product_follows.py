@@ -237,7 +237,7 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     """Whether what becomes of a product are tensors of rows that the copy engine does not store."""
     kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
-    if any(kind.rank not in (2, 3) or any(map(kind.is_dynamic_dim, range(1, kind.rank))) for kind in kinds):
+    if any(kind.rank not in (2, 3) or kind.is_dynamic_dim(kind.rank - 1) for kind in kinds):
         return False
     rows = [ir.RankedTensorType.get(kind.shape[-2:], kind.element_type) for kind in kinds]
     return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)
@@ -307,8 +307,8 @@ def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
     dims = [e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)]
     zeros = [e for e in map_.results if isinstance(e, ir.AffineConstantExpr) and e.value == 0]
     kind = ir.RankedTensorType(value.type)
-    open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and open_ in ([], [0])
+    lines_known = kind.rank < 2 or not kind.is_dynamic_dim(kind.rank - 1)
+    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and lines_known
 
 
 def is_stored(op: ir.Operation) -> bool:

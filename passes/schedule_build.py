@@ -112,10 +112,11 @@ def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
         return value
     groups, d = list[list[int]](), 0
     for size in shape:
-        groups.append([])
-        while not groups[-1] or size != rows.DYNAMIC and prod(sizes[own] for own in groups[-1]) < size:
-            groups[-1].append(d)
+        first = d
+        while d < len(sizes) and prod(sizes[first:d]) != size:
             d += 1
+        groups.append(list(range(first, d)))
+    groups[-1] += range(d, len(sizes))  # of one element
     open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
 

@@ -20,8 +20,8 @@ are too few tiles for all SMs the sum over k is cut into parts, which a linalg.g
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
-Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
-are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
+Products that have no such form (other types, two open sizes, or one that is a tensor's last) are left as they are,
+with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
 where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
 ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
 same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
@@ -35,7 +35,7 @@ from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir.contraction import NAMES, is_zero_filled, match_product
+from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
@@ -60,7 +60,8 @@ from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
-from .split_batches import stored_apart, with_split_batches
+from .split_batches import has_open_parts, stored_apart, with_split_batches
+from .tensor_sizes import TensorSizes
 from .thin_products import across_predicted_us, by_elements, by_rows, elementwise_predicted_us, predicted_us
 
 
@@ -150,8 +151,8 @@ class _Scheduler(PricedProduct):
         if thin is not None and known.get("b", 1) > self.target.sms and 1 in (known["m"], known["n"]):
             self._by_rows()
             return False
+        plain, self.found = self.found, self._where_it_lies()
         self.check()
-        plain, self.found = self.found, with_split_batches(self.found)
         follows = follows_of(self.op)
         tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
@@ -182,6 +183,15 @@ class _Scheduler(PricedProduct):
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
+
+    def _where_it_lies(self) -> Contraction:
+        """The product, of operands where they lie, if offsets there are known numbers and an open size is not cut."""
+        if None not in self.sizes.values():
+            return with_split_batches(self.found)
+        found = with_split_batches(self.found, 0, TensorSizes(self.op.block).shape)
+        roles = {*found.left_roles, *found.right_roles}
+        whole = all(size is not None or role in roles for role, size in self.sizes.items())
+        return found if whole and not has_open_parts(roles) else self.found
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

@@ -18,7 +18,8 @@ neighbours alone, "m" may be cut so too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -78,6 +79,11 @@ def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.sh
         if is_last and (rows_together or len(flat) == len(dims)):
             found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
     return found
+
+
+def has_open_parts(roles: Iterable[str]) -> bool:
+    """Whether a dimension is a part of another one that numbers which are open until the call say."""
+    return any(open_sizes.is_open(int(number)) for role in roles for number in re.findall(r"\d+", role))
 
 
 def along(roles: Roles, role: str) -> int:

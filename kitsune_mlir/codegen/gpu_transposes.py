@@ -4,7 +4,12 @@
     %y = linalg.generic ins(%t) {(d0, d1) -> (d0, d1)}     =>     %y = linalg.generic ins(%x) {(d0, d1) -> (d1, d0)}
 
 A tensor goes through memory once less. What is computed of weights alone stays apart: it is done once, when the program
-is loaded.
+is loaded. Elements out of a small table, as biases by distance are, are taken in the order of the result:
+
+    %g = linalg.generic ins(%n : 9x9xi64) { linalg.yield (tensor.extract %t[%in, linalg.index 2]) }   // 9x9x4
+    %y = linalg.transpose ins(%g) permutation = [2, 0, 1]
+  =>
+    %y = linalg.generic ins(%n) {(d0, d1, d2) -> (d1, d2)} { linalg.yield (tensor.extract %t[%in, linalg.index 0]) }
 """
 
 from __future__ import annotations
@@ -13,7 +18,10 @@ from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.weights import is_weight
+from kitsune_mlir.traffic import tensor_bytes
+from kitsune_mlir.weights import is_kept
+
+MOST_TABLE = 1 << 15  # bytes of a table that stays in L1, so that its elements may be read in any order
 
 
 def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
@@ -21,7 +29,7 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
     for op in walk(main, "linalg.transpose"):
         uses = list(op.results[0].uses)
         users = [use.owner.operation for use in uses]
-        if not users or any(user != users[0] for user in users) or is_weight(op.operands[0]):
+        if not users or any(user != users[0] for user in users) or is_kept(op.operands[0]):
             continue
         order, maker = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.producer(op.operands[0])
         if _is_elementwise(users[0]) and all(_is_read_whole(users[0], use.operand_number) for use in uses):
@@ -39,6 +47,32 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
             maker.results[0].set_type(op.results[0].type)
             op.results[0].replace_all_uses_with(maker.results[0])
             op.erase()
+
+
+def turn_gathers(main: ir.Operation) -> None:
+    """Takes elements out of small tables in the order of their transposes, but for what is done once."""
+    for op in walk(main, "linalg.transpose"):
+        maker = rows.producer(op.operands[0])
+        if maker is None or maker.name != "linalg.generic" or not _is_made_for(maker, op) or is_kept(op.operands[0]):
+            continue
+        s, order = rows.Structured(maker), list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        loops = len(order)
+        if not s.gathers() or s.iterators != ["parallel"] * loops or s.maps[-1] != ir.AffineMap.get_identity(loops):
+            continue
+        if any(tensor_bytes(table) > MOST_TABLE for table in s.tables()):
+            continue
+        turned = ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(order.index(loop)) for loop in range(loops)])
+        maps = [ir.AffineMap.get(loops, 0, [expr.compose(turned) for expr in map_.results]) for map_ in s.maps[:-1]]
+        maker.move_before(op)
+        maker.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (*maps, s.maps[-1])])
+        for index in s.index_ops():
+            index.attributes["dim"] = ir.IntegerAttr.get(
+                ir.IntegerType.get_signless(64), order.index(ir.IntegerAttr(index.attributes["dim"]).value)
+            )
+        maker.operands[len(maker.operands) - 1] = op.operands[1]
+        maker.results[0].set_type(op.results[0].type)
+        op.results[0].replace_all_uses_with(maker.results[0])
+        op.erase()
 
 
 def _is_elementwise(op: ir.Operation) -> bool:

@@ -9,7 +9,8 @@ Of volumes of few channels filters of one slice see images: a row of such an ima
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
 between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
 of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
-beside each other in the last dimension."""
+beside each other in the last dimension. Lines whose length is open until the call are rows of a linear layer, each of
+the elements that the filter sees there: kernels of convolutions know their places."""
 
 from __future__ import annotations
 
@@ -43,6 +44,8 @@ def convolution(
         taken = x.movedim(2 + across, 1)[:, :: stride[across]]
         y = aten.convolution(taken.flatten(0, 1), weight.squeeze(2 + across), bias, *sizes, False, [0, 0], 1)
         return y.unflatten(0, taken.shape[:2]).movedim(1, 2 + across)
+    if groups == 1 and not transposed and x.dim() == 3 and not isinstance(x.shape[2], int):
+        return _of_open_line(x, weight, bias, *stride, *padding, *dilation)
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
     if weight.shape[:2] != (groups, 1):
@@ -117,6 +120,19 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     numbers, inside = ([first + 2 * i for i in range(len(filter_))] for first in (2, 3))
     patches = x.permute(0, *numbers, 1, *inside).flatten(1 + len(filter_))
     return F.linear(patches, weight.flatten(1), bias).movedim(-1, 1)
+
+
+def _of_open_line(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+    """A linear layer of the elements that the filter sees at each of its places."""
+    line, taps = x.transpose(1, 2), weight.shape[2]
+    line = F.pad(line, (0, 0, padding, padding)) if padding else line
+    if taps > 1:
+        count = (line.shape[1] - dilation * (taps - 1) - 1) // stride + 1
+        seen = dilation * torch.arange(taps, device=x.device)
+        line = line[:, stride * torch.arange(count, device=x.device)[:, None] + seen].flatten(2)
+    elif stride > 1:
+        line = line[:, ::stride]
+    return F.linear(line, weight.transpose(1, 2).flatten(1), bias).transpose(1, 2)
 
 
 def _spread(x: Tensor, dim: int, stride: int, before: int, after: int) -> Tensor:

@@ -330,6 +330,19 @@ def test_an_open_number_of_folded_images(small_gpu):
     assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 2
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("sizes", [(3, 1, 1), (5, 2, 2, 2), (1, 1), (1, 2)], ids=str)
+def test_lines_of_an_open_length(sizes, small_gpu):
+    """Rows of the elements that filters see are multiplied on tensor cores."""
+    module, shape = nn.Conv1d(64, 48, *sizes).bfloat16().eval(), (1, 64, 50)
+    calls = [(torch.randn(1, 64, length).bfloat16(),) for length in (31, 72)]
+    length = torch.export.Dim("length", min=10)
+    device = run(
+        module, (torch.randn(shape).bfloat16(),), small_gpu, calls=calls, dynamic_shapes={"args": ({2: length},)}
+    )
+    assert device.pipeline_launches == 3
+
+
 @pytest.mark.parametrize("across", [0, 2])
 def test_slices_of_volumes_of_few_channels_are_images(across, small_gpu):
     """So a row of the filter is one element."""

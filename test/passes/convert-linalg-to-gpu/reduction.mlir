@@ -1,4 +1,4 @@
-// RUN: kitsune-opt --convert-linalg-to-gpu %s | filecheck %s
+// RUN: kitsune-opt --split-input-file --convert-linalg-to-gpu %s | filecheck %s
 
 // A sum along memory is a warp's; one across it is shared by four lanes of each warp and by the warps of a block, 4 for
 // 64 rows. Both start from the fill's value: no fill is launched.
@@ -46,3 +46,25 @@ func.func @main(%x: tensor<64x128xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
 // CHECK: scf.for {{.+}} iter_args
 // CHECK: memref.load %[[SHARED]]
 // CHECK: memref.store
+
+// -----
+
+// Two reduced loops are one, also where a dimension of one element stands before sizes that are open until the call.
+
+// CHECK-LABEL: func.func @main
+// CHECK: memref.collapse_shape %{{.+}} : memref<1x?x1x1x?xf32
+// CHECK: gpu.launch_func
+func.func @main(%x: tensor<1x?x1x1x?xf32>, %y: tensor<1x1x?x64xf32>, %out: tensor<1x?x64xf32>) -> tensor<1x?x64xf32> {
+  %z = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d3, d4, d5)>,
+                       affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, d5, d2)>,
+                       affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%x, %y : tensor<1x?x1x1x?xf32>, tensor<1x1x?x64xf32>) outs(%out : tensor<1x?x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %sum: f32):
+      %p = arith.mulf %a, %b : f32
+      %s = arith.addf %sum, %p : f32
+      linalg.yield %s : f32
+  } -> tensor<1x?x64xf32>
+  return %z : tensor<1x?x64xf32>
+}

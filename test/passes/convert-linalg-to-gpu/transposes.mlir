@@ -43,3 +43,34 @@ func.func @main(%x: tensor<512x256xf32>, %y: tensor<256x512xf32>) -> tensor<256x
   } -> tensor<256x512xf32>
   return %z : tensor<256x512xf32>
 }
+
+// -----
+
+// Elements of a small table are taken in the order in which a transpose would have them, and added there.
+
+#rows = affine_map<(d0, d1, d2) -> (d0, d1)>
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func @kernels::@gather_0
+// CHECK-NOT: gpu.launch_func
+func.func @main(%n: tensor<64x64xi64>, %t: tensor<17x4xf32>, %y: tensor<4x64x64xf32>) -> tensor<4x64x64xf32> {
+  %e = tensor.empty() : tensor<64x64x4xf32>
+  %g = linalg.generic {indexing_maps = [#rows, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%n : tensor<64x64xi64>) outs(%e : tensor<64x64x4xf32>) {
+    ^bb0(%a: i64, %out: f32):
+      %i = arith.index_cast %a : i64 to index
+      %j = linalg.index 2 : index
+      %b = tensor.extract %t[%i, %j] : tensor<17x4xf32>
+      linalg.yield %b : f32
+  } -> tensor<64x64x4xf32>
+  %f = tensor.empty() : tensor<4x64x64xf32>
+  %p = linalg.transpose ins(%g : tensor<64x64x4xf32>) outs(%f : tensor<4x64x64xf32>) permutation = [2, 0, 1]
+  %z = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %y : tensor<4x64x64xf32>, tensor<4x64x64xf32>) outs(%f : tensor<4x64x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %out: f32):
+      %s = arith.addf %a, %b : f32
+      linalg.yield %s : f32
+  } -> tensor<4x64x64xf32>
+  return %z : tensor<4x64x64xf32>
+}

@@ -73,3 +73,34 @@ func.func @matrix_vector(%y: tensor<7x8x2xf32>, %w: tensor<7x2x1xf32>) -> tensor
       -> tensor<7x8x1xf32>
   return %p : tensor<7x8x1xf32>
 }
+
+// -----
+
+// An open batch of products that is split in samples and heads: as many samples as products divided by the heads.
+
+#id4 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+
+// CHECK-LABEL: func.func @split_batch
+// CHECK-SAME: %[[X:.+]]: tensor<?x3x4xf32>, %[[Y:.+]]: tensor<?x4x5xf32>, %[[SAMPLES:.+]]: index
+// CHECK: %[[N:.+]] = tensor.dim %[[X]], %c0
+// CHECK: %[[P:.+]] = linalg.batch_matmul
+// CHECK: %[[G:.+]] = linalg.generic {{.+}} ins(%[[P]]
+// CHECK: %[[S:.+]] = arith.divsi %[[N]], %c2
+// CHECK: tensor.expand_shape %[[G]] {{.+}} output_shape [%[[S]], 2, 3, 5]
+func.func @split_batch(%x: tensor<?x3x4xf32>, %y: tensor<?x4x5xf32>, %samples: index) -> tensor<?x2x3x5xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x3x4xf32>
+  %e = tensor.empty(%n) : tensor<?x3x5xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x3x5xf32>) -> tensor<?x3x5xf32>
+  %p = linalg.batch_matmul ins(%x, %y : tensor<?x3x4xf32>, tensor<?x4x5xf32>) outs(%f : tensor<?x3x5xf32>) -> tensor<?x3x5xf32>
+  %v = tensor.expand_shape %p [[0, 1], [2], [3]] output_shape [%samples, 2, 3, 5] : tensor<?x3x5xf32> into tensor<?x2x3x5xf32>
+  %s = tensor.empty(%samples) : tensor<?x2x3x5xf32>
+  %g = linalg.generic {indexing_maps = [#id4, #id4], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%v : tensor<?x2x3x5xf32>) outs(%s : tensor<?x2x3x5xf32>) {
+    ^bb0(%a: f32, %out: f32):
+      %h = math.exp %a : f32
+      linalg.yield %h : f32
+  } -> tensor<?x2x3x5xf32>
+  return %g : tensor<?x2x3x5xf32>
+}
