@@ -91,7 +91,7 @@ def _view(value: ir.Value) -> _View | None:
             for group, stride in zip(groups, of.strides, strict=True)
             for at in range(len(group))
         ]
-        return _View(of.count, of.offset, strides)
+        return _View(of.count, of.offset, strides or [1] * kind.rank)  # a number has no dimension
     joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
     return None if None in joined else _View(of.count, of.offset, [stride for stride in joined if stride is not None])
 

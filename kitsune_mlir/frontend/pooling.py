@@ -1,4 +1,4 @@
-"""Adaptive pooling as maxima or sums over windows that lie side by side.
+"""Maxima of one image without a batch, and adaptive pooling as maxima or sums over windows that lie side by side.
 
 torch-mlir's own decomposition of a maximum takes windows of one size, which is wrong wherever the output's size does
 not divide the input's; torch's of an average adds up the elements of both dimensions of a window in one go, one output
@@ -9,7 +9,7 @@ adds nothing to a sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,11 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
         places = inner + (position + first.view(-1, *[1] * (x.dim() - 1 - axis))) * stride
         x, stride = values, stride * length
     return x, places
+
+
+def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
+    """A rule for pooling over so many dimensions of one image without a batch, which torch-mlir has not."""
+    return lambda x, *args: operator(x[None], *args)[0] if x.dim() == dims + 1 else NotImplemented
 
 
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
