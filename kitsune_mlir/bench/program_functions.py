@@ -93,16 +93,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # Their results are numbers that were there before, with no rounding.
 MOVES = frozenset(
-    """torch.reshape torch.permute torch.transpose torch.flatten torch.unflatten torch.squeeze torch.unsqueeze
-    Tensor.expand own.index torch.select torch.narrow torch.chunk torch.split torch.unbind torch.diagonal Tensor.unfold
-    torch.movedim torch.cat torch.stack F.pad torch.roll torch.flip torch.Tensor.repeat Tensor.repeat
-    torch.repeat_interleave torch.tile torch.tril torch.triu torch.gather torch.index_select torch.take_along_dim
-    torch.where torch.masked_fill torch.relu torch.abs torch.neg torch.maximum torch.minimum torch.amax torch.amin
-    torch.sort torch.cummax torch.cummin torch.max torch.min torch.topk torch.clamp F.embedding F.max_pool1d F.max_pool2d
-    own.put torch.flipud torch.rot90 torch.swapaxes torch.hsplit torch.tensor_split torch.atleast_2d torch.ravel
-    own.ordered own.largest torch.fmod torch.remainder torch.floor_divide
-    torch.floor torch.ceil torch.round torch.trunc torch.sign torch.heaviside torch.kthvalue torch.median torch.msort
-    torch.broadcast_to torch.diag_embed torch.block_diag Tensor.clone Tensor.contiguous torch.column_stack
-    torch.argsort torch.dstack torch.hstack torch.vstack torch.meshgrid own.one_hot
-    torch.scatter torch.index_copy torch.select_scatter torch.slice_scatter torch.diagonal_scatter torch.index_fill""".split()
+    """F.embedding F.max_pool1d F.max_pool2d F.max_pool3d F.pad Tensor.expand Tensor.repeat Tensor.unfold own.index
+    own.largest own.one_hot own.ordered own.put torch.abs torch.amax torch.amin torch.argsort torch.cat torch.ceil
+    torch.chunk torch.clamp torch.cummax torch.cummin torch.diag_embed torch.diagonal torch.flatten torch.flip
+    torch.floor torch.floor_divide torch.fmod torch.gather torch.index_select torch.masked_fill torch.max
+    torch.maximum torch.meshgrid torch.min torch.minimum torch.movedim torch.narrow torch.neg torch.permute
+    torch.relu torch.remainder torch.repeat_interleave torch.reshape torch.roll torch.rot90 torch.round
+    torch.scatter torch.select torch.sign torch.sort torch.split torch.squeeze torch.stack torch.take_along_dim
+    torch.tile torch.topk torch.transpose torch.tril torch.triu torch.trunc torch.unbind torch.unflatten
+    torch.unsqueeze torch.where""".split()
 )

@@ -38,13 +38,16 @@ class Ref:
 
 @dataclass(frozen=True)
 class Given:
-    """An input or a weight. `fill` is "normal", or says how integers are drawn: below a number."""
+    """An input or a weight: of normal numbers, or of integers below a number. `value` is which of the values of the
+    program it was as that was drawn: what it is made of, with a seed."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    below: int = 0
+    below: int
+    value: int
 
-    def make(self, generator: torch.Generator) -> Tensor:
+    def make(self, seed: int) -> Tensor:
+        generator = torch.Generator().manual_seed(1_000 * seed + self.value)
         if self.below:
             return torch.randint(self.below, self.shape, generator=generator).to(self.dtype)
         return torch.randn(self.shape, generator=generator).to(self.dtype)
@@ -93,9 +96,8 @@ class Program(nn.Module):
     def __init__(self, of: Drawn, seed: int):
         super().__init__()
         self.of = of
-        generator = torch.Generator().manual_seed(seed)
         for number, given in enumerate(of.weights):
-            self.register_buffer(f"weight{number}", given.make(generator))
+            self.register_buffer(f"weight{number}", given.make(seed))
 
     def forward(self, *args: Tensor) -> tuple[Tensor, ...]:
         values = [*args, *self.buffers()]
@@ -121,9 +123,8 @@ def make(seed: int, small: bool = False) -> tuple[nn.Module, tuple[Tensor, ...]]
 
 
 def arguments(of: Drawn, seed: int) -> tuple[Tensor, ...]:
-    """Arguments for what was drawn."""
-    generator = torch.Generator().manual_seed(seed + 1)
-    return tuple(given.make(generator) for given in of.inputs)
+    """Arguments for what was drawn: with its own seed, those that it was drawn with."""
+    return tuple(given.make(seed) for given in of.inputs)
 
 
 def draw(seed: int, small: bool = False) -> Drawn:
@@ -185,8 +186,8 @@ class Drawing:
         self.dtype = rng.choice((torch.float32, torch.float32, torch.bfloat16, torch.float16))
         self.sizes = rng.sample((2, 3, 4, 5, 7, 8, 13, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 128, 200, 256, 1000), 6)
         self.steps: list[Step] = []
-        self.inputs: list[tuple[int, Given]] = []
-        self.weights: list[tuple[int, Given]] = []
+        self.inputs: list[Given] = []
+        self.weights: list[Given] = []
         self.values: list[Value] = []
         self.read: set[int] = set()
         self._seed = seed
@@ -205,11 +206,11 @@ class Drawing:
         """A new input or weight: of numbers `below` one, or of the program's floating type."""
         if math.prod(shape) > self.limit:
             raise Unfit
-        given = Given(tuple(shape), torch.int64 if below else self.dtype, below)
+        given = Given(tuple(shape), torch.int64 if below else self.dtype, below, len(self.values))
         weight = self.rng.random() < 0.6 if weight is None else weight
-        exact = given.make(self._noise)
+        exact = given.make(self._seed)
         exact = exact.double() if given.dtype.is_floating_point else exact
-        (self.weights if weight else self.inputs).append((len(self.values), given))
+        (self.weights if weight else self.inputs).append(given)
         value = Value(Ref(len(self.values)), given.dtype, exact, exact)
         self.values = [*self.values, value]
         return value
@@ -235,7 +236,8 @@ class Drawing:
         return found[0] if len(found) == 1 else found
 
     def _run(self, step: Step, rounds: bool) -> list[Value]:
-        """Does a step, whose results are rounded or are not; Unfit where torch does not take it, or numbers are not what a reference can be."""
+        """Does a step, whose results are rounded or not; Unfit where torch does not take it, or float64 is no reference
+        for its numbers."""
         before = self.values
         try:
             made = step.run([torch.empty_like(v.exact, dtype=v.dtype, device="meta") for v in before], False)
@@ -284,17 +286,14 @@ class Drawing:
 
     def done(self) -> Drawn:
         """What was drawn: values renumbered so that inputs and weights come first."""
-        outputs = [v.ref.number for v in self.values if v.ref.number not in self.read and self._is_result(v)]
-        givens = [number for number, _ in (*self.inputs, *self.weights)]
-        results = [v.ref.number for v in self.values if v.ref.number not in set(givens)]
+        givens = [given.value for given in (*self.inputs, *self.weights)]
+        numbers = range(len(self.values))
+        results = [number for number in numbers if number not in givens]
         new = {old: number for number, old in enumerate((*givens, *results))}
 
         def renumber(leaf: Any) -> Any:
             return Ref(new[leaf.number]) if isinstance(leaf, Ref) else leaf
 
         steps = tuple(Step(s.function, *tree_map(renumber, (s.args, s.kwargs))) for s in self.steps)
-        inputs, weights = (tuple(given for _, given in kind) for kind in (self.inputs, self.weights))
-        return Drawn(inputs, weights, steps, tuple(new[number] for number in outputs))
-
-    def _is_result(self, value: Value) -> bool:
-        return value.ref.number not in {number for number, _ in (*self.inputs, *self.weights)}
+        outputs = tuple(new[number] for number in results if number not in self.read)
+        return Drawn(tuple(self.inputs), tuple(self.weights), steps, outputs)

@@ -234,6 +234,8 @@ ARITHMETIC = {
     aten.bitwise_xor.Scalar_Tensor: bitwise(aten.bitwise_xor.Tensor),
     aten.__lshift__.Tensor: bitwise(aten.bitwise_left_shift.Tensor),
     aten.__rshift__.Tensor: bitwise(aten.bitwise_right_shift.Tensor),
+    aten.bitwise_left_shift.Tensor_Scalar: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.bitwise_right_shift.Tensor_Scalar: bitwise(aten.bitwise_right_shift.Tensor),
     aten.bitwise_left_shift.Scalar_Tensor: bitwise(aten.bitwise_left_shift.Tensor),
     aten.bitwise_right_shift.Scalar_Tensor: bitwise(aten.bitwise_right_shift.Tensor),
 }
