@@ -11,7 +11,7 @@ from .random_programs import Drawing, Unfit, Value
 
 
 def linear(d: Drawing) -> None:
-    x = d.floating(1)
+    x = d.floating(1, fits=lambda value: value.dtype == d.dtype)
     out = d.rng.choice(d.sizes)
     bias = d.given((out,), weight=True) if d.rng.random() < 0.6 else None
     d.call("F.linear", x, d.given((out, x.shape[-1]), weight=True), bias)

@@ -236,6 +236,20 @@ def test_places_among_boundaries(name, target):
     assert found.dtype == wanted.dtype and torch.equal(found, wanted)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("count", [65, 127, 128])
+def test_places_among_many_boundaries(count, target):
+    """By halves: of one row, and of each row its own, from both sides."""
+    rows = (normal(3, count) * 4).round().sort(-1).values
+    x = torch.cat([rows[:, ::5], rows[:, ::7] + 0.5, torch.tensor([-99, 99, math.nan, math.inf]).expand(3, 4)], 1)
+
+    def places(x, rows):
+        return torch.searchsorted(rows, x), torch.searchsorted(rows, x, right=True), torch.bucketize(x, rows[1])
+
+    for found, wanted in zip(results(places, x, rows, target=target), places(x, rows), strict=True):
+        assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_numbers_are_rounded_before_they_are_compared(kind):
     """0.1 of f32 is not 0.1 of f64; 1e6 is infinite in f16."""
