@@ -203,6 +203,10 @@ def searchsorted(
     return found.to(counts)
 
 
+def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
+
+
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
     """Paddings below zero cut, before the others are added."""
     if all(not isinstance(size, int) or size >= 0 for size in padding):
@@ -239,4 +243,5 @@ INDEXING = {
     aten.index_put.default: index_put,
     aten.constant_pad_nd.default: constant_pad,
     aten.searchsorted.Tensor: searchsorted,
+    aten.bucketize.Tensor: bucketize,
 }
