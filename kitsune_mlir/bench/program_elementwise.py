@@ -22,15 +22,23 @@ torch.rsub torch.sub torch.fmax torch.fmin torch.logaddexp2 F.smooth_l1_loss""".
 
 
 def unary(d: Drawing) -> None:
-    d.call(d.rng.choice(UNARY), d.floating())
+    name = d.rng.choice(UNARY)
+    d.call(name, _operand(d, name))
+
+
+def _operand(d: Drawing, function: str) -> Value:
+    """A value for a function: torch has the special ones for f32 alone."""
+    return d.floating(fits=lambda value: value.dtype == torch.float32 or not function.startswith("special."))
 
 
 def unary_of_positive(d: Drawing) -> None:
-    d.call(d.rng.choice(OF_POSITIVE), positive(d, d.floating()))
+    name = d.rng.choice(OF_POSITIVE)
+    d.call(name, positive(d, _operand(d, name)))
 
 
 def unary_within_one(d: Drawing) -> None:
-    d.call(d.rng.choice(WITHIN_ONE), d.call("torch.mul", d.call("torch.tanh", d.floating()), 0.875))
+    name = d.rng.choice(WITHIN_ONE)
+    d.call(name, d.call("torch.mul", d.call("torch.tanh", _operand(d, name)), 0.875))
 
 
 def binary(d: Drawing) -> None:

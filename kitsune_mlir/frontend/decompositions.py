@@ -366,6 +366,7 @@ _OWN: Table = {
     aten.max_pool2d.default: max_pool(aten.max_pool2d.default, 2),
     aten.max_pool3d.default: max_pool(aten.max_pool3d.default, 3),
     aten._adaptive_avg_pool2d.default: adaptive_average_pool,
+    aten._adaptive_avg_pool3d.default: adaptive_average_pool,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }

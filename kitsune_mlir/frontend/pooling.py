@@ -41,12 +41,14 @@ def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
 
 
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Averages over windows of the last two dimensions; those of equal windows that lie side by side are torch's."""
-    pooled = list(zip(range(x.dim() - 1, x.dim() - 3, -1), reversed(output_size), strict=True))
-    if not all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) or not x.is_floating_point():
+    """Averages over windows of the last dimensions, as many as there are output sizes; those of equal windows that lie
+    side by side over two dimensions are torch's."""
+    pooled = list(zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False))
+    is_known = all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) and x.is_floating_point()
+    if len(pooled) == 2 and not (is_known and any(x.shape[axis] % size for axis, size in pooled)):
         return _torch_average(x, output_size)
-    if all(x.shape[axis] % size == 0 for axis, size in pooled):
-        return _torch_average(x, output_size)
+    if not is_known:
+        return NotImplemented
     y = working(x)
     for axis, size in pooled:
         length, beside = x.shape[axis], [1] * (x.dim() - 1 - axis)

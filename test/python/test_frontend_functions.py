@@ -148,6 +148,22 @@ def test_one_image_without_a_batch(target):
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_averages_of_volumes_over_windows_of_several_sizes(target):
+    check_error(lambda x: F.adaptive_avg_pool3d(x, (2, 3, 5)), normal(2, 4, 7, 12), target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("include_self", [True, False])
+def test_means_by_index_of_elements(include_self, target):
+    index = torch.arange(40).view(5, 8) * 7 % 3
+
+    def means(x, y):
+        return torch.scatter_reduce(x, 0, index, y, "mean", include_self=include_self)
+
+    check_error(means, normal(4, 8), normal(5, 8), target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_truth_along_several_dimensions(target):
     def functions(x):
         return (x > -2).all((0, 2)), (x > 2).any((0, -1), keepdim=True), (x > -9).all((0, 1, 2)), (x << 3), (x >> 1)
