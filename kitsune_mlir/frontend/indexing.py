@@ -198,7 +198,7 @@ def searchsorted(
     for step in (1 << bit for bit in reversed(range(count.bit_length()))):
         place = found + (step - 1)
         inside = place.clamp(max=count - 1)
-        probed = bound[inside] if bound.dim() == 1 else bound.gather(-1, inside)
+        probed = aten.index.Tensor(bound, [inside]) if bound.dim() == 1 else bound.gather(-1, inside)
         found = torch.where(passes(probed, element) & (place < count), found + step, found)
     return found.to(counts)
 

@@ -260,7 +260,8 @@ def test_places_among_many_boundaries(count, target):
     x = torch.cat([rows[:, ::5], rows[:, ::7] + 0.5, torch.tensor([-99, 99, math.nan, math.inf]).expand(3, 4)], 1)
 
     def places(x, rows):
-        return torch.searchsorted(rows, x), torch.searchsorted(rows, x, right=True), torch.bucketize(x, rows[1])
+        alone = torch.bucketize(x[0, 0], rows[1])
+        return torch.searchsorted(rows, x), torch.searchsorted(rows, x, right=True), torch.bucketize(x, rows[1]), alone
 
     for found, wanted in zip(results(places, x, rows, target=target), places(x, rows), strict=True):
         assert torch.equal(found, wanted)
