@@ -292,7 +292,7 @@ class _Steps:
 
 
 def _run_pass(module: ir.Module, before: bytes, element: ModulePass, target: str) -> None:
-    option = f"=target={target}" if target else ""
+    option = f"=target={target}" if target and hasattr(element, "target") else ""
     with _reported(f"pass {element.name}", module, before, f"--{element.name}{option}"):
         pipeline.run(module, [element])
 

@@ -293,6 +293,8 @@ def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False
+    if isinstance(ir.RankedTensorType(op.results[0].type).element_type, ir.F64Type):
+        return False  # as digamma computes: a tile's code would have so long a function once for each of its elements
     at_its_point = all(
         s.maps[i] == identity if hash(op.operands[i]) in own else _is_readable(op.operands[i], s.maps[i])
         for i in range(s.inputs)

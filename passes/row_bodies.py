@@ -65,6 +65,12 @@ class RowPlan:
             if size == rows.DYNAMIC
         )
 
+    @property
+    def reads_rows(self) -> bool:
+        """Whether an operand from outside has rows or columns: numbers alone do not tell a kernel its size."""
+        operands = ((v, role) for member in self.group.ordered for v, role in zip(member.op.operands, member.roles))
+        return any(role and (role.rows or role.columns) and not self.is_inside(value) for value, role in operands)
+
     def is_inside(self, value: ir.Value) -> bool:
         return root(value) in self.group.members
 

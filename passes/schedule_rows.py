@@ -86,6 +86,9 @@ def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], in
     if tiles is None:
         remark(last, f"is not computed row by row: {group.space.columns} columns do not fit the registers of a CTA")
         return False
+    if not plan.reads_rows:
+        remark(last, "is not computed row by row: it is made of numbers alone")
+        return False
     if plan.segments is None:
         remark(last, "is not computed row by row: its operands cut the rows in ways that do not agree")
         return False

@@ -50,9 +50,8 @@ def is_read_in_place(value: ir.Value) -> bool:
     """Whether all that reads a tensor reads it as well among the columns of longer rows. What leaves the program, or is
     put beside others, would be copied."""
     for op in (use.owner.operation for use in value.uses):
-        keeps_columns = op.name == "tensor.expand_shape" or (
-            op.name == "tensor.collapse_shape" and len(rows.groups_of(op)[-1]) == 1
-        )
+        joined = rows.groups_of(op)[-1:] if op.name == "tensor.collapse_shape" else []  # none, if it becomes a number
+        keeps_columns = op.name == "tensor.expand_shape" or any(len(group) == 1 for group in joined)
         if keeps_columns:
             if not is_read_in_place(op.results[0]):
                 return False
@@ -91,7 +90,7 @@ def _view(value: ir.Value) -> _View | None:
             for group, stride in zip(groups, of.strides, strict=True)
             for at in range(len(group))
         ]
-        return _View(of.count, of.offset, strides)
+        return _View(of.count, of.offset, strides or [1] * kind.rank)  # a number has no dimension
     joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
     return None if None in joined else _View(of.count, of.offset, [stride for stride in joined if stride is not None])
 

@@ -35,6 +35,7 @@ AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
 _NET = re.compile(r"net-(\d+)")
+_PROGRAM = re.compile(r"program-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
 _BLOCKS = re.compile(r"block-(?:(batch|tokens)-)?(\d+)")
 
@@ -76,7 +77,7 @@ def find(name: str, dtype: str | None) -> Case:
     """The case of that name, or of a model as `kitsune compile` takes it.
 
     `dtype` is a key of DTYPES; None is bf16 for a named case, and for an everyday model, a random net
-    or any other model its own types.
+    or any other model its own types. A random program has no other types.
     What a name of the zoo says of its type holds in any case.
     Raises UserError for what names no case; a model of the user's own fails in `make`.
     """
@@ -95,6 +96,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(networks.make, name, dtype or "bf16"))
     if match := _NET.fullmatch(name):
         return Case(name, partial(_net, int(match[1]), dtype))
+    if match := _PROGRAM.fullmatch(name):
+        return Case(name, partial(_program, int(match[1])))
     if match := _ATTENTION.fullmatch(name):
         return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
     if match := _BLOCKS.fullmatch(name):
@@ -107,7 +110,7 @@ def find(name: str, dtype: str | None) -> Case:
     if name.startswith("everyday/") and name in suite("everyday"):
         return Case(name, partial(_everyday, name, dtype))
     sized = (
-        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, program-SEED,"
         " attention-[batch-|rows-|columns-|tokens-]SEED, block-[batch-|tokens-]SEED, of which such a size is open"
         " until the call,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
@@ -165,6 +168,13 @@ def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
     net = draw(seed)
     torch.set_float32_matmul_precision(net.precision)
     return *build(dataclasses.replace(net, dtype=dtype or net.dtype), seed), None
+
+
+def _program(seed: int) -> tuple[Any, tuple[Any, ...], None]:
+    """The tensor program of a seed, of the types that it was drawn with."""
+    from . import random_programs
+
+    return *random_programs.make(seed), None
 
 
 def _attention(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:

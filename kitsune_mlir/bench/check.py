@@ -75,7 +75,8 @@ def _error(found: torch.Tensor, wanted: torch.Tensor) -> float:
     for ours, exact in zip(found.flatten().split(CHUNK), wanted.flatten().split(CHUNK), strict=True):
         ours = ours.to(exact.dtype)
         same = (ours == exact) | (ours.isnan() & exact.isnan())
-        squares += torch.where(same, 0.0, ours - exact).double().square().sum().item()
+        difference = ours.double() - exact.double()  # of truth values, too, which torch does not subtract
+        squares += torch.where(same, 0.0, difference).square().sum().item()
         scale += torch.where(exact.isfinite(), exact, 0.0).double().square().sum().item()
     return math.sqrt(squares / scale if scale else squares) if math.isfinite(squares) else math.inf
 

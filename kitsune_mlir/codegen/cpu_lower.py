@@ -23,6 +23,7 @@ from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
 from .cpu_stages import add_entry, argument_types, stage_functions
+from .cpu_sums import widen_long_sums
 
 _FUSE = (
     "builtin.module(canonicalize,cse,linalg-generalize-named-ops,"
@@ -56,6 +57,7 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     convolutions_to_products(module)
     outline_products(module)
     run_passes(module, _FUSE)
+    widen_long_sums(module)
     bufferize(module)
     pass_results_by_reference(module)
     scratch = {}

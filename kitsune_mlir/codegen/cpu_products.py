@@ -66,13 +66,13 @@ def _call(module: ir.Module, functions: dict, found: Contraction, result: ir.Ran
     kind = ir.RankedTensorType.get(result.shape, ir.F32Type.get()) if narrow else result
     operands = [found.left, found.right]
     if not is_zero_filled(found.init):
-        operands.append(_cast_elements(found.init, kind))
+        operands.append(cast_elements(found.init, kind))
     types = [value.type for value in operands]
     key = f"{found.left_roles}{found.right_roles}{types}{kind}"
     if key not in functions:
         functions[key] = _declare(module, f"product_{len(functions)}", types, kind, found)
     value = func.CallOp(functions[key], operands).result
-    return _cast_elements(value, result)
+    return cast_elements(value, result)
 
 
 def _declare(module: ir.Module, name: str, types: list, result: ir.Type, found: Contraction) -> func.FuncOp:
@@ -84,7 +84,7 @@ def _declare(module: ir.Module, name: str, types: list, result: ir.Type, found: 
     return function
 
 
-def _cast_elements(value: ir.Value, to: ir.RankedTensorType) -> ir.Value:
+def cast_elements(value: ir.Value, to: ir.RankedTensorType) -> ir.Value:
     """The tensor with each floating-point element widened or narrowed."""
     element = to.element_type
     if value.type.element_type == element:

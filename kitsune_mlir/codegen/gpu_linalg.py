@@ -152,18 +152,25 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
                 for buffer, value in zip(partial, found, strict=True):
                     memref.store(value, first.inside(buffer), [item])
     first.launch(ceildiv(parts.count * count * (WARP if by_warps else 1), THREADS))
-    second = nest.kernel()
+    second, together = nest.kernel(), parts.count >= WARP  # a warp has a result
     with second.body():
-        index = linear_id(THREADS)
+        lane, index = _stands(together)
         with only_if(index, count):
             points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
-            loop = scf.ForOp(as_value(0), as_value(parts.count), as_value(1), nest.starts(second, points))
+            starts = nest.starts(second, points) if lane is None else [one.neutral() for one in joined]
+            bounds = (as_value(0) if lane is None else lane), as_value(parts.count), as_value(WARP if together else 1)
+            loop = scf.ForOp(*bounds, starts)
             with ir.InsertionPoint(loop.body):
                 at = arith.addi(arith.muli(loop.induction_variable, as_value(count)), index)
                 values = [memref.load(second.inside(buffer), [at]) for buffer in partial]
                 scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
-            store(generic, second, points, list(loop.results))
-    second.launch(ceildiv(count, THREADS))
+            if lane is None:
+                store(generic, second, points, list(loop.results))
+            else:
+                total = [one.across_warp(x) for one, x in zip(joined, loop.results, strict=True)]
+                with only_if(lane, 1):
+                    nest.finish(second, points, total)
+    second.launch(ceildiv(count * (WARP if together else 1), THREADS))
 
 
 def _kernel(nest: Nest, block: Blocking, by_warps: bool) -> Kernel:

@@ -6,13 +6,14 @@
   to false.
 - Integers are raised to powers by squaring, and bounded by real numbers as real numbers.
 - Bits are combined with numbers, and shifted by and of them, as with tensors.
+- `fmin` and `fmax` take the number beside a NaN; the angle of a real number is 0 or pi.
 - The sign of a zero is read off its reciprocal; that of NaN is not seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -124,6 +125,39 @@ def clamp(x: Tensor, low: Any = None, high: Any = None) -> Any:
     return torch.clamp(x.to(kind), low, high)
 
 
+def extremum_beside_nan(operator: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The smaller, or the larger, of two numbers; beside a NaN the other one."""
+
+    def of(x: Tensor, y: Tensor) -> Tensor:
+        kind = torch.result_type(x, y)
+        x, y = x.to(kind), y.to(kind)
+        if not kind.is_floating_point:
+            return operator(x, y)
+        return torch.where(torch.isnan(x), y, torch.where(torch.isnan(y), x, operator(x, y)))
+
+    return of
+
+
+def angle(x: Tensor) -> Any:
+    if x.is_complex():
+        return NotImplemented
+    y = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    found = torch.where(y < 0, torch.full((), math.pi, dtype=y.dtype, device=y.device), 0)
+    return torch.where(torch.isnan(y), y, found)
+
+
+def over_dims(operator: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Whether all, or any, of the elements along several dimensions are true: along one after the other."""
+
+    def of(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+        dims = range(x.dim()) if dim is None else sorted(d % x.dim() for d in dim)
+        for each in reversed(dims):
+            x = operator(x, each, keepdim)
+        return x.bool() if x.dtype != torch.uint8 else x
+
+    return of
+
+
 def integer_power(x: Tensor, exponent: int) -> Tensor:
     result, square = None, x
     while exponent:
@@ -185,6 +219,10 @@ ARITHMETIC = {
     aten.signbit.default: sign_bit,
     aten.copysign.Tensor: copy_sign,
     aten.copysign.Scalar: copy_sign,
+    aten.fmin.default: extremum_beside_nan(torch.minimum),
+    aten.fmax.default: extremum_beside_nan(torch.maximum),
+    aten.angle.default: angle,
+    aten.all.dims: over_dims(aten.all.dim),
     aten.clamp.default: clamp,
     aten.clamp.Tensor: clamp,
     aten.pow.Tensor_Tensor: power_of_tensors,
@@ -196,6 +234,8 @@ ARITHMETIC = {
     aten.bitwise_xor.Scalar_Tensor: bitwise(aten.bitwise_xor.Tensor),
     aten.__lshift__.Tensor: bitwise(aten.bitwise_left_shift.Tensor),
     aten.__rshift__.Tensor: bitwise(aten.bitwise_right_shift.Tensor),
+    aten.bitwise_left_shift.Tensor_Scalar: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.bitwise_right_shift.Tensor_Scalar: bitwise(aten.bitwise_right_shift.Tensor),
     aten.bitwise_left_shift.Scalar_Tensor: bitwise(aten.bitwise_left_shift.Tensor),
     aten.bitwise_right_shift.Scalar_Tensor: bitwise(aten.bitwise_right_shift.Tensor),
 }

@@ -35,7 +35,7 @@ from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .medians import MEDIANS
 from .norms import NORMS
-from .pooling import adaptive_average_pool, adaptive_max_pool
+from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
 from .sorts import SORTS
@@ -48,6 +48,8 @@ from .working import NARROW, working
 aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
+
+FEW_PLACES = 24  # of columns, which one kernel goes down, a thread a column, as fast as two kernels that share columns
 
 
 def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
@@ -65,17 +67,23 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
 
 
 def place(x: Tensor, extremum: Callable[..., Tensor], dim: int | None, keepdim: bool) -> Any:
-    """Of the largest or the smallest element of the last dimension: the least place of those where that number or a NaN
-    is, two reductions along rows in place of one that carries a place beside a number."""
-    if dim is None or not x.dim() or not x.is_floating_point() or dim % x.dim() != x.dim() - 1:
+    """Of the largest or the smallest element, of a dimension or of all: the least place of those where that number or a
+    NaN is, two reductions in place of one that carries a place beside a number."""
+    if dim is None and isinstance(x.numel(), int):
+        at = place(x.reshape(-1), extremum, 0, False)
+        return at.reshape([1] * x.dim()) if keepdim and at is not NotImplemented else at
+    if dim is None or not x.dim() or x.dtype == torch.bool:
         return NotImplemented
-    size = x.shape[-1]
-    if not isinstance(size, int) or size < 2:
+    dim = dim % x.dim()
+    size = x.shape[dim]
+    if not isinstance(size, int) or size < 2 or dim < x.dim() - 1 and size <= FEW_PLACES:
         return NotImplemented
-    places = torch.arange(size, dtype=torch.int32, device=x.device)
+    places = torch.arange(size, dtype=torch.int32, device=x.device).view(-1, *[1] * (x.dim() - 1 - dim))
     none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
-    found = (x == extremum(x, -1, keepdim=True)) | (x != x)
-    return torch.where(found, places, none).amin(-1, keepdim=keepdim).long()
+    found = x == extremum(x, dim, keepdim=True)
+    if x.is_floating_point():
+        found = found | (x != x)
+    return torch.where(found, places, none).amin(dim, keepdim=keepdim).long()
 
 
 def place_of(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -84,11 +92,11 @@ def place_of(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
 
 
 def with_place(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A rule for the largest or the smallest element of the last dimension beside its place."""
+    """A rule for the largest or the smallest element of a dimension beside its place."""
 
     def both(x: Tensor, dim: int, keepdim: bool = False) -> Any:
         at = place(x, extremum, dim, keepdim)
-        return at if at is NotImplemented else (extremum(x, -1, keepdim=keepdim), at)
+        return at if at is NotImplemented else (extremum(x, dim, keepdim=keepdim), at)
 
     return both
 
@@ -354,7 +362,11 @@ _OWN: Table = {
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
+    aten.max_pool1d.default: max_pool(aten.max_pool1d.default, 1),
+    aten.max_pool2d.default: max_pool(aten.max_pool2d.default, 2),
+    aten.max_pool3d.default: max_pool(aten.max_pool3d.default, 3),
     aten._adaptive_avg_pool2d.default: adaptive_average_pool,
+    aten._adaptive_avg_pool3d.default: adaptive_average_pool,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }

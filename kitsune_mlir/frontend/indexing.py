@@ -15,6 +15,8 @@ from .working import working
 
 aten = torch.ops.aten
 
+_FEW_BOUNDARIES = 16  # which take less time to compare with all than to look up one after the other
+
 SUM, MEAN, MAX = range(3)
 
 
@@ -175,17 +177,34 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """How many boundaries are less than each element or, from the right, no greater. NaN is greater than all."""
+    """How many boundaries are less than each element or, from the right, no greater. It is compared with all, or, where
+    they are many, with those that halve what is left. NaN is greater than all."""
     if sorter is not None:
         boundaries = boundaries.gather(-1, sorter)
     kind = torch.promote_types(boundaries.dtype, x.dtype)
-    bound, element = boundaries.to(kind), x.to(kind).unsqueeze(-1)
-    bound = bound if bound.dim() == 1 else bound.unsqueeze(-2)  # one row for all elements, or each row's own
-    if right or side == "right":
-        passed = ~(bound > element)
-    else:
-        passed = (bound < element) | ((element != element) & (bound == bound))
-    return passed.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+    bound, element = boundaries.to(kind), x.to(kind)
+    counts = torch.int32 if out_int32 else torch.int64
+
+    def passes(bound: Tensor, element: Tensor) -> Tensor:
+        if right or side == "right":
+            return ~(bound > element)
+        return (bound < element) | ((element != element) & (bound == bound))
+
+    count = bound.shape[-1]
+    if not isinstance(count, int) or count <= _FEW_BOUNDARIES:
+        bound = bound if bound.dim() == 1 else bound.unsqueeze(-2)  # one row for all elements, or each row's own
+        return passes(bound, element.unsqueeze(-1)).sum(-1, dtype=counts)
+    found = torch.zeros_like(element, dtype=torch.int64)  # boundaries that are known to be passed
+    for step in (1 << bit for bit in reversed(range(count.bit_length()))):
+        place = found + (step - 1)
+        inside = place.clamp(max=count - 1)
+        probed = aten.index.Tensor(bound, [inside]) if bound.dim() == 1 else bound.gather(-1, inside)
+        found = torch.where(passes(probed, element) & (place < count), found + step, found)
+    return found.to(counts)
+
+
+def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
@@ -224,4 +243,5 @@ INDEXING = {
     aten.index_put.default: index_put,
     aten.constant_pad_nd.default: constant_pad,
     aten.searchsorted.Tensor: searchsorted,
+    aten.bucketize.Tensor: bucketize,
 }

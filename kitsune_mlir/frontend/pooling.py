@@ -1,4 +1,4 @@
-"""Adaptive pooling as maxima or sums over windows that lie side by side.
+"""Maxima of one image without a batch, and adaptive pooling as maxima or sums over windows that lie side by side.
 
 torch-mlir's own decomposition of a maximum takes windows of one size, which is wrong wherever the output's size does
 not divide the input's; torch's of an average adds up the elements of both dimensions of a window in one go, one output
@@ -9,7 +9,7 @@ adds nothing to a sum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,13 +35,20 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     return x, places
 
 
+def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
+    """A rule for pooling over so many dimensions of one image without a batch, which torch-mlir has not."""
+    return lambda x, *args: operator(x[None], *args)[0] if x.dim() == dims + 1 else NotImplemented
+
+
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
-    """Averages over windows of the last two dimensions; those of equal windows that lie side by side are torch's."""
-    pooled = list(zip(range(x.dim() - 1, x.dim() - 3, -1), reversed(output_size), strict=True))
-    if not all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) or not x.is_floating_point():
+    """Averages over windows of the last dimensions, as many as there are output sizes; those of equal windows that lie
+    side by side over two dimensions are torch's."""
+    pooled = list(zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False))
+    is_known = all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) and x.is_floating_point()
+    if len(pooled) == 2 and not (is_known and any(x.shape[axis] % size for axis, size in pooled)):
         return _torch_average(x, output_size)
-    if all(x.shape[axis] % size == 0 for axis, size in pooled):
-        return _torch_average(x, output_size)
+    if not is_known:
+        return NotImplemented
     y = working(x)
     for axis, size in pooled:
         length, beside = x.shape[axis], [1] * (x.dim() - 1 - axis)

@@ -1,10 +1,11 @@
 """Sorts, and the largest or smallest elements of rows, without a loop that swaps neighbours one after another.
 
 An element's rank is how many elements of its row come before it: a reduction for each element. The element at a place
-of the result is the one whose rank is the place's number: a reduction for each place. Both are comparisons of all with
-all, which every element does by itself. A long row of which few elements are wanted is cut into pieces first: only the
-first few of each piece can be among the first few of the row. One of which many are wanted is cut, too, and the pieces,
-each in its order then, are merged two by two: an element finds by bisection how many of the other run come before it.
+of the result is the one whose rank is the place's number: a reduction for each place, or a scatter, of many elements
+all of which are wanted. Comparisons of all with all every element does by itself. A long row of which few elements
+are wanted is cut into pieces first: only the first few of each piece can be among the first few of the row. One of
+which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
+bisection how many of the other run come before it.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -22,8 +23,10 @@ aten = torch.ops.aten
 
 _PIECE = 32  # elements of a row's piece, the fewest
 _SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
-_LONG = 4096  # elements of a row, more of which are merged from runs
 _RUN = 256  # elements that are compared all with all first
+_LONG = 4096  # elements of a row, more of which are merged from runs
+_MERGE = 12_000_000  # comparisons that take as long as the kernels that merge runs two by two once
+_SCATTER = 5_000_000  # comparisons that take as long as a scatter
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
@@ -69,11 +72,23 @@ def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
     if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
-        is_long = isinstance(size, int) and isinstance(count, int) and size > _LONG
-        return _merged(x, descending).narrow(-1, 0, count) if is_long else _places(x, descending, count)
+        is_merged = isinstance(size, int) and isinstance(count, int) and _is_merged(x, size)
+        return _merged(x, descending).narrow(-1, 0, count) if is_merged else _places(x, descending, count)
     cut, found, places = _of_pieces(x, descending, -(-size // piece), piece, count)
     left = cut.gather(-1, found.long()).flatten(-2)
     return places.flatten(-2).gather(-1, _first(left, descending, count).long())
+
+
+def _is_merged(x: Tensor, size: int) -> bool:
+    """Whether rows of so many elements are cut into runs, not compared all with all."""
+    elements = x.numel()
+    saved = elements * (size - _RUN) if isinstance(elements, int) else 0
+    return size > _LONG or size > _RUN and saved > _MERGE * (_runs(size).bit_length() - 1)
+
+
+def _runs(size: int) -> int:
+    """How many runs a row of so many elements is cut into: a power of two."""
+    return 1 << (-(-size // _RUN) - 1).bit_length()
 
 
 def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,8 +104,7 @@ def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
 
 def _merged(x: Tensor, descending: bool) -> Tensor:
     """The places (i32) of all elements of each row."""
-    runs = 1 << (-(-x.shape[-1] // _RUN) - 1).bit_length()
-    cut, found, places = _of_pieces(x, descending, runs, _RUN, _RUN)
+    cut, found, places = _of_pieces(x, descending, _runs(x.shape[-1]), _RUN, _RUN)
     keys = cut.gather(-1, found.long())
     while keys.shape[-2] > 1:
         pairs, both = (run.unflatten(-2, (-1, 2)) for run in (keys, places))
@@ -112,8 +126,13 @@ def _merge(pairs: Tensor, descending: bool) -> Tensor:
         before = before + torch.where(leads, probed, 0)
         step //= 2
     numbers = torch.arange(2 * run, dtype=torch.int32, device=pairs.device)
-    places = (before.flatten(-2) + numbers % run).long()
-    return torch.zeros_like(places).scatter(-1, places, numbers.long().expand(places.shape))
+    return _inverse(before.flatten(-2) + numbers % run).long()
+
+
+def _inverse(ranks: Tensor) -> Tensor:
+    """Which element has each rank of a row."""
+    numbers = torch.arange(ranks.shape[-1], dtype=torch.int32, device=ranks.device)
+    return torch.zeros_like(ranks, dtype=torch.int32).scatter(-1, ranks.long(), numbers.expand(ranks.shape))
 
 
 def _last(x: Tensor, descending: bool) -> Tensor:
@@ -133,6 +152,8 @@ def _places(x: Tensor, descending: bool, count: Any) -> Tensor:
     earlier = numbers < numbers.unsqueeze(-1)
     before = torch.where(earlier, _may_lead(other, own, descending), ~_may_lead(own, other, descending))
     ranks = before.to(torch.int32).sum(-1, dtype=torch.int32)
+    if isinstance(x.numel(), int) and count == x.shape[-1] and x.numel() * count > _SCATTER:
+        return _inverse(ranks)
     is_there = ranks.unsqueeze(-2) == wanted
     return torch.where(is_there, numbers, torch.zeros_like(numbers)).sum(-1, dtype=torch.int32)
 

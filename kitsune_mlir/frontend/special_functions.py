@@ -1,10 +1,10 @@
-"""Functions of mathematics that torch-mlir has not: hypot, erfc, erfinv, those of the gamma function."""
+"""Functions of mathematics that torch-mlir has not: hypot, erfc, erfinv and their kin, those of Bessel and of gamma."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,19 @@ _ERFINV_NEAR = (
 _ERFINV_FAR = (
     -2.00214257e-04, 1.00950558e-04, 1.34934322e-03, -3.67342844e-03, 5.73950773e-03,
     -7.6224613e-03, 9.43887047e-03, 1.00167406, 2.83297682,
+)  # fmt: skip
+# I0(x) and I1(x) / x by powers of (x / 3.75)^2, for x of 3.75 and more exp(-x) sqrt(x) I(x) by powers of 3.75 / x, with
+# relative errors of 2.2e-7 at most (Abramowitz and Stegun 9.8.1 to 9.8.4). The coefficients from the lowest on.
+_BESSEL_SPLIT = 3.75
+_I0 = (1.0, 3.5156229, 3.0899424, 1.2067492, 0.2659732, 0.0360768, 0.0045813)
+_I1 = (0.5, 0.87890594, 0.51498869, 0.15084934, 0.02658733, 0.00301532, 0.00032411)
+_I0_FAR = (
+    0.39894228, 0.01328592, 0.00225319, -0.00157565, 0.00916281,
+    -0.02057706, 0.02635537, -0.01647633, 0.00392377,
+)  # fmt: skip
+_I1_FAR = (
+    0.39894228, -0.03988024, -0.00362018, 0.00163801, -0.01031555,
+    0.02282967, -0.02895312, 0.01787654, -0.00420059,
 )  # fmt: skip
 _SPLITTER = 4097.0  # x times this parts the 24 bits of a number into two halves, whose products are exact (Dekker)
 
@@ -74,6 +87,42 @@ def erfc(x: Tensor) -> Any:
     high = multiple - (multiple - z)
     tail = t * _polynomial(_ERFC, t).exp() * (-high * high).exp() * ((high - z) * (high + z)).exp()
     return torch.where(y < 0.5, 1 - y.erf(), tail).to(_kind(x))
+
+
+def erfcx(x: Tensor) -> Any:
+    """exp(x^2) erfc(x), which does not vanish."""
+    if x.dtype == torch.float64:
+        return NotImplemented
+    y = _real(x)
+    size = y.abs()
+    t = 1 / (1 + 0.5 * size)
+    far = t * _polynomial(_ERFC, t).exp()
+    grown = (y * y).exp()
+    found = torch.where(size < 0.5, grown * (1 - y.erf()), torch.where(y < 0, 2 * grown - far, far))
+    return found.to(_kind(x))
+
+
+def modified_bessel(order: int, scaled: bool) -> Callable[[Tensor], Any]:
+    """A modified Bessel function of the first kind, of order 0 or 1; `scaled` by exp(-|x|)."""
+
+    def of(x: Tensor) -> Any:
+        if x.dtype == torch.float64:
+            return NotImplemented
+        y = _real(x)
+        size = y.abs()
+        part = (size * (1 / _BESSEL_SPLIT)).square()
+        near = _polynomial(_I1, part) * size if order else _polynomial(_I0, part)
+        far_size = size.clamp(min=_BESSEL_SPLIT)
+        far = _polynomial(_I1_FAR if order else _I0_FAR, _BESSEL_SPLIT / far_size) * far_size.rsqrt()
+        if scaled:
+            near = near * (-size).exp()
+        else:
+            half = (0.5 * far_size).exp()  # whose square may be infinite where the result is not
+            far = far * half * half
+        found = torch.where(size < _BESSEL_SPLIT, near, far)
+        return (torch.where(y < 0, -found, found) if order else found).to(_kind(x))
+
+    return of
 
 
 def lgamma(x: Tensor) -> Tensor:
@@ -140,19 +189,37 @@ def erfinv(x: Tensor) -> Any:
     if x.dtype == torch.float64:
         return NotImplemented
     y = _real(x)
-    w = -((1 - y) * (1 + y)).log()
+    return _inverse_of_erf(y, (1 - y) * (1 + y)).to(_kind(x))
+
+
+def ndtri(x: Tensor) -> Any:
+    """Where a normal distribution has a part of `x` below: by x and 1 - x, for 1 - (2x - 1)^2 has fewer digits."""
+    if x.dtype == torch.float64:
+        return NotImplemented
+    y = _real(x)
+    return (_inverse_of_erf(2 * y - 1, 4 * y * (1 - y)) * math.sqrt(2)).to(_kind(x))
+
+
+def _inverse_of_erf(y: Tensor, rest: Tensor) -> Tensor:
+    """erfinv(y), given 1 - y^2."""
+    w = -rest.log()
     near, far = (
         functools.reduce(lambda total, own, at=at: total * at + own, those[1:], number(those[0], y))
         for those, at in ((_ERFINV_NEAR, w - 2.5), (_ERFINV_FAR, w.sqrt() - 3))
     )
-    found = torch.where(y.abs() == 1, y * math.inf, torch.where(w < 5, near, far) * y)
-    return found.to(x.dtype if x.is_floating_point() else y.dtype)
+    return torch.where(y.abs() == 1, y * math.inf, torch.where(w < 5, near, far) * y)
 
 
 SPECIAL_FUNCTIONS = {
     aten.erfinv.default: erfinv,
     aten.hypot.default: hypot,
     aten.erfc.default: erfc,
+    aten.special_erfcx.default: erfcx,
+    aten.special_ndtri.default: ndtri,
+    aten.i0.default: modified_bessel(0, scaled=False),
+    aten.special_i0e.default: modified_bessel(0, scaled=True),
+    aten.special_i1.default: modified_bessel(1, scaled=False),
+    aten.special_i1e.default: modified_bessel(1, scaled=True),
     aten.lgamma.default: lgamma,
     aten.digamma.default: digamma,
 }

@@ -52,8 +52,9 @@ def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor 
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and products of 16-bit numbers in f32; means of integers are rounded down. Of dimensions that count from the
-    end torch-mlir dies."""
+    """Sums and products of 16-bit numbers in f32; means of integers are rounded down. A mean by elements, not rows, is
+    two sums: torch-mlir's counts by adding 1, whatever is scattered, which no atomic operation is found for. Of
+    dimensions that count from the end torch-mlir dies."""
     if dim < 0 < x.dim():
         return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
@@ -63,11 +64,11 @@ def scatter_reduce(
     if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
         wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
         return wide.to(x.dtype)
-    if reduce != "mean" or x.is_floating_point():
+    if reduce != "mean" or x.is_floating_point() and rows_of_index(x, dim, index, source) is not None:
         return NotImplemented
     total = aten.scatter_reduce(x, dim, index, source, "sum", include_self=include_self)
-    count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source))
-    return torch.div(total, count.clamp(min=1), rounding_mode="floor")
+    count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source)).clamp(min=1)
+    return total / count if x.is_floating_point() else torch.div(total, count, rounding_mode="floor")
 
 
 def _as_matrix(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, include_self: bool) -> Any:

@@ -186,6 +186,18 @@ CASES = {  # a model and its arguments
         ),
         normal(2, 3, 9, 9),
     ),
+    "a norm of a number": lambda: (
+        Model(lambda m, x: F.layer_norm(x.expand(32, 3), [3]) + 1),
+        normal(),
+    ),
+    "a layer of one number": lambda: (
+        Model(lambda m, x: F.linear(torch.outer(x.amax(0, keepdim=True), x[:1]), m.w), w=nn.Parameter(normal(16, 1))),
+        normal(17),
+    ),
+    "a dot of vectors, scaled": lambda: (
+        Model(lambda m, x: torch.dot(x, x) * 0.01),
+        normal(1600),
+    ),
     "a mean of rows beside them": lambda: (
         Model(lambda m, x: torch.cat([x, F.relu(x.sum(0, keepdim=True)).expand_as(x)], -1)),
         normal(96, 1),

@@ -105,6 +105,74 @@ def test_special_functions(function, dtype, target):
     check_digits(function, x, target=target, digits=6 if function in APPROXIMATE and dtype == torch.float32 else 1)
 
 
+def bessel_functions(x):
+    return torch.special.i0(x), torch.special.i0e(x), torch.special.i1(x), torch.special.i1e(x)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("number", range(4))
+def test_bessel_functions(number, target):
+    x = torch.cat([torch.tensor([0.0, 1e-30, 3.75, -3.75, 100, math.inf, math.nan]), torch.linspace(-85, 85, 801)])
+    x = x[x.isfinite()] if number % 2 else x  # torch's own are NaN of infinity
+    check_digits(lambda x: bessel_functions(x)[number], x, target=target, digits=80 if number in (0, 2) else 8)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_parts_of_normal_distributions(target):
+    x = torch.linspace(-9, 12, 700)
+    check_digits(torch.special.erfcx, x, target=target, digits=300)  # of the exponential of a square
+    check_digits(torch.special.log_ndtr, torch.linspace(-30, -1, 300), target=target, digits=12)
+    check_digits(torch.special.ndtri, torch.linspace(1e-6, 1, 801), target=target, digits=12)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_extrema_beside_nan_and_angles(target):
+    x, y = torch.tensor([1.0, math.nan, 3, math.nan, -0.0, -2]), torch.tensor([2.0, 5, math.nan, math.nan, 4, -3])
+
+    def functions(x, y):
+        whole = x.nan_to_num().long(), y.nan_to_num().long()
+        return torch.fmin(x, y), torch.fmax(x, y.half()), torch.fmax(*whole), torch.angle(x), torch.angle(whole[0])
+
+    for found, wanted in zip(results(functions, x, y, target=target), functions(x, y), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_image_without_a_batch(target):
+    def pools(x):
+        return F.max_pool1d(x[0], 2), F.max_pool2d(x, 3, 2, 1), F.max_pool3d(x[None], 2)
+
+    x = normal(4, 6, 8)
+    for found, wanted in zip(results(pools, x, target=target), pools(x), strict=True):
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_averages_of_volumes_over_windows_of_several_sizes(target):
+    check_error(lambda x: F.adaptive_avg_pool3d(x, (2, 3, 5)), normal(2, 4, 7, 12), target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("include_self", [True, False])
+def test_means_by_index_of_elements(include_self, target):
+    index = torch.arange(40).view(5, 8) * 7 % 3
+
+    def means(x, y):
+        return torch.scatter_reduce(x, 0, index, y, "mean", include_self=include_self)
+
+    check_error(means, normal(4, 8), normal(5, 8), target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_truth_along_several_dimensions(target):
+    def functions(x):
+        return (x > -2).all((0, 2)), (x > 2).any((0, -1), keepdim=True), (x > -9).all((0, 1, 2)), (x << 3), (x >> 1)
+
+    x = torch.arange(24).view(2, 3, 4) % 7 - 3
+    for found, wanted in zip(results(functions, x, target=target), functions(x), strict=True):
+        assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
 TRANSPOSED = {
     "plain": {},
     "strides": {"stride": 2, "padding": 1, "output_padding": 1},
@@ -182,6 +250,21 @@ def test_places_among_boundaries(name, target):
     x = torch.tensor([[-3.0, -2, 0, 0.5, 2, 9, math.nan]]).repeat(3, 1)
     found, wanted = results(SEARCHES[name], x, rows, target=target)[0], SEARCHES[name](x, rows)
     assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("count", [65, 127, 128])
+def test_places_among_many_boundaries(count, target):
+    """By halves: of one row, and of each row its own, from both sides."""
+    rows = (normal(3, count) * 4).round().sort(-1).values
+    x = torch.cat([rows[:, ::5], rows[:, ::7] + 0.5, torch.tensor([-99, 99, math.nan, math.inf]).expand(3, 4)], 1)
+
+    def places(x, rows):
+        alone = torch.bucketize(x[0, 0], rows[1])
+        return torch.searchsorted(rows, x), torch.searchsorted(rows, x, right=True), torch.bucketize(x, rows[1]), alone
+
+    for found, wanted in zip(results(places, x, rows, target=target), places(x, rows), strict=True):
+        assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
+from functions import Function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import clusters
 from kitsune_mlir.dialects import schedule as dialect
@@ -281,3 +284,11 @@ def test_numbers_are_rounded_to_tf32_as_threads_and_as_copies_do():
     up, even = (rounded_to_tf32(x, ties_up) for ties_up in (True, False))
     np.testing.assert_array_equal(up, np.array([1 + 2**-10, 1 + 2**-9, 1, -np.inf], np.float32))
     np.testing.assert_array_equal(even, np.array([1, 1 + 2**-9, 1, -np.inf], np.float32))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_functions_in_f64_are_not_computed_on_a_products_tiles():
+    """Of digamma a kernel had 900 KB of code, and took minutes to assemble."""
+    model, x = torch.nn.Sequential(torch.nn.Linear(128, 128), Function(torch.digamma)), torch.randn(128, 128)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    assert any(launch["computes"] == "elementwise" for launch in compiled.plan["launches"])
