@@ -36,6 +36,7 @@ ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, 
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
 _NET = re.compile(r"net-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
+_GRAPH = re.compile(r"graph-(open-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_net, int(match[1]), dtype))
     if match := _ATTENTION.fullmatch(name):
         return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
+    if match := _GRAPH.fullmatch(name):
+        return Case(name, partial(_graph, int(match[2]), bool(match[1]), dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -106,6 +109,7 @@ def find(name: str, dtype: str | None) -> Case:
     sized = (
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
         " attention-[batch-|rows-|columns-|tokens-]SEED, of which such a size is open until the call,"
+        " graph-[open-]SEED, of which nodes and edges are open,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -169,6 +173,14 @@ def _attention(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any
 
     shapes = random_attention.open_sizes(random_attention.draw(seed, open=open_))
     return *_cast(*random_attention.make(seed, open=open_), dtype), shapes
+
+
+def _graph(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """The graph network of a seed, of which nodes and edges are perhaps open."""
+    from . import random_graphs
+
+    shapes = random_graphs.open_sizes(random_graphs.draw(seed, open=open_))
+    return *_cast(*random_graphs.make(seed, open=open_), dtype), shapes
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:
