@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .random_graph_sums import degree, joined, rows, softmax, total
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "silu": nn.SiLU,
@@ -19,12 +21,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "leaky_relu": lambda: nn.LeakyReLU(0.2),
     "softplus": nn.Softplus,
 }
-WAYS = ("index_add", "scatter_add", "scatter_reduce")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What was drawn of a layer: `width` is that of the nodes it makes, `hidden` and `depth` are those of its networks."""
+    """What was drawn of a layer. `width` is that of the nodes it makes, `hidden` and `depth` are its networks'."""
 
     kind: str
     width: int
@@ -34,17 +35,18 @@ class Layer:
     norm: str
     heads: int
     sums: tuple[str, ...]  # how messages are joined: each of them, side by side
-    way: str  # one of WAYS
+    way: str  # of sums, one of random_graph_sums.WAYS
     by_select: bool  # whether rows are gathered by index_select, or by brackets
     residual: bool
     updates_edges: bool
+    axis: int = 0  # that of nodes: 1 where several tables of features have one graph
 
 
 @dataclass(frozen=True)
 class Graph:
     """The tensors of a graph while it goes through the layers; what a graph does not have is None."""
 
-    x: Tensor  # [nodes, width], of dense graphs [graphs, nodes, width]
+    x: Tensor  # [nodes, width]; [graphs, nodes, width] of dense graphs, of points and of batches with one graph
     source: Tensor | None = None
     target: Tensor | None = None
     edges: Tensor | None = None  # features of edges
@@ -53,7 +55,7 @@ class Graph:
     whole: Tensor | None = None  # features of graphs
     places: Tensor | None = None  # [nodes, 3]
     near: Tensor | None = None  # [nodes, k], numbers of nodes
-    adjacency: Tensor | None = None  # [graphs, nodes, nodes]
+    adjacency: Tensor | None = None  # [graphs, nodes, nodes]; numbers of distances of a graph transformer
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def norm_of(kind: str, width: int) -> list[nn.Module]:
 
 
 def network(of: Layer, inputs: int, outputs: int, last: bool = False) -> nn.Sequential:
-    """Linear layers with activations between them, norms before these or one at the end, perhaps activated at the end."""
+    """Linear layers, activations between them and perhaps behind them; norms of columns before these, others at the end."""
     widths = [inputs, *[of.hidden] * (of.depth - 1), outputs]
     parts: list[nn.Module] = []
     for number, (a, b) in enumerate(zip(widths, widths[1:])):
@@ -80,46 +82,6 @@ def network(of: Layer, inputs: int, outputs: int, last: bool = False) -> nn.Sequ
         if number < of.depth - 1 or last:
             parts += [*(norm_of(of.norm, b) if of.norm == "batch" else []), ACTIVATIONS[of.act]()]
     return nn.Sequential(*parts, *(norm_of(of.norm, outputs) if of.norm in ("layer", "rms") else []))
-
-
-def rows(table: Tensor, index: Tensor, by_select: bool) -> Tensor:
-    return table.index_select(0, index) if by_select else table[index]
-
-
-def total(x: Tensor, index: Tensor, size: int, way: str, how: str = "sum") -> Tensor:
-    """The sums of rows by index, or what else scatter_reduce knows; rows of which there are none are zeros."""
-    zeros = x.new_zeros(size, *x.shape[1:])
-    if how == "sum" and way == "index_add":
-        return zeros.index_add(0, index, x)
-    spread = index.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
-    if how == "sum" and way == "scatter_add":
-        return zeros.scatter_add_(0, spread, x)
-    return zeros.scatter_reduce_(0, spread, x, how, include_self=how == "sum")
-
-
-def degree(index: Tensor, size: int, like: Tensor) -> Tensor:
-    return total(like.new_ones(index.shape[0]), index, size, "scatter_add")
-
-
-def joined(x: Tensor, index: Tensor, size: int, how: str, way: str) -> Tensor:
-    if how == "mean":
-        if way == "scatter_reduce":
-            return total(x, index, size, way, "mean")
-        count = degree(index, size, x).clamp(min=1)
-        return total(x, index, size, way) / count.view(-1, *[1] * (x.dim() - 1))
-    if how == "std":
-        mean = joined(x, index, size, "mean", way)
-        return (joined(x * x, index, size, "mean", way) - mean * mean).clamp(min=1e-5).sqrt()
-    if how == "softmax":  # torch_geometric's SoftmaxAggregation
-        return total(x * softmax(x, index, size, way), index, size, way)
-    return total(x, index, size, way, {"max": "amax", "min": "amin"}.get(how, how))
-
-
-def softmax(scores: Tensor, index: Tensor, size: int, way: str) -> Tensor:
-    """Over the rows of each number, as torch_geometric has it."""
-    most = total(scores, index, size, way, "amax").index_select(0, index)
-    found = (scores - most).exp()
-    return found / (total(found, index, size, way).index_select(0, index) + 1e-16)
 
 
 class Convolution(nn.Module):
@@ -131,14 +93,16 @@ class Convolution(nn.Module):
 
     def ends(self, g: Graph) -> tuple[Tensor, Tensor]:
         """The nodes that edges come from, and those that they go to."""
-        return rows(g.x, g.source, self.of.by_select), rows(g.x, g.target, self.of.by_select)
+        of = self.of
+        return rows(g.x, g.source, of.by_select, of.axis), rows(g.x, g.target, of.by_select, of.axis)
 
     def sent(self, x: Tensor, g: Graph) -> Tensor:
-        return rows(x, g.source, self.of.by_select)
+        return rows(x, g.source, self.of.by_select, self.of.axis)
 
-    def joined(self, messages: Tensor, g: Graph) -> Tensor:
-        size = g.x.shape[0]
-        found = [joined(messages, g.target, size, how, self.of.way) for how in self.of.sums]
+    def joined(self, messages: Tensor, g: Graph, sums: tuple[str, ...] = ()) -> Tensor:
+        """All of the layer's sums side by side, or those that are given."""
+        of = self.of
+        found = [joined(messages, g.target, g.x.shape[of.axis], how, of.way, of.axis) for how in sums or of.sums]
         return torch.cat(found, -1) if len(found) > 1 else found[0]
 
     def softmax(self, scores: Tensor, g: Graph) -> Tensor:
@@ -146,19 +110,21 @@ class Convolution(nn.Module):
 
 
 class GCN(Convolution):
-    """Degrees normalise messages on both sides; a loop at each node is added apart."""
+    """Degrees normalise messages on both sides, a loop at each node is added apart; several steps, as in APPNP."""
 
     def __init__(self, of: Layer, widths: Widths):
         super().__init__(of, widths)
         self.layer, self.bias = nn.Linear(widths.x, of.width, bias=False), nn.Parameter(torch.randn(of.width) / 8)
 
     def forward(self, g: Graph) -> Graph:
-        size, x = g.x.shape[0], self.layer(g.x)
-        inverse = degree(g.target, size, x).pow(-0.5)
+        x = self.layer(g.x)
+        inverse = degree(g.target, x.shape[self.of.axis], x, self.of.way).pow(-0.5)
         inverse = inverse.masked_fill(inverse == float("inf"), 0)
         weight = inverse[g.source] * inverse[g.target]
-        found = total(weight.view(-1, 1) * self.sent(x, g), g.target, size, self.of.way)
-        return replace(g, x=found + x / 2 + self.bias)
+        found = x
+        for _ in range(self.of.depth):
+            found = self.joined(weight.view(-1, 1) * self.sent(found, g), g, ("sum",)) + x / 2
+        return replace(g, x=found + self.bias)
 
 
 class SAGE(Convolution):
@@ -186,7 +152,7 @@ class GIN(Convolution):
         messages = self.sent(g.x, g)
         if self.edge is not None:
             messages = (messages + self.edge(g.edges)).relu()
-        found = joined(messages, g.target, g.x.shape[0], self.of.sums[0], self.of.way)
+        found = self.joined(messages, g, self.of.sums[:1])
         return replace(g, x=self.network(found + (1 + self.scale) * g.x))
 
 
@@ -212,21 +178,16 @@ class EdgeNetwork(Convolution):
 
 
 class EdgeConv(Convolution):
-    """A network of a node and of the difference to it; of neighbours by number where there are such."""
+    """A network of a node and of the difference to it."""
 
     def __init__(self, of: Layer, widths: Widths):
         super().__init__(of, widths)
         self.network = network(of, 2 * widths.x, of.width, last=True)
 
     def forward(self, g: Graph) -> Graph:
-        if g.near is not None:
-            sent = g.x[g.near]
-            received = g.x[:, None].expand_as(sent)
-            messages = self.network(torch.cat([received, sent - received], -1))
-            return replace(g, x=messages.amax(1) if self.of.sums[0] != "mean" else messages.mean(1))
         sent, received = self.ends(g)
         messages = self.network(torch.cat([received, sent - received], -1))
-        return replace(g, x=joined(messages, g.target, g.x.shape[0], self.of.sums[0], self.of.way))
+        return replace(g, x=self.joined(messages, g, self.of.sums[:1]))
 
 
 class Attention(Convolution):
@@ -282,7 +243,7 @@ class Gated(Convolution):
         else:
             gate = self.key(g.x)[g.target] + self.sent(self.gate(g.x), g)
             messages = gate.sigmoid() * self.sent(self.value(g.x), g)
-        found = joined(messages, g.target, g.x.shape[0], self.of.sums[0], self.of.way)
+        found = self.joined(messages, g, self.of.sums[:1])
         return replace(g, x=found + self.skip(g.x))
 
 
@@ -325,16 +286,24 @@ class Relational(Convolution):
 
 
 class Filtered(Convolution):
-    """SchNet: each edge's features make the numbers that a message is multiplied by."""
+    """SchNet: each edge's features, or its length, make the numbers that a message is multiplied by."""
 
     def __init__(self, of: Layer, widths: Widths):
         super().__init__(of, widths)
-        self.filter = network(of, widths.edges, of.hidden)
+        self.register_buffer("centres", torch.linspace(0, 4, 20))
+        self.filter = network(of, 20 if of.kind == "radial" else widths.edges, of.hidden)
         self.first, self.last = nn.Linear(widths.x, of.hidden, bias=False), nn.Linear(of.hidden, of.width)
 
+    def _filter(self, g: Graph) -> Tensor:
+        if self.of.kind != "radial":
+            return self.filter(g.edges)
+        length = (g.places[g.source] - g.places[g.target]).norm(dim=-1)
+        smeared = torch.exp(-2 * (length.view(-1, 1) - self.centres.view(1, -1)) ** 2)
+        return self.filter(smeared) * (0.5 * (torch.cos(length * math.pi / 10) + 1)).view(-1, 1)
+
     def forward(self, g: Graph) -> Graph:
-        messages = self.sent(self.first(g.x), g) * self.filter(g.edges)
-        return replace(g, x=self.last(joined(messages, g.target, g.x.shape[0], self.of.sums[0], self.of.way)))
+        messages = self.sent(self.first(g.x), g) * self._filter(g)
+        return replace(g, x=self.last(self.joined(messages, g, self.of.sums[:1])))
 
 
 class Equivariant(Convolution):
@@ -351,42 +320,42 @@ class Equivariant(Convolution):
         square = (away * away).sum(-1, keepdim=True)
         sent, received = self.ends(g)
         messages = self.edge(torch.cat([received, sent, square, *([] if g.edges is None else [g.edges])], -1))
-        places = g.places + joined(away / (square.sqrt() + 1) * self.move(messages), g.target, size, "mean", self.of.way)
+        places = g.places + joined(
+            away / (square.sqrt() + 1) * self.move(messages), g.target, size, "mean", self.of.way
+        )
         found = joined(messages, g.target, size, self.of.sums[0], self.of.way)
         return replace(g, x=self.node(torch.cat([g.x, found], -1)), places=places)
 
 
-class Near(Convolution):
-    """Attention over neighbours by number, [nodes, k] of them (Point Transformer)."""
+class Recurrent(Convolution):
+    """GatedGraphConv: sums of messages are what a GRU's cell reads, nodes its state."""
 
     def __init__(self, of: Layer, widths: Widths):
         super().__init__(of, widths)
-        self.query, self.key, self.value = (nn.Linear(widths.x, of.width) for _ in range(3))
-        self.network = network(of, of.width, of.width)
+        self.first, self.cell = nn.Linear(widths.x, of.width), nn.GRUCell(of.width, of.width)
+        self.message = nn.Linear(of.width, of.width, bias=False)
 
     def forward(self, g: Graph) -> Graph:
-        key, value = (rows(part(g.x), g.near.flatten(), self.of.by_select) for part in (self.key, self.value))
-        key, value = (x.view(*g.near.shape, -1) for x in (key, value))
-        weights = self.network(self.query(g.x)[:, None] - key).softmax(1)
-        return replace(g, x=(weights * value).sum(1))
+        x = self.first(g.x)
+        for _ in range(self.of.depth):
+            x = self.cell(self.joined(self.sent(self.message(x), g), g, self.of.sums[:1]), x)
+        return replace(g, x=x)
 
 
-class Dense(Convolution):
-    """A batch of graphs with an adjacency matrix each, normalised, its mean, or plain; two layers of nodes."""
+class Matrices(Convolution):
+    """NNConv: each edge's features make a matrix for its message, or the edge's type chooses one."""
 
     def __init__(self, of: Layer, widths: Widths):
         super().__init__(of, widths)
-        self.near, self.self = nn.Linear(widths.x, of.width, bias=False), nn.Linear(widths.x, of.width)
+        self.sizes = widths.x, of.width
+        self.matrix = network(replace(of, norm="none"), widths.edges, widths.x * of.width) if widths.edges else None
+        self.chosen = nn.Parameter(torch.randn(max(1, widths.relations), *self.sizes) / widths.x**0.5)
+        self.root = nn.Linear(widths.x, of.width)
 
     def forward(self, g: Graph) -> Graph:
-        matrix = g.adjacency
-        if self.of.sums[0] == "sum":
-            inverse = (matrix.sum(-1) + 1).rsqrt()
-            matrix = inverse.unsqueeze(-1) * matrix * inverse.unsqueeze(-2)
-        found = matrix @ (self.near(g.x) if self.of.by_select else g.x)
-        if self.of.sums[0] == "mean":
-            found = found / matrix.sum(-1, keepdim=True).clamp(min=1)
-        return replace(g, x=(found if self.of.by_select else self.near(found)) + self.self(g.x))
+        weight = self.chosen[g.relation] if self.matrix is None else self.matrix(g.edges).view(-1, *self.sizes)
+        messages = torch.matmul(self.sent(g.x, g).unsqueeze(1), weight).squeeze(1)
+        return replace(g, x=self.joined(messages, g, self.of.sums[:1]) + self.root(g.x))
 
 
 KINDS: dict[str, type[Convolution]] = {
@@ -403,7 +372,9 @@ KINDS: dict[str, type[Convolution]] = {
     "pna": PNA,
     "relational": Relational,
     "filtered": Filtered,
+    "radial": Filtered,
     "equivariant": Equivariant,
-    "near": Near,
-    "dense": Dense,
+    "recurrent": Recurrent,
+    "matrices": Matrices,
+    "chosen": Matrices,
 }

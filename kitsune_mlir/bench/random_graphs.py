@@ -1,5 +1,5 @@
-"""Random graph networks by seed: layers as people write them (random_graph_layers.py), graphs of any form, tables of
-types and words in front, and nodes, edges or graphs as the answer."""
+"""Random graph networks by seed: layers as people write them (random_graph_layers.py, random_graph_dense.py), graphs of
+any form, tables of types and words in front, and nodes, edges or graphs as the answer."""
 
 from __future__ import annotations
 
@@ -11,24 +11,60 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .random_graph_layers import ACTIVATIONS, KINDS, WAYS, Graph, Layer, Widths, norm_of, rows, total
+from . import random_graph_dense as dense
+from . import random_graph_layers as layers
+from .random_graph_layers import ACTIVATIONS, Graph, Layer, Widths, norm_of
+from .random_graph_sums import WAYS, joined, rows, softmax, total
 
-MOST_WORK = {False: 2e11, True: 5e7}  # multiply-adds, about; fewer of f32
+MOST_WORK = {False: 1e11, True: 5e7}  # multiply-adds, about; a sixth of it in f32
 MOST_ELEMENTS = {False: 3e7, True: 4e5}  # of the messages of a layer
 TYPES, WORDS, COLUMNS = 100, 5_000, 3  # rows of tables of nodes, and how many of the first a node has
-_OF_EDGES = ("gcn", "sage", "gin", "edge", "edge", "edge", "edgeconv", "gat", "gatv2", "transformer", "gated", "crystal")
-_WITH_MORE = {"pna": "", "relational": "relation", "filtered": "edges", "equivariant": "places"}
-_OF_NODES = ("mlp", "sum", "mean", "max", "lengths")  # what becomes of nodes; the last four are pools
+KINDS = {**layers.KINDS, **dense.KINDS}
+# Of graphs: edges by number, perhaps shared by several tables of features; neighbours by number; or whole matrices.
+_FAMILIES = {"edges": 70, "shared": 6, "near": 9, "dense": 5, "points": 5, "distances": 5}
+_OF_FAMILY = {
+    "shared": ("gcn", "sage", "gin", "edge", "edgeconv"),
+    "near": ("near", "near_network"),
+    "dense": ("dense",),
+    "points": ("points",),
+    "distances": ("graphormer",),
+}
+_OF_EDGES = (
+    "gcn",
+    "sage",
+    "gin",
+    "edge",
+    "edge",
+    "edge",
+    "edgeconv",
+    "gat",
+    "gatv2",
+    "transformer",
+    "gated",
+    "crystal",
+)
+_ARGUMENTS = {
+    "relational": "relation",
+    "filtered": "edges",
+    "matrices": "edges",
+    "chosen": "relation",
+    "equivariant": "places",
+    "radial": "places",
+    "points": "places",
+}
+_MORE = ("pna", "relational", "filtered", "matrices", "chosen", "equivariant", "radial", "recurrent")
+_POOLS = ("sum", "mean", "max", "lengths", "attention")
 _SUMS = (("sum",), ("sum",), ("mean",), ("max",), ("mean", "max"), ("sum", "softmax"), ("mean", "max", "min", "std"))
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn. `family` says which graphs: "edges" [2, edges], "near" [nodes, k] or "dense" [graphs, n, n]."""
+    """What was drawn. Of the families "dense", "points", "distances" and "shared" nodes are [graphs, nodes, width];
+    elsewhere `graphs` are those of one batch, whose nodes are [nodes, width]."""
 
     family: str
     nodes: int
-    edges: int
+    edges: int  # or neighbours of each node
     graphs: int
     form: str  # of edges: "any", "hub", "powers", "bands", "few" receivers
     sorted: bool
@@ -37,25 +73,31 @@ class Drawn:
     input: str  # "features"; "types" and "columns": embeddings, the sum of a few; "words": an EmbeddingBag
     widths: Widths
     layers: tuple[Layer, ...]
-    output: str  # "nodes", "mlp", "edges": a network of both ends, "dots" of them, or pools of graphs
+    by_graph: bool  # whether each graph's nodes are normalised together (GraphNorm)
+    jump: str  # "": the last layer's nodes answer; or those of all layers, "cat" or "max"
+    output: str  # "nodes", "mlp", "edges": a network of both ends, "dots" of them, "pairs" of all, or one of _POOLS
     dtype: torch.dtype
-    open: bool = False  # whether nodes and edges are of any number; of dense graphs, graphs
+    open: bool = False  # whether nodes and edges are of any number; or graphs, where those have a dimension
+
+    @property
+    def flat(self) -> bool:
+        """Whether nodes are [nodes, width]."""
+        return self.family in ("edges", "near")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arguments, in order."""
-        kinds = {layer.kind for layer in self.layers}
-        ends = ("edge_index",) if self.joined_ends else ("source", "target")
-        found = {
-            "edges": [*ends, *(["edges"] if self.widths.edges else [])],
-            "near": ["near"],
-            "dense": ["adjacency"],
-        }[self.family]
-        found += [name for kind, name in _WITH_MORE.items() if kind in kinds and name and name not in found]
-        pooled = self.output in _OF_NODES[1:] and self.family != "dense"
-        found += ["batch"] if pooled or self.widths.whole else []
-        found += ["lengths"] if self.output == "lengths" and pooled else []
-        return ("x", *found, *(["whole"] if self.widths.whole else []))
+        found = ["x"]
+        if self.family in ("edges", "shared"):
+            found += ["edge_index"] if self.joined_ends else ["source", "target"]
+            found += ["edges"] if self.widths.edges else []
+        elif self.family != "points":
+            found.append("near" if self.family == "near" else "adjacency")
+        found += [_ARGUMENTS[layer.kind] for layer in self.layers if layer.kind in _ARGUMENTS]
+        pooled = self.output in _POOLS and self.flat
+        found += ["batch"] if pooled or self.widths.whole or self.by_graph else []
+        found += ["lengths"] if pooled and self.output == "lengths" else []
+        return tuple(dict.fromkeys([*found, *(["whole"] if self.widths.whole else [])]))
 
 
 def draw(seed: int, small: bool = False, open: bool = False) -> Drawn:
@@ -76,30 +118,35 @@ def _width(rng: random.Random, small: bool) -> int:
 
 
 def _draw(rng: random.Random, small: bool, open: bool) -> Drawn:
-    family = rng.choices(("edges", "near", "dense"), (80, 12, 8))[0]
+    family = rng.choices([*_FAMILIES], [*_FAMILIES.values()])[0]
     edges = rng.randint(20, 300) if small else int(math.exp(rng.uniform(math.log(1_000), math.log(200_000))))
     nodes = max(4, int(edges / rng.choice((2, 4, 6, 8, 12, 20, 30))))
     graphs = rng.randint(2, 5) if small else rng.choice((4, 16, 32, 64, 128))
-    if family == "dense":
-        nodes = rng.randint(5, 20) if small else rng.choice((16, 30, 50, 64, 100, 128, 200))
+    if family in ("dense", "points", "distances"):
+        nodes = rng.randint(13, 20) if small else rng.choice((16, 30, 50, 64, 100, 128, 200, 512))
     elif family == "near":
-        edges = rng.choice((3, 4, 8) if small else (4, 8, 10, 16, 20, 32))  # neighbours of each node
+        edges = rng.choice((3, 4, 8) if small else (4, 8, 10, 16, 20, 32))
     width = _width(rng, small)
-    more = rng.choice([*_WITH_MORE]) if rng.random() < 0.35 else ""
-    has_edges = more == "filtered" or rng.random() < 0.5
+    more = rng.choice(_MORE) if family == "edges" and rng.random() < 0.45 else ""
+    has_edges = more in ("filtered", "matrices") or more not in ("chosen", "radial") and rng.random() < 0.5
     widths = Widths(
         x=width if rng.random() < 0.5 else _width(rng, small),
-        edges=rng.choice((1, 3, 4, 7, 16, 32, width)) if family == "edges" and has_edges else 0,
+        edges=rng.choice((1, 3, 4, 7, 16, 32, width)) if family in ("edges", "shared") and has_edges else 0,
         whole=rng.choice((4, 16, 32)) if family == "edges" and rng.random() < 0.12 else 0,
-        relations=rng.choice((2, 4, 8)) if more == "relational" else 0,
+        relations=rng.choice((2, 4, 8)) if more in ("relational", "chosen") else 0,
     )
-    kinds = {"near": ("near", "edgeconv"), "dense": ("dense",)}.get(family, (more,) if more else _OF_EDGES)
+    kinds = _OF_FAMILY.get(family, (more,) if more else _OF_EDGES)
     kind, alike = rng.choice(kinds), rng.random() < 0.7
-    first = _layer(rng, kind, width, small)
-    layers = [first]
-    for _ in range(rng.choice((0, 1, 1, 2, 3))):
-        layers.append(first if alike else replace(_layer(rng, rng.choice(kinds), width, small), way=first.way))
-    answers = ("nodes", "nodes", "nodes", *_OF_NODES, *(("edges", "dots") if family == "edges" else ()))
+    first = replace(_layer(rng, kind, width, small, family == "edges"), axis=int(family == "shared"))
+    drawn = [first]
+    for _ in range(rng.choice((0, 0, 1) if small else (0, 1, 1, 2, 3))):
+        other = replace(_layer(rng, rng.choice(kinds), width, small, family == "edges"), way=first.way, axis=first.axis)
+        drawn.append(first if alike else other)
+    pools = [pool for pool in _POOLS if family in ("edges", "near") or pool in ("sum", "mean", "max")]
+    answers = ["nodes", "nodes", "nodes", "mlp", rng.choice(pools), rng.choice(pools)]
+    answers += ["edges", "dots"] if family == "edges" else []
+    answers += ["pairs"] if nodes < 3_000 else []
+    dtypes = (torch.bfloat16, torch.bfloat16, torch.float16, torch.float32, torch.float32)
     return Drawn(
         family=family,
         nodes=nodes,
@@ -109,17 +156,22 @@ def _draw(rng: random.Random, small: bool, open: bool) -> Drawn:
         sorted=rng.random() < 0.4,
         joined_ends=rng.random() < 0.6,
         index=torch.int64 if rng.random() < 0.75 else torch.int32,
-        input="features" if family == "dense" or rng.random() < 0.65 else rng.choice(("types", "columns", "words")),
+        input=rng.choice(("types", "columns", "words"))
+        if family in ("edges", "near") and rng.random() < 0.35
+        else "features",
         widths=widths,
-        layers=tuple(layers),
+        layers=tuple(drawn),
+        by_graph=family == "edges" and rng.random() < 0.1,
+        jump=rng.choice(("cat", "max")) if len(drawn) > 1 and rng.random() < 0.15 else "",
         output=rng.choice(answers),
-        dtype=rng.choice((torch.bfloat16, torch.bfloat16, torch.float16, torch.float32, torch.float32)),
+        # Which neighbours are near is not the same to all roundings, and f32 would be held to be.
+        dtype=rng.choice(dtypes[:3] if family == "points" else dtypes),
         open=open,
     )
 
 
-def _layer(rng: random.Random, kind: str, width: int, small: bool) -> Layer:
-    norm = rng.choice(("none", "none", "layer", "batch", "rms"))
+def _layer(rng: random.Random, kind: str, width: int, small: bool, flat: bool) -> Layer:
+    norm = rng.choice(("none", "none", "layer", "rms", *(["batch"] if flat else [])))
     sums = rng.choice(_SUMS[-3:] if kind == "pna" else _SUMS)
     return Layer(
         kind=kind,
@@ -127,7 +179,7 @@ def _layer(rng: random.Random, kind: str, width: int, small: bool) -> Layer:
         hidden=width if rng.random() < 0.6 else min(_width(rng, small), 2 * width),
         depth=rng.choice((1, 2, 2, 3)),
         act=rng.choice([*ACTIVATIONS]),
-        norm="none" if norm == "batch" and kind in ("near", "edgeconv") else norm,
+        norm=norm,
         heads=rng.choice((1, 2, 4, 8)),
         sums=sums,
         way=rng.choice(WAYS),
@@ -139,18 +191,27 @@ def _layer(rng: random.Random, kind: str, width: int, small: bool) -> Layer:
 
 def _size(of: Drawn) -> tuple[float, float]:
     """Elements of the messages of a layer, and multiply-adds of all, about."""
-    messages = {"edges": of.edges, "near": of.nodes * of.edges, "dense": of.graphs * of.nodes}[of.family]
-    nodes = of.nodes * (of.graphs if of.family == "dense" else 1)
-    widest = max(max(layer.width, layer.hidden) for layer in of.layers)
-    work = 0.0
+    nodes = of.nodes * (1 if of.flat else of.graphs)
+    messages = {"edges": of.edges, "shared": of.edges * of.graphs, "near": nodes * of.edges}.get(of.family, nodes * 12)
+    elements, work = 0.0, 0.0
     for layer in of.layers:
-        on_edges = layer.kind in ("edge", "edgeconv", "crystal", "pna", "filtered", "equivariant", "near")
-        inner = max(layer.width, layer.hidden)
+        inner = max(layer.width, layer.hidden, of.widths.x)
+        on_edges = layer.kind not in ("gcn", "sage", "gin", "gat", "gatv2", "transformer", "gated", "recurrent")
         work += (messages if on_edges else 0) * inner * (2 * layer.width + layer.depth * inner)
         work += nodes * inner * 4 * layer.width * len(layer.sums)
-        work += of.graphs * of.nodes**2 * inner if of.family == "dense" else 0
-    parts = max(len(layer.sums) for layer in of.layers)
-    return max(messages * max(widest, of.widths.x), nodes * widest * 4 * parts * max(1, of.widths.relations)), work
+        work += 0 if of.flat else nodes * of.nodes * inner
+        elements = max(elements, messages * inner, nodes * inner * 4 * len(layer.sums) * max(1, of.widths.relations))
+        if layer.kind in ("matrices", "chosen"):
+            elements = max(elements, messages * of.widths.x * layer.width)
+            work += messages * of.widths.x * layer.width * max(1, layer.hidden)
+    across = nodes * of.nodes * (0 if of.flat and of.output != "pairs" else of.layers[0].heads)
+    return max(elements, across), work
+
+
+def graph_norm(x: Tensor, batch: Tensor, graphs: int, way: str) -> Tensor:
+    """torch_geometric's GraphNorm, without weights."""
+    away = x - joined(x, batch, graphs, "mean", way)[batch]
+    return away / (joined(away * away, batch, graphs, "mean", way) + 1e-5).sqrt()[batch]
 
 
 class GraphNetwork(nn.Module):
@@ -165,15 +226,17 @@ class GraphNetwork(nn.Module):
         for layer in of.layers:
             parts.append(KINDS[layer.kind](layer, widths))
             widths = replace(widths, x=layer.width)
-        self.layers, width = nn.ModuleList(parts), widths.x
+        self.layers = nn.ModuleList(parts)
         self.norms = nn.ModuleList(nn.Sequential(*self._after(layer)) for layer in of.layers)
+        width = widths.x * (len(of.layers) if of.jump == "cat" else 1)
+        self.gate = nn.Linear(width, 1)
         inputs = 2 * width if of.output == "edges" else width
         self.head = nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 3))
 
     def _after(self, of: Layer) -> list[nn.Module]:
         """What follows a layer: sums of many messages are normalised, or 16 bits would not hold those of the next."""
-        flat = "layer" if of.norm == "none" or self.of.family == "dense" else of.norm
-        return [*norm_of(flat, of.width), ACTIVATIONS[of.act]()]
+        kind = of.norm if of.norm != "none" and self.of.flat else "layer"
+        return [*norm_of(kind, of.width), ACTIVATIONS[of.act]()]
 
     def forward(self, *args: Tensor) -> Tensor | tuple[Tensor, ...]:
         given = dict(zip(self.of.names, args))
@@ -181,10 +244,15 @@ class GraphNetwork(nn.Module):
         if (ends := given.pop("edge_index", None)) is not None:
             given["source"], given["target"] = ends[0], ends[1]
         g = Graph(**given | {"x": self._features(given["x"])})
+        made = []
         for of, layer, after in zip(self.of.layers, self.layers, self.norms):
             x, g = g.x, layer(g)
-            found = after(g.x)
+            found = graph_norm(g.x, g.batch, self.of.graphs, of.way) if self.of.by_graph else g.x
+            found = after(found)
             g = replace(g, x=found + x if of.residual and found.shape == x.shape else found)
+            made.append(g.x)
+        if self.of.jump:
+            g = replace(g, x=torch.cat(made, -1) if self.of.jump == "cat" else torch.stack(made, -1).amax(-1))
         found = self._answer(g, lengths)
         updated = g.edges is not None and g.edges is not given.get("edges")
         return (found, g.edges) if updated and self.of.output == "nodes" else found
@@ -202,6 +270,8 @@ class GraphNetwork(nn.Module):
             return g.x
         if of.output == "mlp":
             return self.head(g.x)
+        if of.output == "pairs":
+            return (g.x @ g.x.transpose(-1, -2) / g.x.shape[-1]).sigmoid()
         if of.output in ("edges", "dots"):
             sent, received = (rows(g.x, index, of.layers[0].by_select) for index in (g.source, g.target))
             return (sent * received).sum(-1) if of.output == "dots" else self.head(torch.cat([sent, received], -1))
@@ -209,14 +279,13 @@ class GraphNetwork(nn.Module):
 
     def _pool(self, g: Graph, lengths: Tensor | None) -> Tensor:
         of, way = self.of, self.of.layers[0].way
-        if of.family == "dense":
-            return {"sum": g.x.sum, "mean": g.x.mean, "max": g.x.amax}.get(of.output, g.x.mean)(1)
-        if lengths is not None:
+        if not of.flat:
+            return {"sum": g.x.sum, "mean": g.x.mean, "max": g.x.amax}[of.output](1)
+        if of.output == "lengths":
             return torch.segment_reduce(g.x, "sum", lengths=lengths, axis=0, unsafe=True)
-        if of.output == "mean":
-            count = total(torch.ones_like(g.x[:, :1]), g.batch, of.graphs, way).clamp(min=1)
-            return total(g.x, g.batch, of.graphs, way) / count
-        return total(g.x, g.batch, of.graphs, way, "amax" if of.output == "max" else "sum")
+        if of.output == "attention":
+            return total(g.x * softmax(self.gate(g.x), g.batch, of.graphs, way), g.batch, of.graphs, way)
+        return joined(g.x, g.batch, of.graphs, of.output, way)
 
 
 def build(of: Drawn, seed: int) -> GraphNetwork:
@@ -244,7 +313,7 @@ def arguments(of: Drawn, seed: int) -> tuple[Tensor, ...]:
 
     found = {
         "x": {
-            "features": lambda: floats(*([of.graphs] if of.family == "dense" else []), of.nodes, of.widths.x),
+            "features": lambda: floats(*_tables(of), of.nodes, of.widths.x),
             "types": lambda: numbers(TYPES, of.nodes),
             "columns": lambda: numbers(TYPES, of.nodes, COLUMNS),
             "words": lambda: numbers(WORDS, of.nodes, 8),
@@ -253,17 +322,26 @@ def arguments(of: Drawn, seed: int) -> tuple[Tensor, ...]:
         "batch": numbers(of.graphs, of.nodes).sort().values,
     }
     found["lengths"] = torch.bincount(found["batch"].long(), minlength=of.graphs)
-    if of.family == "near":
-        found["near"] = numbers(of.nodes, of.nodes, of.edges)
-    elif of.family == "dense":
-        near = (torch.rand(of.graphs, of.nodes, of.nodes, generator=generator) < 0.2).to(of.dtype)
-        found["adjacency"] = torch.maximum(near, near.transpose(1, 2))
-    else:
-        found["edge_index"] = ends = _ends(of, generator)
-        found |= {"source": ends[0].clone(), "target": ends[1].clone()}
-        found |= {"edges": floats(of.edges, of.widths.edges), "places": floats(of.nodes, 3)}
-        found["relation"] = numbers(max(1, of.widths.relations), of.edges)
+    match of.family:
+        case "near":
+            found["near"] = numbers(of.nodes, of.nodes, of.edges)
+        case "dense":
+            near = (torch.rand(of.graphs, of.nodes, of.nodes, generator=generator) < 0.2).to(of.dtype)
+            found["adjacency"] = torch.maximum(near, near.transpose(1, 2))
+        case "distances":
+            found["adjacency"] = numbers(dense.DISTANCES, of.graphs, of.nodes, of.nodes)
+        case "points":
+            found["places"] = floats(of.graphs, of.nodes, 3)
+        case _:
+            found["edge_index"] = ends = _ends(of, generator)
+            found |= {"source": ends[0].clone(), "target": ends[1].clone()}
+            found |= {"edges": floats(*_tables(of), of.edges, of.widths.edges), "places": floats(of.nodes, 3)}
+            found["relation"] = numbers(max(1, of.widths.relations), of.edges)
     return tuple(found[name] for name in of.names)
+
+
+def _tables(of: Drawn) -> list[int]:
+    return [] if of.flat else [of.graphs]
 
 
 def _ends(of: Drawn, generator: torch.Generator) -> Tensor:
@@ -288,9 +366,10 @@ def open_sizes(of: Drawn) -> tuple[dict[int, Any] | None, ...] | None:
     """torch.export's `dynamic_shapes` of what was drawn."""
     if not of.open:
         return None
-    if of.family == "dense":
+    if not of.flat:
+        ends = ("edge_index", "source", "target")  # the same for all graphs
         graphs = torch.export.Dim("graphs")
-        return (tuple({0: graphs} for _ in of.names),)
+        return (tuple(None if name in ends else {0: graphs} for name in of.names),)
     nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
     sizes = {"edge_index": {1: edges}} | {name: {0: edges} for name in ("source", "target", "edges", "relation")}
     sizes |= {name: {0: nodes} for name in ("x", "batch", "places", "near")}
