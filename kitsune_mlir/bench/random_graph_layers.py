@@ -74,7 +74,7 @@ def norm_of(kind: str, width: int) -> list[nn.Module]:
 
 
 def network(of: Layer, inputs: int, outputs: int, last: bool = False) -> nn.Sequential:
-    """Linear layers, activations between them and perhaps behind them; norms of columns before these, others at the end."""
+    """Linear layers, activations between them and perhaps behind; norms of columns before these, others at the end."""
     widths = [inputs, *[of.hidden] * (of.depth - 1), outputs]
     parts: list[nn.Module] = []
     for number, (a, b) in enumerate(zip(widths, widths[1:])):

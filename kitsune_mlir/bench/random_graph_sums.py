@@ -27,11 +27,9 @@ def total(x: Tensor, index: Tensor, size: int, way: str, how: str = "sum", axis:
     if way == "index_put" and how == "sum" and axis == 0:
         return zeros.index_put((index,), x, accumulate=True)
     if way in ("index_add", "index_put"):
-        return (
-            zeros.index_add(axis, index, x)
-            if how == "sum"
-            else zeros.index_reduce(axis, index, x, how, include_self=False)
-        )
+        if how == "sum":
+            return zeros.index_add(axis, index, x)
+        return zeros.index_reduce(axis, index, x, how, include_self=False)
     spread = _beside(index.long(), x, axis)
     if way == "repeated":
         spread = spread.repeat([1 if dimension == axis else count for dimension, count in enumerate(x.shape)])
