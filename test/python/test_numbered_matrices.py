@@ -47,7 +47,6 @@ def compiled(case, target, **options):
     return found
 
 
-
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("open_", [False, True])
 def test_small_matrices_of_many_vectors_are_made_first(open_, gpu_of):
