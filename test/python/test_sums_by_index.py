@@ -107,6 +107,24 @@ def test_rows_along_any_dimension(small_gpu):
             torch.testing.assert_close(found, right)
 
 
+def test_numbers_of_32_bits_are_those_of_rows():
+    """Made longer for `scatter_reduce`, which takes no others, and as they are for `index_reduce`."""
+
+    def joined(x, e, to):
+        index = to.long().view(-1, 1).expand_as(e)
+        mean = x.scatter_reduce(0, index, e, "mean", include_self=False)
+        return mean, x.scatter_reduce(0, index, e, "amax"), x.index_reduce(0, to, e, "amin")
+
+    torch.manual_seed(6)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 8, (40,), dtype=torch.int32)
+    program = import_model(Function(joined), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    for scatter in walk(program.module, "tm_tensor.scatter"):
+        assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
+    for found, right in zip(kitsune_mlir.compile(Function(joined), args)(*args), joined(*args), strict=True):
+        torch.testing.assert_close(found, right)
+
+
 def test_equal_sums_are_one():
     """And so are those of what is computed of them; the largest of the same is another."""
 
