@@ -88,6 +88,9 @@ def test_segments(small_gpu):
             torch.testing.assert_close(found, right, equal_nan=True)
 
 
+REDUCES = (("mean", True), ("mean", False), ("sum", False))
+
+
 def test_rows_along_any_dimension(small_gpu):
     """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension."""
 
@@ -122,6 +125,23 @@ def test_numbers_of_32_bits_are_those_of_rows():
     for scatter in walk(program.module, "tm_tensor.scatter"):
         assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
     for found, right in zip(kitsune_mlir.compile(Function(joined), args)(*args), joined(*args), strict=True):
+        torch.testing.assert_close(found, right)
+
+
+def test_means_count_rows_once():
+    """Not each of their elements, one after another; rows without any stay as they are."""
+
+    def means(x, e, to):
+        index = to.view(-1, 1).expand_as(e)
+        return [x.scatter_reduce(0, index, e, how, include_self=own) for how, own in REDUCES]
+
+    torch.manual_seed(8)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 8, (40,))
+    program = import_model(Function(means), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    tables = [ir.RankedTensorType(op.results[0].type).rank for op in walk(program.module, "tm_tensor.scatter")]
+    assert sorted(tables) == [1, 2, 2]
+    for found, right in zip(kitsune_mlir.compile(Function(means), args)(*args), means(*args), strict=True):
         torch.testing.assert_close(found, right)
 
 
