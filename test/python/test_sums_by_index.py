@@ -128,6 +128,26 @@ def test_numbers_of_32_bits_are_those_of_rows():
         torch.testing.assert_close(found, right)
 
 
+def test_repeated_numbers_are_those_of_rows():
+    """Of any dimensions; what is returned of them has a memory of its own."""
+
+    def joined(x, e, to):
+        index = to.view(-1, 1, 1).repeat(1, 2, 4)
+        return x.scatter_add(0, index, e), x.gather(0, index), to.view(-1, 1).repeat(1, 3)
+
+    torch.manual_seed(9)
+    args = torch.randn(9, 2, 4), torch.randn(40, 2, 4), torch.randint(0, 8, (40,))
+    program = import_model(Function(joined), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    (scatter,) = walk(program.module, "tm_tensor.scatter")
+    assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
+    found = kitsune_mlir.compile(Function(joined), args)(*args)
+    for result, right in zip(found, joined(*args), strict=True):
+        torch.testing.assert_close(result, right)
+    found[2][0] = -1
+    assert args[2][0] >= 0
+
+
 def test_means_count_rows_once():
     """Not each of their elements, one after another; rows without any stay as they are."""
 
