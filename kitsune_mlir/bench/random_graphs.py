@@ -142,6 +142,8 @@ def _draw(rng: random.Random, small: bool, open: bool) -> Drawn:
     for _ in range(rng.choice((0, 0, 1) if small else (0, 1, 1, 2, 3))):
         other = replace(_layer(rng, rng.choice(kinds), width, small, family == "edges"), way=first.way, axis=first.axis)
         drawn.append(first if alike else other)
+    if open:  # torch exports no `bincount` of an open number of nodes
+        drawn = [replace(layer, way="index_add") if layer.kind == "gcn" else layer for layer in drawn]
     pools = [pool for pool in _POOLS if family in ("edges", "near") or pool in ("sum", "mean", "max")]
     answers = ["nodes", "nodes", "nodes", "mlp", rng.choice(pools), rng.choice(pools)]
     answers += ["edges", "dots"] if family == "edges" else []
