@@ -138,7 +138,7 @@ def _pad(padded: ir.Operation, values: Sequence[ir.Value]) -> None:
         view = tensor.cast(dense, found)
     padded.results[0].replace_all_uses_with(found)
     padded.erase()
-    _replace([use for use in source.uses if use.owner.operation not in [op for op, _ in parts]], found, view)
+    _replace(others, found, view)
     if source not in values:
         source.owner.erase()
     _place_parts(parts, pitch)

@@ -181,7 +181,7 @@ def _expanded(value: ir.Value, type_: ir.Type, groups: Sequence[Sequence[int]]) 
         known = prod(kind.shape[d] for d in group if not kind.is_dynamic_dim(d))
         if any(kind.is_dynamic_dim(d) for d in group):
             size = _size(value, n)
-            open_.append(size if known == 1 else arith.divsi(size, constant_index(known)))
+            open_.append(size if known == 1 else arith.divsi(size, constant_index(max(1, known))))
     return tensor.ExpandShapeOp(kind, value, [list(group) for group in groups], open_, list(kind.shape)).result
 
 

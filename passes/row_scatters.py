@@ -129,6 +129,8 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
     number, column = (yielded[ir.OpResult(value).result_number] for value in (first, second))
     taken = rows.producer(number)
     cast = rows.producer(column)
+    if cast is not None and cast.name == "arith.trunci":  # to numbers of 32 bits
+        cast = rows.producer(cast.operands[0])
     if taken is None or taken.name != "tensor.extract" or cast is None or cast.name != "arith.index_cast":
         return None
     numbers = _constant_along_rows(taken.operands[0])
@@ -138,15 +140,19 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
 
 
 def _constant_along_rows(value: ir.Value) -> ir.Value | None:
-    """What a tensor of two dimensions repeats along the second."""
+    """What a tensor of two dimensions repeats along the second, before a conversion of its numbers to longer ones."""
     op = rows.producer(value)
     if op is None or op.name != "linalg.generic" or len(op.operands) != 2 or ir.RankedTensorType(value.type).rank != 2:
         return None
     s = rows.Structured(op)
     source = op.operands[0]
     by_row = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)])
-    inner = [one.operation for one in s.body.operations]
-    plain = len(inner) == 1 and inner[0].operands[0] == list(s.body.arguments)[0]
+    *inner, last = (one.operation for one in s.body.operations)
+    given = last.operands[0]
+    if [one.name for one in inner] == ["arith.extsi"]:
+        given = inner[0].operands[0]
+        inner = []
+    plain = not inner and given == list(s.body.arguments)[0]
     if not plain or s.inputs != 1 or s.maps != [by_row, ir.AffineMap.get_identity(2)]:
         return None
     return source if rows.is_tensor(source) and source.type.rank == 1 else None

@@ -25,7 +25,8 @@ with a remark. Those of few rows or columns are left to schedule-rows, as sums o
 where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
 ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
 same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
-batch takes out of a tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`).
+batch takes out of a tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`);
+small ones of many vectors, as types of edges choose them, are made first where that is predicted to be faster.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
+from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cut import KERNEL_US
+from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
     COPY_ROWS,
@@ -47,6 +50,7 @@ from kitsune_mlir.planning.product_tiles import (
     choose,
 )
 from kitsune_mlir.planning.thin_products import THIN_BY, small_us
+from kitsune_mlir.traffic import element_bytes
 
 from . import dots
 from .base import ModulePass
@@ -162,8 +166,8 @@ class _Scheduler(PricedProduct):
         across = across_predicted_us(self.found, self.sizes, self.target)
         if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
             return False  # convert-linalg-to-gpu sums over the rows
-        small = small_us(*(self.sizes.get(role, 1) for role in "bmnk"), self.target)
-        if small is not None and self.found.numbers is None and (tiles is None or small < THIN_BY * tiles.microseconds):
+        small = self._small_us()
+        if small is not None and (tiles is None or small < THIN_BY * tiles.microseconds):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
@@ -208,6 +212,17 @@ class _Scheduler(PricedProduct):
         tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
+
+    def _small_us(self) -> float | None:
+        """What it takes as a batch of small products in threads, and where numbers name its matrices, to make these."""
+        b, *sizes = ((self.taken if role == "b" else self.sizes).get(role, 1) for role in "bmnk")
+        us = small_us(b, *sizes, self.target)
+        if us is None or self.found.numbers is None:
+            return us
+        roles = self.found.right_roles if NUMBERED in self.found.right_roles else self.found.left_roles
+        elements = prod(self.taken[role] for role in {"b", *roles} - {NUMBERED})
+        nbytes = elements * element_bytes(ir.RankedTensorType(self.found.left.type).element_type)
+        return us + KERNEL_US + self.target.launch_us + 2 * dram_us(nbytes, self.target)
 
     def _is_elementwise(self, known: dict[str, int]) -> bool:
         """Whether it is a sum of few products that is faster as an elementwise operator than on tensor cores."""

@@ -38,6 +38,7 @@ _NET = re.compile(r"net-(\d+)")
 _PROGRAM = re.compile(r"program-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
 _BLOCKS = re.compile(r"block-(?:(batch|tokens)-)?(\d+)")
+_GRAPH = re.compile(r"graph-(open-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
     if match := _BLOCKS.fullmatch(name):
         return Case(name, partial(_blocks, int(match[2]), match[1] or "", dtype))
+    if match := _GRAPH.fullmatch(name):
+        return Case(name, partial(_graph, int(match[2]), bool(match[1]), dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -112,7 +115,7 @@ def find(name: str, dtype: str | None) -> Case:
     sized = (
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, program-SEED,"
         " attention-[batch-|rows-|columns-|tokens-]SEED, block-[batch-|tokens-]SEED, of which such a size is open"
-        " until the call,"
+        " until the call, graph-[open-]SEED, of which nodes and edges are open,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -191,6 +194,14 @@ def _blocks(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any, .
 
     shapes = draw_blocks.open_sizes(draw_blocks.draw(seed, open=open_))
     return *_cast(*random_blocks.make(seed, open=open_), dtype), shapes
+
+
+def _graph(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """The graph network of a seed, of which nodes and edges are perhaps open."""
+    from . import random_graphs
+
+    shapes = random_graphs.open_sizes(random_graphs.draw(seed, open=open_))
+    return *_cast(*random_graphs.make(seed, open=open_), dtype), shapes
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:

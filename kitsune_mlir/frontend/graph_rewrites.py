@@ -3,7 +3,7 @@
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
 former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), long sorts of few different
 numbers counting sorts (known_ranges.py), and counts of numbers of which the program says how many there are, `bincount`
-with a `minlength` of these, sums by index."""
+with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows are expanded."""
 
 from __future__ import annotations
 
@@ -27,6 +27,14 @@ _REWRITTEN = {
     prims.broadcast_in_dim.default,
     aten.upsample_nearest2d.default,
 }
+_BY_INDEX = {
+    aten.gather.default,
+    aten.scatter_add.default,
+    aten.scatter_add_.default,
+    aten.scatter_reduce.two,
+    aten.scatter_reduce_.two,
+}
+_INDEX = 2  # which of their arguments says where
 
 
 def rewritten(exported: ExportedProgram) -> ExportedProgram:
@@ -101,7 +109,32 @@ def _is_ours(node: Node) -> bool:
     if node.op != "call_function":
         return False
     ours = node.target in _REWRITTEN or mixed_heads.place(node) is not None
-    return ours or known_ranges.is_counted(node) or _counted(node) is not None
+    return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
+
+
+def _told_by(node: Node) -> list[Node]:
+    """What a tensor, repeated along dimensions of one element alone, tells where to read or to write."""
+    if node.target is not aten.repeat.default:
+        return []
+    source, counts = node.args
+    shape = source.meta["val"].shape
+    shape = [1] * (len(counts) - len(shape)) + list(shape)
+    if any(not isinstance(size, int) or size != 1 for size, count in zip(shape, counts) if count != 1):
+        return []
+    return [user for user in node.users if user.target in _BY_INDEX and user.args[_INDEX : _INDEX + 1] == (node,)]
+
+
+def _expand(node: Node, readers: list[Node]) -> None:
+    """Has them read the tensor expanded, which sums_by_index.py knows; others its copy, a memory of its own."""
+    source, counts = node.args
+    kept = len(counts) - source.meta["val"].dim()
+    sizes = [-1 if count == 1 and d >= kept else count for d, count in enumerate(counts)]
+    with node.graph.inserting_before(node):
+        expanded = node.graph.call_function(aten.expand.default, (source, sizes))
+    val = source.meta["val"].expand(node.meta["val"].shape)
+    expanded.meta |= {"stack_trace": node.stack_trace, "val": val}
+    for reader in readers:
+        reader.args = (*reader.args[:_INDEX], expanded, *reader.args[_INDEX + 1 :])
 
 
 def _counted(node: Node) -> int | None:
@@ -132,6 +165,9 @@ def _replace(node: Node) -> None:
         return
     if (size := _counted(node)) is not None:
         _count(node, size)
+        return
+    if readers := _told_by(node):
+        _expand(node, readers)
         return
     source, shape = node.args[0], list(node.meta["val"].shape)
     if node.target is aten.upsample_nearest2d.default:

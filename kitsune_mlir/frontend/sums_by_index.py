@@ -52,23 +52,37 @@ def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor 
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and products of 16-bit numbers in f32; means of integers are rounded down. A mean by elements, not rows, is
-    two sums: torch-mlir's counts by adding 1, whatever is scattered, which no atomic operation is found for. Of
+    """Sums and products of 16-bit numbers in f32; means are sums that are divided, those of integers rounded down. Of
     dimensions that count from the end torch-mlir dies."""
     if dim < 0 < x.dim():
         return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
         return aten.scatter_add(x, dim, index, source)
-    if x.dim() > 2 and (rows := rows_of_index(x, dim, index, source)) is not None:
+    rows = rows_of_index(x, dim, index, source)
+    if x.dim() > 2 and rows is not None:
         return _as_matrix(x, dim, rows, source, reduce, include_self)
+    if x.is_floating_point() and rows is not None and reduce in ("sum", "mean"):
+        return _of_rows(x, dim, rows, source, reduce, include_self)
     if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
         wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
         return wide.to(x.dtype)
-    if reduce != "mean" or x.is_floating_point() and rows_of_index(x, dim, index, source) is not None:
+    if reduce != "mean":
         return NotImplemented
     total = aten.scatter_reduce(x, dim, index, source, "sum", include_self=include_self)
-    count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source)).clamp(min=1)
-    return total / count if x.is_floating_point() else torch.div(total, count, rounding_mode="floor")
+    count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source))
+    return torch.div(total, count.clamp(min=1), rounding_mode=None if x.is_floating_point() else "floor")
+
+
+def _of_rows(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, include_self: bool) -> Tensor:
+    """The sum or the mean of whole rows, of which one number says how many there are for each row of `x`."""
+    wide, source = working(x), working(source)
+    count = index_add(wide.new_zeros(x.shape[dim]), 0, rows, wide.new_ones(rows.shape[0]))
+    count = count.view([-1 if d == dim else 1 for d in range(x.dim())])
+    if include_self:
+        return (index_add(wide, dim, rows, source) / (count + 1)).to(x.dtype)
+    total = index_add(torch.zeros_like(wide), dim, rows, source)
+    found = total / count.clamp(min=1) if reduce == "mean" else total
+    return torch.where(count > 0, found, wide).to(x.dtype)
 
 
 def _as_matrix(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, include_self: bool) -> Any:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -44,6 +45,20 @@ def compiled(case, target, **options):
     assert '"kitsune.look_up"' in text, text
     assert [launch["form"] for launch in found.plan["launches"]].count("gather") == 0
     return found
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("open_", [False, True])
+def test_small_matrices_of_many_vectors_are_made_first(open_, gpu_of):
+    """As types of edges choose them: a tile of tensor cores would have one row of each."""
+    torch.manual_seed(0)
+    weight = torch.randn(8, 16, 32)
+    model, count = Function(lambda x, numbers: torch.bmm(x.unsqueeze(1), weight[numbers]).squeeze(1)), 3000
+    args = torch.randn(count, 16), torch.randint(8, (count,))
+    edges = {0: torch.export.Dim("edges")}
+    found = kitsune_mlir.compile(model, args, target=gpu_of(8), dynamic_shapes=((edges, edges),) if open_ else None)
+    assert not any(launch["form"] == "scheduled product" for launch in found.plan["launches"])
+    torch.testing.assert_close(torch.from_numpy(np.asarray(Simulation(found)(*args))), model(*args))
 
 
 @pytest.mark.usefixtures("unassembled")

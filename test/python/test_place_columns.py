@@ -217,6 +217,11 @@ def test_an_open_number_of_rows(form, tmp_path):
     assert all("into" in result for result in pipelines(compiled)[0]["results"])
 
 
+def test_an_open_number_of_computed_rows(tmp_path):
+    """They are computed in the longer rows that products read."""
+    check("a column of", torch.bfloat16, small(tmp_path, "sm_90a"), 100, dynamic=True)
+
+
 def pipelines(compiled):
     (section,) = compiled._content.sections.values()
     return [step for step in section.manifest["program"] if step["op"] == "pipeline"]

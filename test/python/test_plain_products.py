@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from functions import Function
 from hypothesis import given
 from hypothesis import strategies as st
 
 import kitsune_mlir
 from kitsune_mlir.bench.zoo_models import BatchedExperts
+from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes.plain_products import _split
 from kitsune_mlir.tools.gpusim import Simulation
 
@@ -37,6 +39,26 @@ def test_einsums(dynamic):
     for count in (7, 2) if dynamic else (7,):
         given_args = (torch.randn(count, 8), torch.rand(count, 3))
         torch.testing.assert_close(compiled(*given_args), model(*given_args), rtol=1e-5, atol=1e-5)
+
+
+def test_what_follows_products_of_an_open_batch(small_gpu):
+    """It is done before the batch is split again, into an open size and heads: as many as there were."""
+
+    def scores(q, k):
+        return q @ k.transpose(-1, -2) / 3 + q[..., :1]
+
+    batch = torch.export.Dim("batch")
+    args = torch.randn(3, 8, 15, 4), torch.randn(3, 8, 15, 4)
+    compiled = kitsune_mlir.compile(
+        Function(scores), args, target=["cpu", small_gpu], dynamic_shapes=(({0: batch}, {0: batch}),)
+    )
+    module = compiled.module("prepare-linalg")
+    (expand,) = walk(module, "tensor.expand_shape")
+    assert expand.operands[1].owner.name == "tensor.dim"
+    for count in (3, 5):
+        args = torch.randn(count, 8, 15, 4), torch.randn(count, 8, 15, 4)
+        for run in (compiled, Simulation(compiled)):
+            torch.testing.assert_close(torch.as_tensor(run(*args)), scores(*args))
 
 
 def test_batched_experts_move_nothing():

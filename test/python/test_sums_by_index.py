@@ -88,6 +88,9 @@ def test_segments(small_gpu):
             torch.testing.assert_close(found, right, equal_nan=True)
 
 
+REDUCES = (("mean", True), ("mean", False), ("sum", False))
+
+
 def test_rows_along_any_dimension(small_gpu):
     """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension."""
 
@@ -105,6 +108,61 @@ def test_rows_along_any_dimension(small_gpu):
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), joined(*args), strict=True):
             torch.testing.assert_close(found, right)
+
+
+def test_numbers_of_32_bits_are_those_of_rows():
+    """Made longer for `scatter_reduce`, which takes no others, and as they are for `index_reduce`."""
+
+    def joined(x, e, to):
+        index = to.long().view(-1, 1).expand_as(e)
+        mean = x.scatter_reduce(0, index, e, "mean", include_self=False)
+        return mean, x.scatter_reduce(0, index, e, "amax"), x.index_reduce(0, to, e, "amin")
+
+    torch.manual_seed(6)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 8, (40,), dtype=torch.int32)
+    program = import_model(Function(joined), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    for scatter in walk(program.module, "tm_tensor.scatter"):
+        assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
+    for found, right in zip(kitsune_mlir.compile(Function(joined), args)(*args), joined(*args), strict=True):
+        torch.testing.assert_close(found, right)
+
+
+def test_repeated_numbers_are_those_of_rows():
+    """Of any dimensions; what is returned of them has a memory of its own."""
+
+    def joined(x, e, to):
+        index = to.view(-1, 1, 1).repeat(1, 2, 4)
+        return x.scatter_add(0, index, e), x.gather(0, index), to.view(-1, 1).repeat(1, 3)
+
+    torch.manual_seed(9)
+    args = torch.randn(9, 2, 4), torch.randn(40, 2, 4), torch.randint(0, 8, (40,))
+    program = import_model(Function(joined), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    (scatter,) = walk(program.module, "tm_tensor.scatter")
+    assert list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
+    found = kitsune_mlir.compile(Function(joined), args)(*args)
+    for result, right in zip(found, joined(*args), strict=True):
+        torch.testing.assert_close(result, right)
+    found[2][0] = -1
+    assert args[2][0] >= 0
+
+
+def test_means_count_rows_once():
+    """Not each of their elements, one after another; rows without any stay as they are."""
+
+    def means(x, e, to):
+        index = to.view(-1, 1).expand_as(e)
+        return [x.scatter_reduce(0, index, e, how, include_self=own) for how, own in REDUCES]
+
+    torch.manual_seed(8)
+    args = torch.randn(9, 4), torch.randn(40, 4), torch.randint(0, 8, (40,))
+    program = import_model(Function(means), args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    tables = [ir.RankedTensorType(op.results[0].type).rank for op in walk(program.module, "tm_tensor.scatter")]
+    assert sorted(tables) == [1, 2, 2]
+    for found, right in zip(kitsune_mlir.compile(Function(means), args)(*args), means(*args), strict=True):
+        torch.testing.assert_close(found, right)
 
 
 def test_equal_sums_are_one():
