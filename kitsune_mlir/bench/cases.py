@@ -36,6 +36,7 @@ ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, 
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
 _NET = re.compile(r"net-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
+_IMAGE = re.compile(r"image-(batch-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_net, int(match[1]), dtype))
     if match := _ATTENTION.fullmatch(name):
         return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
+    if match := _IMAGE.fullmatch(name):
+        return Case(name, partial(_image, int(match[2]), bool(match[1]), dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -106,6 +109,7 @@ def find(name: str, dtype: str | None) -> Case:
     sized = (
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
         " attention-[batch-|rows-|columns-|tokens-]SEED, of which such a size is open until the call,"
+        " image-[batch-]SEED,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -169,6 +173,18 @@ def _attention(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any
 
     shapes = random_attention.open_sizes(random_attention.draw(seed, open=open_))
     return *_cast(*random_attention.make(seed, open=open_), dtype), shapes
+
+
+def _image(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """The network of images of a seed, in torch's precision of f32 products that it was drawn with."""
+    import torch
+
+    from .draw_images import draw
+    from .random_images import build, open_sizes
+
+    net = draw(seed, open=open_)
+    torch.set_float32_matmul_precision(net.precision)
+    return *_cast(*build(net, seed), dtype), open_sizes(net)
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:
