@@ -11,6 +11,7 @@ import torch
 from .random_images import ACTIVATIONS, HALVES, Sizes, Step, result_of
 
 MOST_ELEMENTS = {False: 1 << 25, True: 1 << 15}  # of one value; of a small network, for the simulator
+FEWEST = 8  # numbers that a norm is over
 POINTWISE = [name for name in ACTIVATIONS if name not in (*HALVES, "channel_softmax", "channel_norm", "local_response")]
 USUAL = ("relu", "relu", "silu", "silu", "gelu", "gelu", "leaky_relu", "hardswish")
 
@@ -81,9 +82,13 @@ class Draft:
         return self.add("act", x, name=self.pick(*POINTWISE, "prelu"))
 
     def norm(self, x: int) -> int:
+        """Not over fewer numbers than make a variance that is more than rounding."""
         groups = self.random.choice([d for d in range(1, 33) if self.channels_of(x) % d == 0])
         names = ("batch",) * 6 + (f"group{groups}",) * 3 + ("instance", "plain_instance", "moved", "written", "rms")
-        return self.add("norm", x, name=self.pick(*names))
+        name, places = self.pick(*names), torch.Size(self.sides_of(x)).numel()
+        own = {"moved": self.channels_of(x), "written": self.channels_of(x), "rms": self.channels_of(x)}
+        own |= {"instance": places, "plain_instance": places, f"group{groups}": places * self.channels_of(x) // groups}
+        return self.add("norm", x, name=name if own.get(name, FEWEST) >= FEWEST else "batch")
 
     def conv(self, x: int, channels: int, size: int | None = None, stride: int = 1, groups: int = 1) -> int:
         """A convolution of that size, of any at None."""
