@@ -16,6 +16,7 @@ from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
 from .schedule_build import constant_index
+from .window_reads import MOST, MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
 NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw", GROUPED)
@@ -178,7 +179,8 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
         places=places,
         groups=channels // kernel.shape[space - 1],
     )
-    if found.groups == 1 < prod(found.kernel) and prod(kernel.shape) <= FEW * element.width // 16:
+    is_read = found.groups == 1 < prod(found.kernel) and prod(kernel.shape[1:]) <= MOST * MOST_PARTS
+    if is_read and prod(kernel.shape) <= FEW * element.width // 16:
         raise UnsupportedError("threads read its few numbers where they lie sooner than tensor cores multiply them")
     pairs = len(PAIRS[tf32_pieces(op) + 1]) if isinstance(element, ir.F32Type) else 1
     if found.groups > 1 and (found.groups == channels or found.zeros * pairs > MOST_ZEROS):

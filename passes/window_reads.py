@@ -13,7 +13,7 @@ one in the body of an elementwise operator, and what lies outside is in no memor
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
 through windows of a tensor, which few results share: of a channel with several filters each, or of few channels with
-few filters. Larger filters, such as 7x7x7, are parts of at most so many elements, each of which adds to what the one
+few filters. Larger filters, such as 5x5x5, are parts of at most so many elements, each of which adds to what the one
 before it gave. Windows of one element are those of elementwise operators and transposes of a tensor with zeros around
 it, or of a slice of that, as where rows are shifted by a place or two and numbers come in at their ends. A tensor that
 is only widened is read as it was before.
@@ -38,7 +38,7 @@ from .padded_reads import Read, is_window, read_of
 from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
-MOST_PARTS = 8  # of a filter that has more
+MOST_PARTS = 2  # of a filter that has more; with more parts kernels spill registers
 MOST_SHARED = 32  # results that read one window
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points

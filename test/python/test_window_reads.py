@@ -55,7 +55,7 @@ FORMS = {
     "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
     "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
     "filters of a channel": (lambda: nn.Conv2d(3, 6, 3, 2, 1, groups=3, bias=False), (2, 3, 6, 32)),
-    "parts of a filter": (lambda: block(2, (13, 11), padding=(6, 5)), (1, 2, 9, 16)),
+    "parts of a filter": (lambda: block(2, (11, 11), padding=(5, 5)), (1, 2, 9, 16)),
     "few channels": (lambda: nn.Sequential(nn.Conv2d(2, 3, 3, padding=1), nn.ReLU()), (2, 2, 6, 16)),
     "lines": (lambda: depthwise(3, 4, rank=1, padding=3), (2, 3, 21)),
     "largest": (lambda: nn.MaxPool2d(3, 2, 1), (2, 3, 8, 16)),
