@@ -16,6 +16,7 @@ from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
 from .schedule_build import constant_index
+from .window_reads import MOST, MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
 NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw", GROUPED)
@@ -23,6 +24,9 @@ GROUP = 8  # channels whose bytes, as 16-bit numbers, tensor copies want multipl
 # Of groups, multiply-adds of 16-bit numbers for each one of the convolution. More take longer on tensor cores than a
 # thread for each result does: the 96 of f32 in full precision in groups of 4 channels are predicted to take as long.
 MOST_ZEROS = 100
+# Multiply-adds of 16-bit numbers for each place, of all output channels, that threads do sooner than tensor cores,
+# whose chunks would be mostly zeros; twice as many of f32.
+FEW = 256
 
 
 @dataclass(frozen=True)
@@ -175,6 +179,9 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
         places=places,
         groups=channels // kernel.shape[space - 1],
     )
+    is_read = found.groups == 1 < prod(found.kernel) and prod(kernel.shape[1:]) <= MOST * MOST_PARTS
+    if is_read and prod(kernel.shape) <= FEW * element.width // 16:
+        raise UnsupportedError("threads read its few numbers where they lie sooner than tensor cores multiply them")
     pairs = len(PAIRS[tf32_pieces(op) + 1]) if isinstance(element, ir.F32Type) else 1
     if found.groups > 1 and (found.groups == channels or found.zeros * pairs > MOST_ZEROS):
         raise UnsupportedError(f"of {found.zeros:.0f} numbers that it would multiply one would be no zero")

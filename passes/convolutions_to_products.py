@@ -20,7 +20,8 @@ with a remark.
 Filters of groups of channels are laid out with zeros for the channels of other groups: tensor cores multiply those
 faster than threads multiply what is none. Where groups make up whole chunks of 64 columns, such blocks of them are a
 batch of products, so that no other zeros are multiplied; results lie with all channels as the last dimension then.
-An infinite number reaches the results of all groups of a block, as NaN. A channel a group is no product.
+An infinite number reaches the results of all groups of a block, as NaN. A channel a group is no product, nor is a
+filter of few numbers with few channels: threads read those windows where they lie (`window_reads.py`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from .schedule_build import clone_body, empty_generic, map_of, reshaped
 
 
 def take_row_shapes(block: ir.Block) -> None:
-    """Rewrites such operators of a block that would be no members of the rows' groups as they are."""
+    """Rewrites such operators of a block: as they are they would be no members of the rows' groups, or not one kernel
+    with what stands behind these."""
     operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
     spaces = list(dict.fromkeys(space for op in operators if (space := space_of(op)) is not None))
     for op in operators:
@@ -36,20 +37,17 @@ def take_row_shapes(block: ir.Block) -> None:
         for value in [root(value) for value in op.operands if rows.is_tensor(value)]:
             shape = rows.shape_of(value)
             alike = shape != own and min(own + shape, default=0) > 0 and prod(shape) == prod(own)
-            if alike and _has_rows(value, op, spaces):
+            if alike and _has_rows(value, spaces):
                 _take(op, shape)
                 break
 
 
-def _has_rows(value: ir.Value, op: ir.Operation, spaces: Sequence[Space]) -> bool:
-    """Whether a tensor is made of rows and columns of a space that an operator does not fit."""
+def _has_rows(value: ir.Value, spaces: Sequence[Space]) -> bool:
+    """Whether a tensor is made of rows and columns of a space."""
     maker = rows.producer(value)
     if maker is None or maker.name != "linalg.generic":
         return False
-    return any(
-        (member := fit(maker, space)) is not None and member.kind == "tile" and fit(op, space) is None
-        for space in spaces
-    )
+    return any((member := fit(maker, space)) is not None and member.kind == "tile" for space in spaces)
 
 
 def _take(op: ir.Operation, shape: list[int]) -> None:

@@ -20,10 +20,11 @@
 
 Reductions over several dimensions become two first (split_sums.py), and what is elementwise behind rows has the rows'
 dimensions (row_shapes.py). A group is what `row_groups` finds: any elementwise operators and reductions over columns
-that are connected. Only what is used outside of it is written. Rows of several dimensions are one, unless an operand
-has some of them only (a mask of all heads): then tiles have one of each but the last. One of them may be open until the
-call, such as the tokens of a batch. How rows lie in threads is
-`planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA are left as they are, with a remark.
+that are connected. Only what is used outside of it is written, unless it is as well computed there
+(recomputed_elements.py). Rows of several dimensions are one, unless an operand has some of them only (a mask of all
+heads): then tiles have one of each but the last. One of them may be open until the call, such as the tokens of a batch.
+How rows lie in threads is `planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA are left as they
+are, with a remark.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
 from .block_order import Order
+from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find
 from .row_shapes import take_row_shapes
@@ -68,6 +70,9 @@ class ScheduleRows(ModulePass):
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
                 groups = [group for group in find(order, sizes.shape) if not is_open(group.space.columns)]
+                members = {result for group in groups for result in group.members}
+                for group in groups:
+                    recompute(group, members)
                 for group in with_others(groups, order, target, sizes.taken):
                     number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken)
 

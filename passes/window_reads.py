@@ -12,9 +12,11 @@ one in the body of an elementwise operator, and what lies outside is in no memor
     }
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
-through windows of a tensor, which few results share: of a channel with several filters each. Windows of one element are
-those of elementwise operators and transposes of a tensor with zeros around it, or of a slice of that, as where rows are
-shifted by a place or two and numbers come in at their ends. A tensor that is only widened is read as it was before.
+through windows of a tensor, which few results share: of a channel with several filters each, or of few channels with
+few filters. Larger filters, such as 5x5x5, are parts of at most so many elements, each of which adds to what the one
+before it gave. Windows of one element are those of elementwise operators and transposes of a tensor with zeros around
+it, or of a slice of that, as where rows are shifted by a place or two and numbers come in at their ends. A tensor that
+is only widened is read as it was before.
 Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
@@ -24,18 +26,20 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isinf, prod
+from math import ceil, prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
+from .padded_reads import Read, is_window, read_of
 from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
-MOST_SHARED = 4  # results that read one window
+MOST_PARTS = 2  # of a filter that has more; with more parts kernels spill registers
+MOST_SHARED = 32  # results that read one window
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points
 
@@ -54,40 +58,31 @@ def read_windows(main: ir.Operation) -> None:
 
 
 @dataclass(frozen=True)
-class _Read:
-    """How an operator reads an operand: the tensor that lies in memory, what of it is before and behind each of its
-    dimensions, and what that is; the type that elements are widened to."""
-
-    tensor: ir.Value
-    map: ir.AffineMap
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-    outside: ir.Attribute | None
-    wide: ir.Type | None
-
-    @property
-    def is_padded(self) -> bool:
-        return self.outside is not None
-
-
-@dataclass(frozen=True)
 class _Windows:
     """An operator with one result; `order` are the loops of that, in the order of its dimensions."""
 
     op: ir.Operation
     order: list[int]
-    reads: list[_Read]
+    reads: list[Read]
     elements: dict[int, int]  # points of each loop that reduces
 
     @property
     def is_worth_it(self) -> bool:
         """Whether a tensor is read through windows or has something around it, and few results share a window."""
-        special = [read for read in self.reads if read.is_padded or (self.elements and _is_window(read.map))]
+        special = [read for read in self.reads if read.is_padded or (self.elements and is_window(read.map))]
         sizes = ir.RankedTensorType(self.op.results[0].type).shape
         moving = {loop: size for loop, size in zip(self.order, sizes) if size != 1}
         shared = [prod(size for loop, size in moving.items() if loop not in _loops(read.map)) for read in special]
         most = MOST_SHARED if self.elements else 1
-        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= MOST
+        parts = MOST_PARTS if len(self.reads) > 1 else 1  # windows that are pooled do not overlap where they are large
+        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= parts * MOST
+
+    @cached_property
+    def parts(self) -> list[list[Elements]]:
+        """The points of the reduction, in parts of about equal size."""
+        points = [dict(zip(self.elements, point)) for point in itertools.product(*map(range, self.elements.values()))]
+        size = ceil(len(points) / ceil(len(points) / MOST))
+        return [points[first : first + size] for first in range(0, len(points), size)]
 
     @cached_property
     def follower(self) -> tuple[ir.Operation, int] | None:
@@ -107,41 +102,60 @@ class _Windows:
         return [self.follower[0], self.op] if self.follower else [self.op]
 
     def rewrite(self, numbers: Iterator[int]) -> None:
-        """Puts the elementwise operator in its place. `numbers` are of lines of memory."""
-        rank, end = len(self.order), self.follower[0] if self.follower else self.op
+        """Puts elementwise operators, one where the filter is no large one, in its place. `numbers` are of lines of
+        memory."""
+        end = self.follower[0] if self.follower else self.op
         with self.op.location, ir.InsertionPoint(end):
             begin, begin_map = self._begin()
-            inputs = [] if begin is None else [(begin, begin_map)]
-            own = [i for i, read in enumerate(self.reads) if not self._is_taken(read)]
-            inputs += [(self.reads[i].tensor, self._renamed(self.reads[i].map)) for i in own]
-            if self.follower:
-                s = rows.Structured(end)
-                others = [i for i in range(s.inputs) if i != self.follower[1]]
-                starts, maps = list(end.operands)[s.inputs :], s.maps[s.inputs :]
-                inputs += [(end.operands[i], s.maps[i]) for i in others]
-            else:
-                starts, maps = [_like(self.op.operands[len(self.reads)])], [ir.AffineMap.get_identity(rank)]
-            maps = [*(map_ for _, map_ in inputs), *maps]
-            made = empty_generic([value for value, _ in inputs], starts, maps, ["parallel"] * rank)
-            given = iter(made.regions[0].blocks[0].arguments)
-            with ir.InsertionPoint(made.regions[0].blocks[0]):
-                first = self._first() if begin is None else next(given)
-                values = self._computed(first, {i: next(given) for i in own}, numbers)
-                if self.elements:
-                    contract(made.regions[0].blocks[0].operations)
-                if self.follower:
-                    rest = [*others, *range(s.inputs, len(end.operands))]
-                    arguments = dict(zip(rest, given)) | {self.follower[1]: values[0]}
-                    values = cloned(s.body, [arguments[i] for i in range(len(end.operands))])
-                linalg.YieldOp(values)
+            *before, last = self.parts
+            for points in before:
+                begin = self._made(points, begin, begin_map, None, numbers).results[0]
+                begin_map = ir.AffineMap.get_identity(len(self.order))
+            made = self._made(last, begin, begin_map, self.follower, numbers)
         for old, new in zip(end.results, made.results, strict=True):
             old.replace_all_uses_with(new)
         for op in self.replaced:
             op.erase()
 
-    def _is_taken(self, read: _Read) -> bool:
+    def _made(
+        self,
+        points: list[Elements],
+        begin: ir.Value | None,
+        begin_map: ir.AffineMap,
+        follower: tuple[ir.Operation, int] | None,
+        numbers: Iterator[int],
+    ) -> ir.Operation:
+        """An elementwise operator of some points of the reduction, and of what follows them."""
+        rank = len(self.order)
+        inputs = [] if begin is None else [(begin, begin_map)]
+        own = [i for i, read in enumerate(self.reads) if not self._is_taken(read)]
+        inputs += [(self.reads[i].tensor, self._renamed(self.reads[i].map)) for i in own]
+        if follower:
+            end, number = follower
+            s = rows.Structured(end)
+            others = [i for i in range(s.inputs) if i != number]
+            starts, maps = list(end.operands)[s.inputs :], s.maps[s.inputs :]
+            inputs += [(end.operands[i], s.maps[i]) for i in others]
+        else:
+            starts, maps = [_like(self.op.operands[len(self.reads)])], [ir.AffineMap.get_identity(rank)]
+        maps = [*(map_ for _, map_ in inputs), *maps]
+        made = empty_generic([value for value, _ in inputs], starts, maps, ["parallel"] * rank)
+        given = iter(made.regions[0].blocks[0].arguments)
+        with ir.InsertionPoint(made.regions[0].blocks[0]):
+            first = self._first() if begin is None else next(given)
+            values = self._computed(points, first, {i: next(given) for i in own}, numbers)
+            if self.elements:
+                contract(made.regions[0].blocks[0].operations)
+            if follower:
+                rest = [*others, *range(s.inputs, len(end.operands))]
+                arguments = dict(zip(rest, given)) | {number: values[0]}
+                values = cloned(s.body, [arguments[i] for i in range(len(end.operands))])
+            linalg.YieldOp(values)
+        return made
+
+    def _is_taken(self, read: Read) -> bool:
         """Whether the body takes an operand's elements out of it by itself."""
-        return read.is_padded or _is_window(read.map) or not set(_loops(read.map)) <= set(self.order)
+        return read.is_padded or is_window(read.map) or not set(_loops(read.map)) <= set(self.order)
 
     def _renamed(self, map_: ir.AffineMap) -> ir.AffineMap:
         dims = [isinstance(e, ir.AffineDimExpr) for e in map_.results]
@@ -170,13 +184,14 @@ class _Windows:
 
     # ---- the body
 
-    def _computed(self, first: ir.Value | None, given: dict[int, ir.Value], numbers: Iterator[int]) -> list[ir.Value]:
+    def _computed(
+        self, points: list[Elements], first: ir.Value | None, given: dict[int, ir.Value], numbers: Iterator[int]
+    ) -> list[ir.Value]:
         """The operator's result, from what it begins with and the operands that are no windows."""
         indices = dict(zip(self.order, [linalg.IndexOp(d).result for d in range(len(self.order))]))
         body, lines = self.op.regions[0].blocks[0], dict[tuple, int]()
         values = [first]
-        for point in itertools.product(*map(range, self.elements.values())):
-            elements: Elements = dict(zip(self.elements, point))
+        for elements in points:
             arguments: list[ir.Value | None] = []
             for i, read in enumerate(self.reads):
                 used = bool(list(body.arguments[i].uses))
@@ -191,7 +206,7 @@ class _Tap:
     """An element of a window of an operand, in the body."""
 
     of: _Windows
-    read: _Read
+    read: Read
     elements: Elements
     indices: dict[int, ir.Value]
 
@@ -201,7 +216,7 @@ class _Tap:
         places = [self._place(d) for d in range(kind.rank)]
         at, fits = zip(*(self._index(d, *places[d]) for d in range(kind.rank)))
         x = tensor.extract(self.read.tensor, list(at))
-        if self.read.is_padded or _is_window(self.read.map):
+        if self.read.is_padded or is_window(self.read.map):
             outside = self.read.outside or _zero(kind.element_type)
             other = arith.ConstantOp(kind.element_type, outside).result
             inside = fits[-1] if fits[-1] is not None else _within(at[-1], kind, kind.rank - 1, self.read.tensor)
@@ -255,11 +270,11 @@ def _match(op: ir.Operation) -> _Windows | None:
     reads_places = "linalg.index" in body or "tensor.extract" in body
     if not order or (reads_places and order != list(range(out.n_dims))) or not _are_linear(inputs):
         return None  # places are those of the operator's own loops
-    reads = [_read(value, map_) for value, map_ in zip(op.operands, inputs)]
+    reads = [read_of(value, map_) for value, map_ in zip(op.operands, inputs)]
     elements: dict[int, int] = {}
     for loop in sorted(set(range(out.n_dims)) - set(order)):
         size = _size(op, inputs, loop)
-        if size is None or size > MOST:
+        if size is None or size > MOST * MOST_PARTS:
             return None
         elements[loop] = size
     found = _Windows(op, order, reads, elements)
@@ -268,93 +283,6 @@ def _match(op: ir.Operation) -> _Windows | None:
 
 def _are_linear(maps: Sequence[ir.AffineMap]) -> bool:
     return all(linear(expression, map_.n_dims) is not None for map_ in maps for expression in map_.results)
-
-
-def _read(value: ir.Value, map_: ir.AffineMap) -> _Read:
-    """How an operand is read, without what is put around it and what widens it."""
-    value, map_ = _without_units(value, map_)
-    rank = len(map_.results)
-    low, high, outside = (0,) * rank, (0,) * rank, None
-    if (around := _padded(value)) is not None:
-        value, low, high, outside = around
-    elif not _is_window(map_):
-        return _Read(value, map_, low, high, None, None)
-    narrow = _widened(value)
-    if narrow is None or not (outside is None or outside.value == 0 or isinf(outside.value)):
-        return _Read(value, map_, low, high, outside, None)
-    narrow_type, wide_type = (ir.RankedTensorType(tensor.type).element_type for tensor in (narrow, value))
-    outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
-    return _Read(narrow, map_, low, high, outside, wide_type)
-
-
-def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
-    """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
-    as it was before, and how that is read."""
-    expand = rows.producer(value)
-    if expand is None or expand.name != "tensor.expand_shape":
-        return value, map_
-    before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
-    for group in rows.groups_of(expand):
-        long = [d for d in group if shape[d] != 1]
-        if len(long) > 1:
-            return value, map_
-        kept += long or group[:1]
-    if before is None or before.name != "tensor.pad":
-        return value, map_
-    return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
-
-
-def _padded(value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
-    """The tensor that a value has with something around it, perhaps a slice of that, which begins and ends elsewhere;
-    how much of what is before and behind each of its dimensions."""
-    if not rows.is_tensor(value):
-        return None
-    op, kind = rows.producer(value), ir.RankedTensorType(value.type)
-    first = [0] * kind.rank
-    while op is not None and op.name == "tensor.extract_slice":
-        cut, source = slice_of(op), ir.RankedTensorType(op.operands[0].type)
-        if source.rank != kind.rank or not source.has_static_shape or {*cut.strides, 1} != {1}:
-            return None
-        if rows.DYNAMIC in (*cut.offsets, *cut.sizes):
-            return None
-        first, op = [a + b for a, b in zip(first, cut.offsets)], rows.producer(op.operands[0])
-    if op is None or op.name != "tensor.pad" or (around := _around(op)) is None:
-        return None
-    low, high, outside = around
-    if op.results[0] != value:
-        ends = [size - at - own for size, at, own in zip(op.results[0].type.shape, first, kind.shape)]
-        low = tuple(own - at for own, at in zip(low, first))
-        high = tuple(own - end for own, end in zip(high, ends))
-    return op.operands[0], low, high, outside
-
-
-def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
-    """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
-    low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
-    kind = ir.RankedTensorType(pad.operands[0].type)
-    filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
-    known = all(not kind.is_dynamic_dim(d) and kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
-    value = None if filler is None else _number(filler)
-    return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)
-
-
-def _number(op: ir.Operation) -> ir.Attribute | None:
-    """The constant that an operation makes, or rounds."""
-    if op.name == "arith.truncf" and (made := rows.producer(op.operands[0])) is not None:
-        wide = _number(made)
-        return None if wide is None else ir.FloatAttr.get(op.results[0].type, ir.FloatAttr(wide).value)
-    return op.attributes["value"] if op.name == "arith.constant" else None
-
-
-def _widened(value: ir.Value) -> ir.Value | None:
-    """The tensor whose elements become these by nothing but a wider type."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic":
-        return None
-    s = rows.Structured(op)
-    names = [inner.operation.name for inner in s.body.operations]
-    plain = s.maps == [ir.AffineMap.get_identity(len(s.iterators))] * 2 and set(s.iterators) == {"parallel"}
-    return op.operands[0] if s.inputs == 1 and plain and names == ["arith.extf", "linalg.yield"] else None
 
 
 def _size(op: ir.Operation, maps: Sequence[ir.AffineMap], loop: int) -> int | None:
@@ -375,11 +303,6 @@ def _loops(map_: ir.AffineMap) -> list[int]:
 
 def _is_plain(map_: ir.AffineMap) -> bool:
     return all(isinstance(expression, ir.AffineDimExpr) for expression in map_.results)
-
-
-def _is_window(map_: ir.AffineMap) -> bool:
-    """Whether a tensor is read other than by its elements' own loops."""
-    return not all(isinstance(expression, ir.AffineDimExpr | ir.AffineConstantExpr) for expression in map_.results)
 
 
 def _within(index: ir.Value, kind: ir.RankedTensorType, d: int, whole: ir.Value) -> ir.Value:

@@ -39,6 +39,7 @@ _PROGRAM = re.compile(r"program-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
 _BLOCKS = re.compile(r"block-(?:(batch|tokens)-)?(\d+)")
 _GRAPH = re.compile(r"graph-(open-)?(\d+)")
+_IMAGE = re.compile(r"image-(batch-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_blocks, int(match[2]), match[1] or "", dtype))
     if match := _GRAPH.fullmatch(name):
         return Case(name, partial(_graph, int(match[2]), bool(match[1]), dtype))
+    if match := _IMAGE.fullmatch(name):
+        return Case(name, partial(_image, int(match[2]), bool(match[1]), dtype))
     if name.startswith("zoo/"):
         from . import zoo
 
@@ -116,6 +119,7 @@ def find(name: str, dtype: str | None) -> Case:
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, program-SEED,"
         " attention-[batch-|rows-|columns-|tokens-]SEED, block-[batch-|tokens-]SEED, of which such a size is open"
         " until the call, graph-[open-]SEED, of which nodes and edges are open,"
+        " image-[batch-]SEED,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
@@ -202,6 +206,18 @@ def _graph(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, .
 
     shapes = random_graphs.open_sizes(random_graphs.draw(seed, open=open_))
     return *_cast(*random_graphs.make(seed, open=open_), dtype), shapes
+
+
+def _image(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    """The network of images of a seed, in torch's precision of f32 products that it was drawn with."""
+    import torch
+
+    from .draw_images import draw
+    from .random_images import build, open_sizes
+
+    net = draw(seed, open=open_)
+    torch.set_float32_matmul_precision(net.precision)
+    return *_cast(*build(net, seed), dtype), open_sizes(net)
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:

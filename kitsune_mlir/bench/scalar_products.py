@@ -9,11 +9,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.compiler import Compiled
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, linalg, location, walk
+from kitsune_mlir.passes.convolutions import FEW
 from kitsune_mlir.passes.thin_products import THIN
-from kitsune_mlir.passes.window_reads import MOST_SHARED
 from kitsune_mlir.planning.thin_products import SMALL
 
 MOST = 1_000_000  # multiply-adds of one that is no matter
+FEW_RESULTS = 4  # that read one window, which threads compute where it lies, of however many elements
 AFTER, LAST = "schedule-products", "schedule-rows"  # what is left then becomes loops, but for thin products
 _ENTRY = re.compile(r"\.entry\s+([\w.$]+)(.*?)(?=\.entry|\Z)", re.DOTALL)
 _TENSOR = re.compile(r"\b(mma\.sync|wgmma\.mma_async)\b")
@@ -56,7 +57,9 @@ def multiply_adds(op: ir.Operation) -> int:
     long = {loop for loop, size in sizes.items() if size > 1}
     *factors, result = (long & set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps)
     shared = [prod(sizes[loop] for loop in long - loops) for loops in factors]
-    if result == long or min(shared) <= (MOST_SHARED if _has_windows(maps) else 1):
+    if result == long or min(shared) <= (FEW_RESULTS if _has_windows(maps) else 1):
+        return 0
+    if _has_windows(maps) and min(shared) * prod(sizes[loop] for loop in long - result) <= 2 * FEW:
         return 0
     if all(sizes[loop] <= SMALL for loop in long - result.intersection(*factors)):
         return 0

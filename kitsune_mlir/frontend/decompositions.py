@@ -35,6 +35,7 @@ from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .medians import MEDIANS
 from .norms import NORMS
+from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
@@ -372,8 +373,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS,
-    SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, PADDING, SCANS,
+    SCATTERS, SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

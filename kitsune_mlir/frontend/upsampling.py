@@ -29,21 +29,22 @@ _INTERPOLATIONS = (aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, ate
 
 
 def repeated(rank: int) -> Callable[..., Any]:
-    """A rule for images of `rank` dimensions behind batch and channels."""
+    """A rule for images of `rank` dimensions behind batch and channels. Where elements are not repeated equally often,
+    torch-mlir has a table of places, but for volumes: theirs is torch's own."""
+    operator = getattr(aten, f"upsample_nearest{rank}d").vec
+    otherwise = torch._decomp.decomposition_table[operator] if rank == 3 else lambda *_: NotImplemented
 
     def rule(x: Tensor, output_size: Sequence[Any] | None, factors: Sequence[float] | None) -> Any:
-        sizes = x.shape[-rank:]
-        if output_size is not None:
-            if not all(isinstance(size, int) for size in (*sizes, *output_size)) or 0 in sizes:
-                return NotImplemented
-            factors = [out / size for out, size in zip(output_size, sizes, strict=True)]
-        if factors is None or not all(map(_is_exact, factors, sizes)):
-            return NotImplemented
+        sizes, times = x.shape[-rank:], factors
+        if output_size is not None and all(isinstance(size, int) for size in (*sizes, *output_size)) and 0 not in sizes:
+            times = [out / size for out, size in zip(output_size, sizes, strict=True)]
+        if times is None or not all(map(_is_exact, times, sizes)):
+            return otherwise(x, output_size, factors)
         shape, last = list(x.shape), x.dim() - rank
         for dim in range(rank):
             x = x.unsqueeze(last + 2 * dim + 1)
-        wide = [n for size, factor in zip(sizes, factors, strict=True) for n in (size, int(factor))]
-        whole = [size * int(factor) for size, factor in zip(sizes, factors, strict=True)]
+        wide = [n for size, factor in zip(sizes, times, strict=True) for n in (size, int(factor))]
+        whole = [size * int(factor) for size, factor in zip(sizes, times, strict=True)]
         return x.expand([*shape[:last], *wide]).reshape([*shape[:last], *whole])
 
     return rule

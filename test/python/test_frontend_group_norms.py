@@ -68,3 +68,13 @@ def test_a_group_is_read_once(inside, dtype):
     bound = 1e-5 if dtype == torch.float32 else 2e-2
     with torch.no_grad():
         torch.testing.assert_close(Simulation(compiled, seed=1)(x), model(x), rtol=bound, atol=bound)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_an_activation_behind_many_elements_is_in_the_kernel_that_norms_them():
+    """And the elements without their mean are in no memory: rows that groups are made of give sums alone."""
+    module = nn.Sequential(nn.GroupNorm(32, 256), nn.SiLU()).bfloat16()
+    plan = kitsune_mlir.compile(module, (torch.randn(8, 256, 64, 64).bfloat16(),), target="sm_90a").plan
+    assert [launch["computes"] for launch in plan["launches"]][-1] == "elementwise"
+    assert [launch["form"] for launch in plan["launches"]] == ["scheduled rows"] * 4 + ["operator"]
+    assert sum(launch["predicted_us"] for launch in plan["launches"]) < 35

@@ -16,6 +16,7 @@ CASES = {
     "volumes": (lambda x: F.interpolate(x[None], scale_factor=(1, 2, 2)), True),
     "and half": (lambda x: F.interpolate(x, scale_factor=1.5), False),
     "smaller": (lambda x: F.interpolate(x, size=(3, 7)), False),
+    "volumes of any size": (lambda x: F.interpolate(x[None], size=(2, 5, 9)), False),
 }
 
 

@@ -67,13 +67,13 @@ func.func @main(%x: tensor<256x64x16x16xf32>, %f: tensor<64x3x3xf32>, %b: tensor
 // -----
 
 // A transpose reads what is around a tensor from nowhere, too. Windows of more elements than a body should have stay
-// loops, and so do those of several results: they read a tensor with zeros around it.
+// loops, and so do those of many results: they read a tensor with zeros around it.
 
 // CHECK-LABEL: func.func @main
 // CHECK:         memref.alloc() {{.*}} : memref<4x5x18x18xf32>
 // CHECK:         gpu.func @windows_0
 // CHECK-NOT:     gpu.func @windows
-func.func @main(%x: tensor<4x5x16x16xf32>, %f: tensor<7x5x3x3xf32>) -> (tensor<18x18x5x4xf32>, tensor<4x7x16x16xf32>) {
+func.func @main(%x: tensor<4x5x16x16xf32>, %f: tensor<40x5x3x3xf32>) -> (tensor<18x18x5x4xf32>, tensor<4x40x16x16xf32>) {
   %zero = arith.constant 0.0 : f32
   %p = tensor.pad %x low[0, 0, 1, 1] high[0, 0, 1, 1] {
   ^bb0(%i: index, %j: index, %k: index, %l: index):
@@ -81,10 +81,10 @@ func.func @main(%x: tensor<4x5x16x16xf32>, %f: tensor<7x5x3x3xf32>) -> (tensor<1
   } : tensor<4x5x16x16xf32> to tensor<4x5x18x18xf32>
   %e = tensor.empty() : tensor<18x18x5x4xf32>
   %t = linalg.transpose ins(%p : tensor<4x5x18x18xf32>) outs(%e : tensor<18x18x5x4xf32>) permutation = [2, 3, 1, 0]
-  %g = tensor.empty() : tensor<4x7x16x16xf32>
-  %s = linalg.fill ins(%zero : f32) outs(%g : tensor<4x7x16x16xf32>) -> tensor<4x7x16x16xf32>
+  %g = tensor.empty() : tensor<4x40x16x16xf32>
+  %s = linalg.fill ins(%zero : f32) outs(%g : tensor<4x40x16x16xf32>) -> tensor<4x40x16x16xf32>
   %c = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
-      ins(%p, %f : tensor<4x5x18x18xf32>, tensor<7x5x3x3xf32>) outs(%s : tensor<4x7x16x16xf32>)
-      -> tensor<4x7x16x16xf32>
-  return %t, %c : tensor<18x18x5x4xf32>, tensor<4x7x16x16xf32>
+      ins(%p, %f : tensor<4x5x18x18xf32>, tensor<40x5x3x3xf32>) outs(%s : tensor<4x40x16x16xf32>)
+      -> tensor<4x40x16x16xf32>
+  return %t, %c : tensor<18x18x5x4xf32>, tensor<4x40x16x16xf32>
 }

@@ -85,3 +85,19 @@ func.func @far_apart(%x: tensor<1x64x99xbf16>, %f: tensor<64x64x3xbf16>) -> tens
       ins(%x, %f : tensor<1x64x99xbf16>, tensor<64x64x3xbf16>) outs(%z : tensor<1x64x11xf32>) -> tensor<1x64x11xf32>
   return %c : tensor<1x64x11xf32>
 }
+
+// -----
+
+// Three channels' filters of nine elements, four of them: 108 multiply-adds for each place.
+// CHECK-LABEL: func.func @few_numbers
+// CHECK:         linalg.conv_2d_nchw_fchw
+func.func @few_numbers(%x: tensor<1x3x66x66xbf16>, %f: tensor<4x3x3x3xbf16>) -> tensor<1x4x64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<1x4x64x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x4x64x64xf32>) -> tensor<1x4x64x64xf32>
+  // expected-remark@+1 {{is no product on tensor cores: threads read its few numbers where they lie sooner than tensor cores multiply them}}
+  %c = linalg.conv_2d_nchw_fchw {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
+      ins(%x, %f : tensor<1x3x66x66xbf16>, tensor<4x3x3x3xbf16>) outs(%z : tensor<1x4x64x64xf32>)
+      -> tensor<1x4x64x64xf32>
+  return %c : tensor<1x4x64x64xf32>
+}

@@ -1,0 +1,49 @@
+"""Images with more of themselves around them: reflected, circular, or their last elements repeated. Each dimension is a
+concatenation, whose parts are copied as they lie to where they belong, where torch's decompositions read each element
+by number, or write the parts over zeros one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+Around = Callable[[Tensor, int, int, int], list[Tensor]]  # of an image, what is before and behind a dimension
+
+
+def _reflected(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
+    ends = x.narrow(dim, 1, before), x.narrow(dim, x.shape[dim] - 1 - behind, behind)
+    return [end if end.shape[dim] < 2 else end.flip(dim) for end in ends]
+
+
+def _repeated(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
+    ends = (x.narrow(dim, 0, 1), before), (x.narrow(dim, x.shape[dim] - 1, 1), behind)
+    return [end.expand([count if d == dim else -1 for d in range(x.dim())]) for end, count in ends]
+
+
+def _circular(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
+    return [x.narrow(dim, x.shape[dim] - before, before), x.narrow(dim, 0, behind)]
+
+
+def _rule(around: Around) -> Callable[..., Any]:
+    def rule(x: Tensor, padding: Sequence[Any]) -> Any:
+        if not all(isinstance(size, int) for size in padding) or min(padding) < 0:
+            return NotImplemented
+        for dim in range(x.dim() - len(padding) // 2, x.dim()):
+            before, behind = padding[2 * (x.dim() - 1 - dim) :][:2]
+            first, last = around(x, dim, before, behind)
+            x = torch.cat([*([first] if before else []), x, *([last] if behind else [])], dim)
+        return x
+
+    return rule
+
+
+PADDING = {
+    **{op: _rule(_reflected) for op in (getattr(aten, f"reflection_pad{rank}d").default for rank in (1, 2, 3))},
+    **{op: _rule(_repeated) for op in (getattr(aten, f"replication_pad{rank}d").default for rank in (1, 2, 3))},
+    aten._pad_circular.default: _rule(_circular),
+}

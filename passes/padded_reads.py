@@ -1,0 +1,119 @@
+"""How an operator reads an operand that has something around it, such as zeros, is a slice of such a tensor, or has
+wider elements than the one in memory (window_reads.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isinf
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, slice_of
+
+
+@dataclass(frozen=True)
+class Read:
+    """How an operator reads an operand: the tensor that lies in memory, what of it is before and behind each of its
+    dimensions, and what that is; the type that elements are widened to."""
+
+    tensor: ir.Value
+    map: ir.AffineMap
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    outside: ir.Attribute | None
+    wide: ir.Type | None
+
+    @property
+    def is_padded(self) -> bool:
+        return self.outside is not None
+
+
+def read_of(value: ir.Value, map_: ir.AffineMap) -> Read:
+    """How an operand is read, without what is put around it and what widens it."""
+    value, map_ = _without_units(value, map_)
+    rank = len(map_.results)
+    low, high, outside = (0,) * rank, (0,) * rank, None
+    if (around := _padded(value)) is not None:
+        value, low, high, outside = around
+    elif not is_window(map_):
+        return Read(value, map_, low, high, None, None)
+    narrow = _widened(value)
+    if narrow is None or not (outside is None or outside.value == 0 or isinf(outside.value)):
+        return Read(value, map_, low, high, outside, None)
+    narrow_type, wide_type = (ir.RankedTensorType(tensor.type).element_type for tensor in (narrow, value))
+    outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
+    return Read(narrow, map_, low, high, outside, wide_type)
+
+
+def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
+    """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
+    as it was before, and how that is read."""
+    expand = rows.producer(value)
+    if expand is None or expand.name != "tensor.expand_shape":
+        return value, map_
+    before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
+    for group in rows.groups_of(expand):
+        long = [d for d in group if shape[d] != 1]
+        if len(long) > 1:
+            return value, map_
+        kept += long or group[:1]
+    if before is None or before.name != "tensor.pad":
+        return value, map_
+    return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
+
+
+def _padded(value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+    """The tensor that a value has with something around it, perhaps a slice of that, which begins and ends elsewhere;
+    how much of what is before and behind each of its dimensions."""
+    if not rows.is_tensor(value):
+        return None
+    op, kind = rows.producer(value), ir.RankedTensorType(value.type)
+    first = [0] * kind.rank
+    while op is not None and op.name == "tensor.extract_slice":
+        cut, source = slice_of(op), ir.RankedTensorType(op.operands[0].type)
+        if source.rank != kind.rank or not source.has_static_shape or {*cut.strides, 1} != {1}:
+            return None
+        if rows.DYNAMIC in (*cut.offsets, *cut.sizes):
+            return None
+        first, op = [a + b for a, b in zip(first, cut.offsets)], rows.producer(op.operands[0])
+    if op is None or op.name != "tensor.pad" or (around := _around(op)) is None:
+        return None
+    low, high, outside = around
+    if op.results[0] != value:
+        ends = [size - at - own for size, at, own in zip(op.results[0].type.shape, first, kind.shape)]
+        low = tuple(own - at for own, at in zip(low, first))
+        high = tuple(own - end for own, end in zip(high, ends))
+    return op.operands[0], low, high, outside
+
+
+def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+    """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
+    low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+    kind = ir.RankedTensorType(pad.operands[0].type)
+    filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
+    known = all(not kind.is_dynamic_dim(d) and kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
+    value = None if filler is None else _number(filler)
+    return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)
+
+
+def _number(op: ir.Operation) -> ir.Attribute | None:
+    """The constant that an operation makes, or rounds."""
+    if op.name == "arith.truncf" and (made := rows.producer(op.operands[0])) is not None:
+        wide = _number(made)
+        return None if wide is None else ir.FloatAttr.get(op.results[0].type, ir.FloatAttr(wide).value)
+    return op.attributes["value"] if op.name == "arith.constant" else None
+
+
+def _widened(value: ir.Value) -> ir.Value | None:
+    """The tensor whose elements become these by nothing but a wider type."""
+    op = rows.producer(value)
+    if op is None or op.name != "linalg.generic":
+        return None
+    s = rows.Structured(op)
+    names = [inner.operation.name for inner in s.body.operations]
+    plain = s.maps == [ir.AffineMap.get_identity(len(s.iterators))] * 2 and set(s.iterators) == {"parallel"}
+    return op.operands[0] if s.inputs == 1 and plain and names == ["arith.extf", "linalg.yield"] else None
+
+
+def is_window(map_: ir.AffineMap) -> bool:
+    """Whether a tensor is read other than by its elements' own loops."""
+    return not all(isinstance(expression, ir.AffineDimExpr | ir.AffineConstantExpr) for expression in map_.results)

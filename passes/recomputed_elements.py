@@ -1,0 +1,54 @@
+"""What a row group would write for others alone, which they compute as soon as they would read it:
+
+    %c = linalg.generic ... ins(%x : bf16, %mean) -> f32      // in the group: the numbers without their mean
+    %s = linalg.generic {... "reduction"} ins(%c)              // in the group: the sum of their squares
+    %y = linalg.generic ... ins(%c, %s)                        // behind it
+  =>
+    %s = ...                                                   // the group alone
+    %d = linalg.generic ... ins(%x, %mean) -> f32              // as %c; it becomes part of %y
+    %y = linalg.generic ... ins(%d, %s)
+
+So it is with the norms of groups of channels of which a CTA's registers hold a part: the tensor without its mean is not
+written in f32 and read again. Elementwise arithmetic of no more bytes than it gives is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+
+from .row_groups import Group, Member, known_sizes, root
+
+
+def recompute(group: Group, others: Collection[ir.Value]) -> None:
+    """Gives the elementwise operators that read such results of a group their own. `others` are the results of members
+    of groups, which are not given any."""
+    for member in group.outputs:
+        result = member.op.results[0]
+        readers = [use for use in result.uses if not group.has(use.owner.operation)]
+        if _is_cheap(member, group) and all(_is_elementwise(use.owner.operation, result, others) for use in readers):
+            for use in readers:
+                with ir.InsertionPoint(use.owner):
+                    use.owner.operands[use.operand_number] = member.op.clone().results[0]
+
+
+def _is_cheap(member: Member, group: Group) -> bool:
+    """Whether an elementwise operator is arithmetic of what is there before the group, of no more bytes than its
+    results are."""
+    wide = [value for value, role in zip(member.op.operands, member.roles) if role is not None and role.columns]
+    inputs = list(member.op.operands)[: member.s.inputs]
+    own = {root(value) for value in inputs if value in wide}
+    outside = not any(root(value) in group.members for value in inputs)
+    plain = all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in member.s.body.operations)
+    bits = [ir.RankedTensorType(value.type).element_type.width for value in (*own, member.op.results[0])]
+    return member.kind == "tile" and outside and plain and sum(bits[:-1]) <= bits[-1]
+
+
+def _is_elementwise(op: ir.Operation, value: ir.Value, others: Collection[ir.Value]) -> bool:
+    """Whether an operator in no group computes one element for each of a tensor's."""
+    if op.name != "linalg.generic" or any(result in others for result in op.results):
+        return False
+    alike = sorted(map(str, known_sizes(op.results[0]))) == sorted(map(str, known_sizes(value)))
+    return alike and rows.Structured(op).is_elementwise()
