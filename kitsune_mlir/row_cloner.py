@@ -70,7 +70,8 @@ class RowCloner:
         for old, new in zip(op.results, results):
             self[old] = new
 
-    def _init(self, value: ir.Value, p: int) -> ir.Value:
+    def init(self, value: ir.Value, p: int) -> ir.Value:
+        """What a result begins with, of p row dimensions: a tensor, one scalar everywhere, or nothing yet."""
         init = init_of(value)
         if init.tensor is not None:
             return self[value]
@@ -86,7 +87,7 @@ class RowCloner:
         everywhere is filled anew."""
         if hash(value) in self.values or init_of(value).tensor is not None:
             return self.whole(value) if p is RESIDENT else self[value]
-        return self._init(value, p or 0)
+        return self.init(value, p or 0)
 
     def _structured(self, op: ir.Operation, p: int) -> list[ir.Value]:
         s = Structured(op)
@@ -96,9 +97,9 @@ class RowCloner:
             rest = [d - p + 1 for d in permutation[p:]]
             if rest == list(range(1, len(rest) + 1)):
                 return [self[op.operands[0]]]
-            out = self._init(op.operands[1], p)
+            out = self.init(op.operands[1], p)
             return list(linalg.transpose(self[op.operands[0]], outs=[out], permutation=[0, *rest]).results)
-        outs = [self._init(value, p) for value in list(op.operands)[s.inputs :]]
+        outs = [self.init(value, p) for value in list(op.operands)[s.inputs :]]
         reading = operand_rows(op, p) if p else reduces_rows(op)
         inputs = [self._input(value, rows) for value, rows in zip(list(op.operands)[: s.inputs], reading)]
         operands = [*inputs, *outs]

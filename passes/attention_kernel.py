@@ -34,7 +34,7 @@ from .attention_body import Weighing
 from .attention_places import Places
 from .chain_tiles import added, columns_of_tile, part, zeros
 from .of_places import Range
-from .operand_layout import GRANULE, laid_out, paired, words_laid_out
+from .operand_layout import GRANULE, laid_out, paired, with_last, words_laid_out
 from .product_follows import Follows, tiled
 from .product_pieces import multiplied, pieces_of_tile
 from .schedule_build import constant_index, i64, reshaped
@@ -96,9 +96,12 @@ class AttentionKernel:
         self.engine = ir.StringAttr.get("wgmma")
 
     def _laid_out(self, name: str, value: ir.Value, roles: Roles) -> tuple[list[ir.Value], Roles]:
-        """An operand's pieces as tensor copies and products take them. Of tf32 rows are along what is summed over, and
-        those of the values in the order in which threads hold weights."""
+        """An operand's pieces as tensor copies and products take them: rows have a known length. Of tf32 they are along
+        what is summed over, and those of the values in the order in which threads hold weights."""
         if not self.words:
+            if is_open(self.of.shape(value)[-1]):
+                own = roles.index("n" if name == "values" else "k")
+                value, roles = with_last(value, own), (*roles[:own], *roles[own + 1 :], roles[own])
             return laid_out(value, self.pieces), roles
         order = tuple(sorted(roles, key="k".__eq__))
         if name != "values":

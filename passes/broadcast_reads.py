@@ -11,10 +11,12 @@ Along dimensions of one element it may be: then a generic whose map has not thes
 
 from __future__ import annotations
 
+from math import prod
+
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
 
-from .schedule_build import empty_generic, map_of, without_units
+from .schedule_build import constant_index, empty_generic, map_of, without_units
 
 _BODY = ("linalg.index", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
@@ -62,13 +64,39 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
 def divide_exactly(division: ir.Operation) -> None:
     """Takes the size for a division of its product with a number by that number: so that equal sizes are one value."""
     product, number = rows.producer(division.operands[0]), _constant(division.operands[1])
-    if product is None or product.name != "affine.apply" or not number:
+    if product is None or not number:
         return
+    with division.location, ir.InsertionPoint(division):
+        size = _of_collapsed(product, number) if product.name == "tensor.dim" else _of_product(product, number)
+    if size is not None:
+        division.results[0].replace_all_uses_with(size)
+        division.erase()
+
+
+def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
+    if product.name != "affine.apply" or len(product.operands) != 1:
+        return None
     (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
-    if isinstance(expr, ir.AffineMulExpr) and len(product.operands) == 1 and not hasattr(expr.lhs, "lhs"):
-        if isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value == number:
-            division.results[0].replace_all_uses_with(product.operands[0])
-            division.erase()
+    plain = isinstance(expr, ir.AffineMulExpr) and not hasattr(expr.lhs, "lhs")
+    known = plain and isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value == number
+    return product.operands[0] if known else None
+
+
+def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
+    """The open size that is a dimension of joined ones together with known sizes of that product."""
+    collapse, axis = rows.producer(dim.operands[0]), _constant(dim.operands[1])
+    if collapse is None or collapse.name != "tensor.collapse_shape" or axis is None:
+        return None
+    shape, group = rows.shape_of(collapse.operands[0]), rows.groups_of(collapse)[axis]
+    open_ = [d for d in group if shape[d] == rows.DYNAMIC]
+    if len(open_) != 1 or prod(shape[d] for d in group if d not in open_) != number:
+        return None
+    op = rows.producer(collapse.operands[0])
+    if op is not None and op.name.startswith("linalg.") and len(op.results) == 1:
+        known = (_sizes(op.operands[len(op.operands) - 1]) or {}).get(open_[0])
+        if known is not None:
+            return known
+    return tensor.dim(collapse.operands[0], constant_index(open_[0]))
 
 
 def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:

@@ -76,6 +76,8 @@ class ChainValues(ChainExact):
                 take_columns(self.cloner[value].owner, first, width)
             if self._parts > 1 and joins_columns(op):
                 self.cloner[value] = total(op, self.cloner[value])
+        else:  # one scalar everywhere
+            return self.cloner.init(value, 1)
         return self.cloner[value]
 
     def _resident(self, value: ir.Value) -> ir.Value:

@@ -39,18 +39,23 @@ def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
 def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
     """A tensor of f32 as products in tf32 take it: its rows are along k, and multiples of so many bytes. The tensor
     itself where it is so already. (It is rounded on its way to shared memory.)"""
-    kind, at = ir.RankedTensorType(whole.type), roles.index("k")
+    return laid_out(with_last(whole, roles.index("k")), 1, granule)[0]
+
+
+def with_last(whole: ir.Value, at: int) -> ir.Value:
+    """A tensor with that one of its dimensions behind the others. The tensor itself where it is so already."""
+    kind = ir.RankedTensorType(whole.type)
     order = [*(d for d in range(kind.rank) if d != at), at]
-    if order != sorted(order):
-        sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
-        start = tensor.empty(sizes, kind.element_type)
-        turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
-        maps = [turned, ir.AffineMap.get_identity(kind.rank)]
-        generic = empty_generic([whole], [start], maps, ["parallel"] * kind.rank)
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-        whole = generic.results[0]
-    return laid_out(whole, 1, granule)[0]
+    if order == sorted(order):
+        return whole
+    sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
+    start = tensor.empty(sizes, kind.element_type)
+    turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
+    maps = [turned, ir.AffineMap.get_identity(kind.rank)]
+    generic = empty_generic([whole], [start], maps, ["parallel"] * kind.rank)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
+    return generic.results[0]
 
 
 def paired(whole: ir.Value) -> ir.Value:

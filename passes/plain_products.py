@@ -319,5 +319,7 @@ def _before_expansion(generic: ir.Operation) -> None:
         moved.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
         parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
         moved.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * kind.rank)
-        generic.results[0].replace_all_uses_with(_expanded(moved.results[0], generic.results[0].type, groups))
+        type_, open_ = ir.RankedTensorType(generic.results[0].type), list(expansion.operands)[1:]
+        split = tensor.ExpandShapeOp(type_, moved.results[0], groups, open_, list(type_.shape))
+        generic.results[0].replace_all_uses_with(split.result)
     generic.erase()

@@ -68,6 +68,8 @@ def _widen(op: ir.Operation) -> None:
             addition.results[0].replace_all_uses_with(arith.addf(total, arith.extf(f64, term)))
         addition.erase()
         op.results[0].set_type(wide)
+        uses = list(op.results[0].uses)  # without those that ask for the sizes of what takes its place
         with ir.InsertionPoint.after(op):
             narrow = cast_elements(op.results[0], kind)
-    op.results[0].replace_all_uses_except(narrow, narrow.owner.operation)
+    for use in uses:
+        use.owner.operands[use.operand_number] = narrow
