@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from drawn_attention import BOUNDS, compare
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.bench import random_attention
@@ -75,3 +76,22 @@ def test_columns_of_a_cluster(seed, what, sizes, cluster, always, small_gpu, mon
         fewer = {"rows": columns, "columns": columns} if what == "tokens" else {"columns": columns}
         other = replace(of, **fewer)
         compare(module, other, Simulation(compiled, seed=seed), seed, 4e-6 if of.dtype == torch.float32 else None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "pieces"])
+def test_rows_of_an_open_length(dtype, always, small_gpu):
+    """Keys whose rows are as long as there are columns are turned before: copies want rows of a known length."""
+    torch.manual_seed(0)
+    attend = Function(lambda query, key, value: (query @ key).softmax(-1) @ value)
+
+    def tensors(columns):
+        return tuple(torch.randn(shape).to(dtype) for shape in ((2, 20, 16), (2, 16, columns), (2, columns, 24)))
+
+    sizes = torch.export.Dim("columns", min=2, max=500)
+    shapes = (({}, {2: sizes}, {1: sizes}),)
+    compiled = kitsune_mlir.compile(attend, tensors(50), target=small_gpu, dynamic_shapes=shapes)
+    assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
+    for columns in (50, 3, 131):
+        args = tensors(columns)
+        found = torch.as_tensor(Simulation(compiled, seed=columns)(*args)).double()
+        torch.testing.assert_close(found, attend(*(x.double() for x in args)), rtol=0, atol=BOUNDS[dtype])

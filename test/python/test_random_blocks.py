@@ -51,3 +51,11 @@ def test_sizes_that_are_open(seed, what):
 def test_cases_are_exported(name):
     module, args, shapes = cases.find(name, None).make()
     assert torch.export.export(module, args, dynamic_shapes=shapes)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_sums_that_begin_with_a_fill():
+    """Experts one after another, whose first adds to zeros: what follows a product in a chain is filled anew there."""
+    module, args, shapes = cases.find("block-batch-6", None).make()
+    compiled = kitsune_mlir.compile(module, args, target="sm_90a", dynamic_shapes=shapes)
+    assert any(launch["kernel"].startswith("pipeline") for launch in compiled.plan["launches"])
