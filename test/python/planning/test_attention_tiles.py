@@ -17,10 +17,11 @@ SM90 = targets.load("sm_90a")
     columns=st.sampled_from([64, 128]),
     first=st.none() | st.integers(-300, 0),
     last=st.none() | st.integers(0, 300),
+    cluster=st.sampled_from([1, 2, 8]),
 )
-def test_turns_have_all_columns_of_a_tile(rows, n, tile, columns, first, last):
-    """Those of no row are in none, but for the rest of a turn's."""
-    turns = Weighed(1, rows, n, 64, 64, 1.0, 0.0, first, last).turns(tile, columns)
+def test_turns_have_all_columns_of_a_tile(rows, n, tile, columns, first, last, cluster):
+    """Those of no row are in none, but for the rest of a turn's; the CTAs of a cluster share them."""
+    turns = Weighed(1, rows, n, 64, 64, 1.0, 0.0, first, last).turns(tile, columns, cluster)
     assert len(turns) == -(-rows // tile)
     for number, count in enumerate(turns):
         row = range(number * tile, (number + 1) * tile)
@@ -28,7 +29,7 @@ def test_turns_have_all_columns_of_a_tile(rows, n, tile, columns, first, last):
         ends = (n if last is None else r + last for r in row)
         spans = list(zip(begins if first is not None else [0] * tile, ends))
         blocks = {c // columns for begin, end in spans for c in range(max(0, begin), min(n - 1, end) + 1)}
-        assert count == max(1, len(blocks))
+        assert count == max(1, -(-len(blocks) // cluster))
 
 
 @given(
@@ -44,7 +45,7 @@ def test_more_takes_longer(batch, rows, n, k, v, work):
     tiles = choose(of, SM90)
     assert tiles is not None and tiles.price.us > SM90.launch_us
     for more in (
-        Weighed(batch, rows, n + 512, k, v, work, 0.0),
+        Weighed(batch, rows, n + 2048, k, v, work, 0.0),
         Weighed(batch + 200, rows, n, k, v, work, 0.0),
         Weighed(batch, rows, n, k, v, work + 100, 0.0),
     ):
@@ -66,6 +67,6 @@ def test_long_sums_have_no_tiles():
 @pytest.mark.parametrize("batch, parts", [(1, 1), (7, 1), (132, 1), (5, 3)])
 def test_the_first_cta_has_the_most(batch, parts):
     of = Weighed(batch, 700, 700, 64, 64, 1.0, 0.0, None, 0)
-    tiles = [turns for turns in sorted(of.turns(64, 64), reverse=True) for _ in range(batch * parts)]
+    tiles = [turns for turns in sorted(of.turns(64, 64, 1), reverse=True) for _ in range(batch * parts)]
     dealt = [tiles[cta::132] for cta in range(132)]
-    assert of.most_turns(64, 64, 132, parts) == (max(map(sum, dealt)), max(map(len, dealt)))
+    assert of.most_turns(64, 64, SM90, parts, 1) == (max(map(sum, dealt)), max(map(len, dealt)))
