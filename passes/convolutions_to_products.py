@@ -250,7 +250,8 @@ class _Rewriter:
         if not space.in_batches:
             if of.batch != 1 or "b" in named[1:]:
                 return None
-            outer, named = outer[1:] if len(outer) > 1 else outer, named[1:] if len(named) > 1 else [None]
+            if named and named[0] != "o":  # the one image
+                outer, named = outer[1:], named[1:]
         return _Read([*named, "p"], lambda: reshaped(value, [*outer, of.count]))
 
     def _followed(
