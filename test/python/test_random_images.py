@@ -50,7 +50,7 @@ def test_the_case():
 
 @pytest.mark.usefixtures("unassembled")
 def test_numbers_of_channels_at_one_place():
-    """A convolution whose images end with one place each: a batch norm's numbers are those of channels, not of places."""
+    """A convolution whose images end with one place each: a batch norm's numbers are of channels, not of places."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(120, 120, 3, stride=2, padding=1), nn.BatchNorm2d(120)).eval()
     for numbers in (model[1].running_mean, model[1].weight.data, model[1].bias.data):
