@@ -205,8 +205,8 @@ class PricedProduct:
         self.check_kind()
         if sum(size is None for size in self.sizes.values()) > 1:
             raise UnsupportedError("two of its sizes are open until the call")
-        for value in (self.found.left, self.found.right, self.op.results[0]):
-            _check_open(ir.RankedTensorType(value.type))
+        for value in filter(has_open_lines, (self.found.left, self.found.right, self.op.results[0])):
+            raise UnsupportedError(f"a size of {value.type} that is open until the call is its last")
 
     def check_kind(self) -> None:
         """Raises UnsupportedError where it has no kernel on tensor cores, whichever sizes are open until the call."""
@@ -233,7 +233,7 @@ def _is_cut(roles: Roles) -> bool:
     return any(len(role) > 1 for role in roles)
 
 
-def _check_open(kind: ir.RankedTensorType) -> None:
-    """Lines of a tensor that tensor copies take begin at multiples of 16 bytes."""
-    if kind.is_dynamic_dim(kind.rank - 1):
-        raise UnsupportedError(f"a size of {kind} that is open until the call is its last")
+def has_open_lines(value: ir.Value) -> bool:
+    """Whether a tensor's lines are of an open length: those that tensor copies take begin at multiples of 16 bytes."""
+    kind = ir.RankedTensorType(value.type)
+    return kind.is_dynamic_dim(kind.rank - 1)

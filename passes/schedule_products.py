@@ -56,7 +56,7 @@ from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
-from .priced_product import PricedProduct
+from .priced_product import PricedProduct, has_open_lines
 from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
@@ -189,13 +189,15 @@ class _Scheduler(PricedProduct):
         return True
 
     def _where_it_lies(self) -> Contraction:
-        """The product, of operands where they lie, if offsets there are known numbers and an open size is not cut."""
+        """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut, nor
+        the length of lines."""
         if None not in self.sizes.values():
             return with_split_batches(self.found)
         found = with_split_batches(self.found, 0, TensorSizes(self.op.block).shape)
         roles = {*found.left_roles, *found.right_roles}
         whole = all(size is not None or role in roles for role, size in self.sizes.items())
-        return found if whole and not has_open_parts(roles) else self.found
+        lines = any(map(has_open_lines, (found.left, found.right)))
+        return found if whole and not lines and not has_open_parts(roles) else self.found
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
