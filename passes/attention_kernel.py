@@ -113,7 +113,6 @@ class AttentionKernel:
         of, tiles, index, f32 = self.of, self.tiles, ir.IndexType.get(), ir.F32Type.get()
         places = self.places
         places.ask([value for (value, *_), _ in self.operands.values()])
-        self.body.end = places.open.get(of.sizes["n"])
         kernel = schedule.KernelOp(ir.StringAttr.get(of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
@@ -163,15 +162,6 @@ class AttentionKernel:
             return []
         return segments[: self.places.of_batch] if is_open(self.of.sizes["b"]) else whole
 
-    def _columns(self, at: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The bounds and the step of the loop over columns that the CTA has of a tile."""
-        lower, upper, step = self.places.columns(at)
-        if self.tiles.cluster > 1:
-            if not self.tiles.shares_evenly:
-                self.body.end = upper
-            lower, upper = self.places.own_columns(lower, upper, step)
-        return lower, upper, step
-
     # ---- rings
 
     def _ring(self, name: str, count: int, share: str, slots: int) -> schedule.AllocRingOp:
@@ -195,7 +185,7 @@ class AttentionKernel:
         place = self.places.offsets(at)
         for first, columns in self.chunks:
             self._copy("left", rings, place | {"k": constant_index(first)}, "m", columns)
-        lower, upper, step = self._columns(at)
+        lower, upper, step, _ = self.places.columns(at)
         if self.pieces > 1:
             loop = scf.ForOp(lower, upper, step, [])
             with ir.InsertionPoint(loop.body):
@@ -237,7 +227,7 @@ class AttentionKernel:
         own = [*at[:-1], arith.addi(at[-1], arith.muli(self.copy_number, constant_index(COPY_ROWS)))]
         pieces = [self._wait(rings["left"], columns) for _, columns in self.chunks]
         left = [first for first, *_ in pieces]
-        lower, upper, step = self._columns(at)
+        lower, upper, step, self.body.end = self.places.columns(at)
         begin = [part(zeros(COPY_ROWS, self.wide), 0, self.wide, wide=True), *self.body.begin()]
         exact = self.pieces > 1
         begin += [] if exact else self._multiply(rings, left)

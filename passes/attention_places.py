@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Places:
-    """Of a kernel's tiles."""
+    """Where a kernel's tiles lie, and which columns the CTA has of each."""
 
     def __init__(self, of: Attention, plan: RowPlan, tiles: AttentionTiles):
         self.of, self.tiles = of, tiles
@@ -110,8 +110,9 @@ class Places:
             found = term if i == first else arith.addi(found, term)
         return found
 
-    def columns(self, at: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The bounds and the step of the loop over columns that a tile has."""
+    def columns(self, at: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value | None]:
+        """The bounds and the step of the loop over columns that the CTA has of a tile; and where those end that are
+        there, unless that is a known number and turns do not go beyond it but for the last one's rest."""
         first, last, row = self.of.range.first, self.of.range.last, at[-1]
         step = constant_index(self.tiles.columns)
         lower, upper = constant_index(0), self.size(self.of.sizes["n"])
@@ -123,9 +124,12 @@ class Places:
             lower = arith.addi(row, constant_index(first))
         if first is not None:
             lower = arith.muli(arith.divui(lower, step), step)
-        return lower, upper, step
+        end = self.open.get(self.of.sizes["n"]) if self.tiles.shares_evenly else upper
+        if self.tiles.cluster > 1:
+            lower, upper = self._own_columns(lower, upper, step)
+        return lower, upper, step, end
 
-    def own_columns(self, lower: ir.Value, upper: ir.Value, step: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _own_columns(self, lower: ir.Value, upper: ir.Value, step: ir.Value) -> tuple[ir.Value, ir.Value]:
         """What of these columns the CTA of a cluster has: whole steps, or, where there are too few for all, some behind
         the last."""
         turns = arith.ceildivui(arith.subi(upper, lower), step)

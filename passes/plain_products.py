@@ -173,15 +173,11 @@ def _collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
 
 
 def _expanded(value: ir.Value, type_: ir.Type, groups: Sequence[Sequence[int]]) -> ir.Value:
-    """The other way; a group has one open size at most, which the value's and the group's known ones say."""
-    kind, open_ = ir.RankedTensorType(type_), []
+    """The other way; an open size has dimensions of one element beside it alone, and is what the value says."""
+    kind = ir.RankedTensorType(type_)
     if len(groups) == kind.rank:
         return value
-    for n, group in enumerate(groups):
-        known = prod(kind.shape[d] for d in group if not kind.is_dynamic_dim(d))
-        if any(kind.is_dynamic_dim(d) for d in group):
-            size = _size(value, n)
-            open_.append(size if known == 1 else arith.divsi(size, constant_index(max(1, known))))
+    open_ = [_size(value, n) for n, group in enumerate(groups) if any(kind.is_dynamic_dim(d) for d in group)]
     return tensor.ExpandShapeOp(kind, value, [list(group) for group in groups], open_, list(kind.shape)).result
 
 

@@ -76,7 +76,10 @@ class PrepareLinalg(ModulePass):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):
                 _absorb_transposes(op)
-            _read_plainly(module)
+            for op in walk(module, "arith.divsi"):
+                divide_exactly(op)
+            for op in walk(module, "linalg.generic"):
+                read_plainly(op)
             for op in walk(module, "linalg.generic"):
                 inline_constants(op)
                 prune(op)
@@ -86,7 +89,6 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 widen(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
-            _read_plainly(module)  # sizes of reshaped tensors are products only now
             for op in walk(module, SCATTER):
                 scatter_rows(op)
             for op in walk(module, "linalg.generic"):
@@ -99,14 +101,6 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 centre_again(op)
             compute_beside(module)
-
-
-def _read_plainly(module: ir.Module) -> None:
-    """Broadcasts along open sizes, where these are known to be the same, are no operators."""
-    for op in walk(module, "arith.divsi"):
-        divide_exactly(op)
-    for op in walk(module, "linalg.generic"):
-        read_plainly(op)
 
 
 def _is_idle(op: ir.Operation) -> bool:

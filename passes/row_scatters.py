@@ -147,12 +147,9 @@ def _constant_along_rows(value: ir.Value) -> ir.Value | None:
     s = rows.Structured(op)
     source = op.operands[0]
     by_row = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)])
-    *inner, last = (one.operation for one in s.body.operations)
-    given = last.operands[0]
-    if [one.name for one in inner] == ["arith.extsi"]:
-        given = inner[0].operands[0]
-        inner = []
-    plain = not inner and given == list(s.body.arguments)[0]
+    first, *rest = (one.operation for one in s.body.operations)
+    moves = not rest or (first.name == "arith.extsi" and len(rest) == 1)
+    plain = moves and first.operands[0] == list(s.body.arguments)[0]
     if not plain or s.inputs != 1 or s.maps != [by_row, ir.AffineMap.get_identity(2)]:
         return None
     return source if rows.is_tensor(source) and source.type.rank == 1 else None

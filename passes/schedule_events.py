@@ -41,20 +41,11 @@ from kitsune_mlir.planning.schedule import (
 )
 from kitsune_mlir.planning.schedule_roles import End, Piece, Role, Roles
 
+from .known_numbers import RANK, KnownNumbers, folded
+
 LINEAR = (Slot, Token, Acc)
-_FOLDED = {
-    "arith.addi": lambda a, b: a + b,
-    "arith.subi": lambda a, b: a - b,
-    "arith.muli": lambda a, b: a * b,
-    "arith.ceildivui": lambda a, b: -(-a // b),
-    "arith.divui": lambda a, b: a // b,
-    "arith.minsi": min,
-    "arith.maxsi": max,
-}
-_SCALAR = ("arith.", "affine.", "tensor.dim")
 MOST_PIECES = 10_000  # of a slot, that are looked at: more than slots have columns
-_MEETINGS, _FILL_OTHERS = ("kitsune.meet", "kitsune.total"), ("kitsune.send", "kitsune.collect")
-_RANK = "rank#0"  # in a text of how a number is computed: a CTA's agents know it alike, the CTAs of a cluster do not
+_MEETINGS = ("kitsune.meet", "kitsune.total")
 OVER_TILES = "tiles#0 tiles#1 tiles#2"  # the bounds of a loop over tiles
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
 _COLLECTED = -(1 << 75)  # and from here down, for those that several CTAs fill
@@ -68,6 +59,9 @@ class Reading:
 
     kernel: dialect.KernelOp
     ops: list[ir.Operation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.numbers = KnownNumbers(self.kernel)
 
     def schedule(self) -> Schedule | Roles:
         """The kernel. Raises Refused at an operation that the proof has no rule for."""
@@ -101,7 +95,7 @@ class Reading:
 
     def _tiles(self, part: Part) -> str:
         """How a part's tiles are dealt out."""
-        extents = [self._known(extent) for extent in part.tiles.operands]
+        extents = [self.numbers.known(extent) for extent in part.tiles.operands]
         if None in extents:
             raise Refused(self._place(part.tiles.operation), "has extents that roles may not know alike")
         return f"{part.tiles.sizes} of {extents}"
@@ -127,7 +121,7 @@ class Reading:
         while around != opened.parent.operation:
             loops.append(around)
             around = around.parent.operation
-        bounds = [self._bounds(loop) if loop.name == "scf.for" else (None,) for loop in loops]
+        bounds = [self.numbers.bounds(loop) if loop.name == "scf.for" else (None,) for loop in loops]
         known = all(isinstance(bound, int) for loop in bounds for bound in loop) and all(loop[2] > 0 for loop in bounds)
         if user.name != "kitsune.fill" or not known:
             yield Piece(place, None)
@@ -135,7 +129,7 @@ class Reading:
         counters = [id_of(loop.regions[0].blocks[0].arguments[0]) for loop in loops]
         width = ir.RankedTensorType(user.operands[1].type).shape[1]
         for turn in itertools.islice(itertools.product(*(range(*loop) for loop in bounds)), MOST_PIECES):
-            first = _folded(user.operands[2], dict(zip(counters, turn, strict=True)))
+            first = folded(user.operands[2], dict(zip(counters, turn, strict=True)))
             yield Piece(place, None if first is None else (first, min(first + width, columns)))
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
@@ -267,7 +261,7 @@ class Reading:
         return found
 
     def _loop(self, op: ir.Operation) -> Loop:
-        bounds = lower, upper, step = self._bounds(op)
+        bounds = lower, upper, step = self.numbers.bounds(op)
         trips = None
         if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int) and step > 0:
             trips = max(0, -((lower - upper) // step))
@@ -283,7 +277,7 @@ class Reading:
         return Loop(text, trips, self._steps(block), carried, self._place(op))
 
     def _branch(self, op: ir.Operation) -> Branch:
-        condition = self._known(op.operands[0])
+        condition = self.numbers.known(op.operands[0])
         self._check_meetings(op, None if condition is None else str(condition))
         blocks = [region.blocks[0] if len(region.blocks) else None for region in op.regions]
         then, otherwise = (() if block is None else self._steps(block) for block in blocks)
@@ -293,7 +287,7 @@ class Reading:
 
     def _check_meetings(self, op: ir.Operation, known: str | None) -> None:
         """CTAs of a cluster meet equally often: not in what their own numbers decide about."""
-        if known is not None and _RANK in known and mlir.walk(op, *_MEETINGS):
+        if known is not None and RANK in known and mlir.walk(op, *_MEETINGS):
             raise Refused(self._place(op), "meets other CTAs of the cluster as often as the CTA's number says")
 
     def _check_other(self, op: ir.Operation) -> None:
@@ -305,53 +299,6 @@ class Reading:
         for inner in inside:
             self._check_other(inner.operation)
 
-    def _bounds(self, loop: ir.Operation) -> tuple[int | str | None, ...]:
-        """A loop's lower and upper bound and its step. They may depend on the turn of a loop around it."""
-        return tuple(self._known(value, turns=True) for value in list(loop.operands)[:3])
-
-    def _turn(self, value: ir.Value, loop: ir.Operation) -> str | None:
-        """The number of a loop's turn, where that is its counter and its trip count is no constant: loops of constant
-        trip counts are unrolled, and their turns have no number then."""
-        bounds = self._bounds(loop) if loop.name == "scf.for" and ir.BlockArgument(value).arg_number == 0 else (None,)
-        if None in bounds or all(isinstance(bound, int) for bound in bounds):
-            return None
-        return f"turn({' '.join(map(str, bounds))})"
-
-    def _known(self, value: ir.Value, turns: bool = False) -> int | str | None:
-        """A number that all agents know alike in all turns: the number itself where it is a constant, or a text of how
-        it is computed. With `turns`, also one that they know alike in the same turn of the loops around. None for what
-        depends on the copy, on a turn, or on what is in memory."""
-        owner = value.owner
-        if isinstance(owner, ir.Block):
-            if not self._inside(owner.owner):
-                return f"%{id_of(value)}"
-            return self._turn(value, owner.owner.operation) if turns else None
-        op = owner.operation
-        number = ir.OpResult(value).result_number
-        if op.name == "arith.constant":
-            attribute = op.attributes["value"]
-            return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
-        if op.name == "kitsune.tiles":
-            return f"tiles#{number}"
-        if op.name == "kitsune.rank":
-            return None if mlir.walk(self.kernel, *_FILL_OTHERS) else _RANK
-        if op.name.startswith(_SCALAR):
-            operands = [self._known(operand, turns) for operand in op.operands]
-            if op.name in _FOLDED and all(isinstance(operand, int) for operand in operands) and operands[1]:
-                return _FOLDED[op.name](*operands)
-            if None not in operands:
-                attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in op.attributes)
-                return f"{op.name}#{number}({', '.join(map(str, operands))}){{{attributes}}}"
-        return None if self._inside(op) else f"%{id_of(value)}"
-
-    def _inside(self, op: ir.Operation | ir.OpView | None) -> bool:
-        """Whether an operation stands in the kernel."""
-        while op is not None:
-            if op.operation == self.kernel.operation:
-                return True
-            op = op.operation.parent
-        return False
-
 
 def _fills(ring: str, slot: Value, written: Value, place: Place, rows: int) -> list[Step]:
     """A slot is opened, filled and closed at once."""
@@ -360,17 +307,6 @@ def _fills(ring: str, slot: Value, written: Value, place: Place, rows: int) -> l
         Copy(slot, written, place),
         Close("producer", slot, (written,), place),
     ]
-
-
-def _folded(value: ir.Value, counters: dict[int, int]) -> int | None:
-    """A number that is computed from constants and counters, where these have such values."""
-    if isinstance(value.owner, ir.Block):
-        return counters.get(id_of(value))
-    op = value.owner.operation
-    if op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
-    operands = [_folded(operand, counters) for operand in op.operands] if op.name in _FOLDED else [None]
-    return None if None in operands or not operands[1] and "div" in op.name else _FOLDED[op.name](*operands)
 
 
 def _last(copy: dialect.CopyOp, tile: ir.RankedTensorType) -> tuple[int, int] | None:

@@ -101,11 +101,12 @@ def find(name: str, dtype: str | None) -> Case:
     if match := _PROGRAM.fullmatch(name):
         return Case(name, partial(_program, int(match[1])))
     if match := _ATTENTION.fullmatch(name):
-        return Case(name, partial(_attention, int(match[2]), match[1] or "", dtype))
+        module = "random_attention"
+        return Case(name, partial(_drawn, module, module, int(match[2]), match[1] or "", dtype))
     if match := _BLOCKS.fullmatch(name):
-        return Case(name, partial(_blocks, int(match[2]), match[1] or "", dtype))
+        return Case(name, partial(_drawn, "draw_blocks", "random_blocks", int(match[2]), match[1] or "", dtype))
     if match := _GRAPH.fullmatch(name):
-        return Case(name, partial(_graph, int(match[2]), bool(match[1]), dtype))
+        return Case(name, partial(_drawn, "random_graphs", "random_graphs", int(match[2]), bool(match[1]), dtype))
     if match := _IMAGE.fullmatch(name):
         return Case(name, partial(_image, int(match[2]), bool(match[1]), dtype))
     if name.startswith("zoo/"):
@@ -184,28 +185,14 @@ def _program(seed: int) -> tuple[Any, tuple[Any, ...], None]:
     return *random_programs.make(seed), None
 
 
-def _attention(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
-    """The attention of a seed, of which a size of that name is open."""
-    from . import random_attention
-
-    shapes = random_attention.open_sizes(random_attention.draw(seed, open=open_))
-    return *_cast(*random_attention.make(seed, open=open_), dtype), shapes
-
-
-def _blocks(seed: int, open_: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
-    """The transformer blocks of a seed, of which a size of that name is open."""
-    from . import draw_blocks, random_blocks
-
-    shapes = draw_blocks.open_sizes(draw_blocks.draw(seed, open=open_))
-    return *_cast(*random_blocks.make(seed, open=open_), dtype), shapes
-
-
-def _graph(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
-    """The graph network of a seed, of which nodes and edges are perhaps open."""
-    from . import random_graphs
-
-    shapes = random_graphs.open_sizes(random_graphs.draw(seed, open=open_))
-    return *_cast(*random_graphs.make(seed, open=open_), dtype), shapes
+def _drawn(
+    drawing: str, making: str, seed: int, open_: str | bool, dtype: str | None
+) -> tuple[Any, tuple[Any, ...], Any]:
+    """What modules of this package of these names draw of a seed, and make of that; `open_` says what of it is open
+    until the call."""
+    draws, makes = (importlib.import_module(f".{name}", __package__) for name in (drawing, making))
+    shapes = draws.open_sizes(draws.draw(seed, open=open_))
+    return *_cast(*makes.make(seed, open=open_), dtype), shapes
 
 
 def _image(seed: int, open_: bool, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:

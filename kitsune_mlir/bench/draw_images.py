@@ -286,7 +286,7 @@ def _simple(d: Draft, x: int) -> int:
 
 
 def _joined(d: Draft, x: int) -> int:
-    """With an earlier value."""
+    """A value is joined with an earlier one."""
     other = d.random.choice(d.images())
     kind = d.pick("add", "concat", "maximum", "mul_sigmoid")
     return d.add(kind, x, d.matched(other, x))

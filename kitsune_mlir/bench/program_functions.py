@@ -45,7 +45,7 @@ def spaced(first: float, last: float, like: Tensor) -> Tensor:
 
 
 def complex_product(x: Tensor, y: Tensor) -> Tensor:
-    """Of pairs of numbers, the last dimension, as complex ones."""
+    """The products of complex numbers, which are pairs in the last dimension."""
     return torch.view_as_real(torch.view_as_complex(x.contiguous()) * torch.view_as_complex(y.contiguous()))
 
 

@@ -160,7 +160,7 @@ def _shifted(x: Tensor) -> Tensor:
 
 
 def _with_places(x: Tensor) -> Tensor:
-    """With a channel of each side's places (CoordConv)."""
+    """Images get a channel of the places along each side (CoordConv)."""
     sides = [torch.linspace(-1, 1, size, dtype=x.dtype, device=x.device) for size in x.shape[2:]]
     places = torch.stack(torch.meshgrid(*sides, indexing="ij"))
     return torch.cat([x, places.expand(x.shape[0], *places.shape)], 1)

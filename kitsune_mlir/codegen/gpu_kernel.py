@@ -260,6 +260,17 @@ def linear_id(threads: int) -> ir.Value:
     return arith.addi(arith.muli(block, as_value(threads)), thread)
 
 
+def of_warp() -> tuple[ir.Value, ir.Value]:
+    """A thread's lane, and the number of its warp among all."""
+    thread = linear_id(THREADS)
+    return arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)), arith.divui(thread, as_value(WARP))
+
+
+def shuffled(word: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
+    """What another lane of the warp has of a word of 32 bits; all lanes must be here."""
+    return gpu.shuffle(word, lane, device.value(WARP), mode)[0]
+
+
 @contextlib.contextmanager
 def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
     """What is built inside runs where index < bound."""

@@ -32,6 +32,7 @@ from .gpu_kernel import (
     ceildiv,
     delinearize,
     linear_id,
+    of_warp,
     on_host,
     only_if,
     product,
@@ -193,10 +194,7 @@ def _kernel(nest: Nest, block: Blocking, by_warps: bool) -> Kernel:
 
 def _stands(by_warps: bool) -> tuple[ir.Value | None, ir.Value]:
     """A thread's lane, where warps have items together, and the number of its item."""
-    thread = linear_id(THREADS)
-    if not by_warps:
-        return None, thread
-    return arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)), arith.divui(thread, as_value(WARP))
+    return of_warp() if by_warps else (None, linear_id(THREADS))
 
 
 def _reduced(

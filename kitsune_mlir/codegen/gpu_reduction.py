@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from kitsune_mlir.mlir import arith, gpu, ir
 from kitsune_mlir.rows import producer
 
+from .gpu_kernel import WARP, shuffled
+
 FLOATS = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
@@ -19,7 +21,6 @@ FLOATS = {
 _INTEGER = ("arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori", "arith.xori")
 _ONE_OF_TWO = tuple(name for name in FLOATS if "max" in name or "min" in name)
 WORD = 32  # bits
-WARP = 32  # lanes
 JOINS = (*FLOATS, *_INTEGER)
 
 
@@ -46,7 +47,7 @@ class Combiner:
         wide = [arith.extf(ir.F32Type.get(), x) for x in (a, b)]
         return arith.truncf(self.kind, ir.Operation.create(self.name, results=[wide[0].type], operands=wide).result)
 
-    def across_warp(self, value: ir.Value, lanes: int = 32) -> ir.Value:
+    def across_warp(self, value: ir.Value, lanes: int = WARP) -> ir.Value:
         """The values of `lanes` neighbouring lanes joined, in each of them. All 32 lanes must be here."""
         for distance in (d for d in (16, 8, 4, 2, 1) if d < lanes):
             value = self.join(value, self.moved(distance, value))
@@ -55,22 +56,21 @@ class Combiner:
     def moved(self, distance: int, value: ir.Value, mode: gpu.ShuffleMode = gpu.ShuffleMode.XOR) -> ir.Value:
         """What the lane so far away has, or, by IDX, that of such a number. All 32 lanes must be here."""
         if self.kind.width == WORD:
-            return _shuffled(distance, value, mode)
+            return _moved(distance, value, mode)
         if _is_narrow(self.kind):
-            return arith.truncf(self.kind, _shuffled(distance, arith.extf(ir.F32Type.get(), value), mode))
+            return arith.truncf(self.kind, _moved(distance, arith.extf(ir.F32Type.get(), value), mode))
         i32, i64 = (ir.IntegerType.get_signless(width) for width in (WORD, 2 * WORD))
         if self.kind.width < WORD:
-            return arith.trunci(self.kind, _shuffled(distance, arith.extui(i32, value), mode))
+            return arith.trunci(self.kind, _moved(distance, arith.extui(i32, value), mode))
         bits, far = value if self.kind == i64 else arith.bitcast(i64, value), arith.constant(i64, WORD)
-        parts = [_shuffled(distance, arith.trunci(i32, x), mode) for x in (bits, arith.shrui(bits, far))]
+        parts = [_moved(distance, arith.trunci(i32, x), mode) for x in (bits, arith.shrui(bits, far))]
         low, high = (arith.extui(i64, part) for part in parts)
         found = arith.ori(low, arith.shli(high, far))
         return found if self.kind == i64 else arith.bitcast(self.kind, found)
 
 
-def _shuffled(distance: int, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
-    i32 = ir.IntegerType.get_signless(32)
-    return gpu.shuffle(word, arith.constant(i32, distance), arith.constant(i32, WARP), mode)[0]
+def _moved(distance: int, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
+    return shuffled(word, arith.constant(ir.IntegerType.get_signless(WORD), distance), mode)
 
 
 def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combiner] | None:

@@ -10,17 +10,32 @@ neighbours in memory, too, what one warp loads the others find in the L1.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
 from kitsune_mlir.rows import producer
 
 from .gpu_buffers import uses_of
-from .gpu_kernel import THREADS, Kernel, Kernels, See, Size, as_value, ceildiv, delinearize, extent, on_host, only_if
-from .gpu_kernel import product as of_all
-from .gpu_reduction import JOINS, WARP, Combiner
+from .gpu_kernel import (
+    THREADS,
+    WARP,
+    Kernel,
+    Kernels,
+    See,
+    Size,
+    as_value,
+    ceildiv,
+    delinearize,
+    extent,
+    of_warp,
+    on_host,
+    only_if,
+    product,
+)
+from .gpu_reduction import JOINS, Combiner
 from .pipeline.device import below
 
 EACH = 4  # neighbours of a lane
-_WARPS = THREADS // WARP
 
 
 def without_fills(main: func.FuncOp) -> None:
@@ -70,10 +85,8 @@ def _lower(op: ir.Operation, combine: Combiner, kernels: Kernels) -> None:
 
     kernel = Kernel(kernels, op, "scan")
     with kernel.body():
-        thread, own = gpu.thread_id(gpu.Dimension.x), sizes(kernel.inside)
-        lane, warp = arith.remui(thread, as_value(WARP)), arith.divui(thread, as_value(WARP))
-        line = arith.addi(arith.muli(gpu.block_id(gpu.Dimension.x), as_value(_WARPS)), warp)
-        with only_if(line, of_all(own)):
+        (lane, line), own = of_warp(), sizes(kernel.inside)
+        with only_if(line, product(own)):
             x, y = kernel.inside(source), kernel.inside(target)
             size, place = as_value(extent(x, dim)), delinearize(line, own)
             loop = scf.ForOp(as_value(0), size, as_value(WARP * EACH), [combine.neutral()])
@@ -81,15 +94,16 @@ def _lower(op: ir.Operation, combine: Combiner, kernels: Kernels) -> None:
                 first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(EACH)))
                 at = [arith.addi(first, as_value(e)) for e in range(EACH)]
                 found = [_load(x, [*place[:dim], i, *place[dim:]], dim, size, combine) for i in at]
-                before, behind = _across(_running(found, combine), lane, loop.inner_iter_args[0], combine)
-                for i, value in zip(at, _running(found, combine), strict=True):
+                running = list(accumulate(found, combine.join))
+                before, behind = _across(running[-1], lane, loop.inner_iter_args[0], combine)
+                for i, value in zip(at, running, strict=True):
                     with only_if(i, size):
                         memref.store(combine.join(before, value), y, [*place[:dim], i, *place[dim:]])
                 scf.yield_([behind])
             if is_read:
                 with only_if(lane, 1):
                     memref.store(loop.results[0], kernel.inside(last), place)
-    kernel.launch(lambda: ceildiv(of_all(sizes(on_host)), _WARPS))
+    kernel.launch(lambda: ceildiv(product(sizes(on_host)), THREADS // WARP))
 
 
 def _load(x: ir.Value, at: list[ir.Value], dim: int, size: ir.Value, combine: Combiner) -> ir.Value:
@@ -99,16 +113,9 @@ def _load(x: ir.Value, at: list[ir.Value], dim: int, size: ir.Value, combine: Co
     return arith.select(there, memref.load(x, at), combine.neutral())
 
 
-def _running(found: list[ir.Value], combine: Combiner) -> list[ir.Value]:
-    joined = found[:1]
-    for value in found[1:]:
-        joined.append(combine.join(joined[-1], value))
-    return joined
-
-
-def _across(own: list[ir.Value], lane: ir.Value, before: ir.Value, combine: Combiner) -> tuple[ir.Value, ir.Value]:
-    """What is before a lane's own elements, and what is before the next turn."""
-    joined, distance = own[-1], 1
+def _across(joined: ir.Value, lane: ir.Value, before: ir.Value, combine: Combiner) -> tuple[ir.Value, ir.Value]:
+    """What is before a lane's own elements, which are `joined`, and what is before the next turn."""
+    distance = 1
     while distance < WARP:
         moved = combine.join(combine.moved(distance, joined, gpu.ShuffleMode.UP), joined)
         joined = arith.select(below(lane, as_value(distance)), joined, moved)

@@ -16,7 +16,7 @@ from functools import reduce
 
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm
 
-from .gpu_kernel import WARP, Kernel, as_value
+from .gpu_kernel import WARP, Kernel, as_value, shuffled
 from .pipeline.device import below, choose, equal, i32, index, narrow, when
 from .pipeline.device import value as number_of
 
@@ -139,7 +139,7 @@ class TileOrder:
             )  # the last of them
             _meet()
             last = arith.subi(number_of(WARP - 1), math.ctlz(same))
-            counted = _shuffled(before, last, gpu.ShuffleMode.IDX)
+            counted = shuffled(before, last, gpu.ShuffleMode.IDX)
             ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
         return ranks
 
@@ -180,7 +180,7 @@ def before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The sum over the lanes before this one, and that over all lanes, from sums of ever more neighbours."""
     before, whole = number_of(0), x
     for distance in _DISTANCES:
-        other = _shuffled(whole, number_of(distance), gpu.ShuffleMode.XOR)
+        other = shuffled(whole, number_of(distance), gpu.ShuffleMode.XOR)
         is_earlier = equal(arith.andi(lane, number_of(distance)), 0)
         before = arith.select(is_earlier, before, arith.addi(before, other))
         whole = arith.addi(whole, other)
@@ -197,11 +197,6 @@ def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
         found = same if found is None else arith.andi(found, same)
     assert found is not None
     return found
-
-
-def _shuffled(x: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
-    """What another lane of the warp has."""
-    return gpu.shuffle(x, lane, number_of(WARP), mode)[0]
 
 
 def _meet() -> None:

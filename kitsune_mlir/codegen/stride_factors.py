@@ -30,7 +30,7 @@ def _open_factors(buffer: ir.Value, kind: ir.MemRefType) -> list[int]:
     if view.name == "memref.subview":
         steps = slice_of(view).strides
         return [own * max(step, 1) for own, step in zip(source, steps)] if len(source) == kind.rank else unknown
-    groups = [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in view.attributes["reassociation"]]
+    groups = rows.groups_of(view)
     if view.name == "memref.collapse_shape":
         return [gcd(*(source[d] for d in group)) for group in groups]
     found = list(unknown)

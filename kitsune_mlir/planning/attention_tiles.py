@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_tiles import CHUNK, CLUSTERS, COPY_ROWS, PIECES_OF
+from .product_tiles import CHUNK, CLUSTERS, COPY_ROWS, HANDED, PIECES_OF
 from .target import Target
 
 _COLUMNS = (64, 128)
@@ -23,7 +23,7 @@ _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
 _ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
-_MEETS, _HANDED = 2500.0, 30.0  # cycles of meetings at a tile's end, and of each column of a copy besides
+_MEETS = 2500.0  # cycles of the meetings at a tile's end, besides what each column of a copy takes
 _TAKEN_APART = 10.0  # instructions of a weight that becomes pieces
 # Cycles of a turn, by the warpgroups: for each in which tensor cores multiply, for each in which instructions are
 # issued, and besides. One warpgroup alone does these in turn, two beside each other. So 26 kernels, of 64 to 128
@@ -84,7 +84,8 @@ class Weighed:
     def shares_evenly(self, columns: int, cluster: int) -> bool:
         """Whether each CTA of a cluster has turns of a tile, in equal shares but for the last one's."""
         turns = ceil(self.n / columns)
-        return self.first is None and self.last is None and (cluster - 1) * ceil(turns / cluster) < turns
+        whole = self.first is None and self.last is None and (cluster - 1) * ceil(turns / cluster) < turns
+        return cluster == 1 or whole
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, c
     a, b, besides = _TURN[copies] if of.pieces == 1 else _EXACT_TURN
     turn = max(loaded, a * multiplied + b * issued) + besides
     turns, tiles = of.most_turns(own, columns, target, ceil(of.v / wide), cluster)
-    meets = _MEETS + _HANDED * wide * copies if cluster > 1 else 0.0
+    meets = _MEETS + HANDED * wide * copies if cluster > 1 else 0.0
     cycles = (
         turns * turn + tiles * (_TILE + own * wide / 32 + meets) + _START + (_EXACT_START if of.pieces > 1 else 0.0)
     )

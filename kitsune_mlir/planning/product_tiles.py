@@ -30,7 +30,7 @@ SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of 
 CLUSTERS = (1, 2, 4, 8)  # CTAs of a cluster that may share a tile's k
 _MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wider one was the fastest
 _BLOCK = 8  # columns of which a CTA finishes a multiple
-_MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
+_MEETS, HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
 # where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
@@ -370,7 +370,7 @@ def _tiles(
         leaves = max(leaves * _SHOWN, leaves - count * max(multiplied, loaded) / 2) + _TURNS
         leaves += _UNEQUAL * columns if len(set(SETS[columns])) > 1 else 0.0
     if form.cluster > 1:
-        leaves += _MEETS + _HANDED * columns * copies
+        leaves += _MEETS + HANDED * columns * copies
     turn = on.turn if pairs == 1 else on.added
     waits = turns * (on.tile + count * turn + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)

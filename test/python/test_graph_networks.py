@@ -11,7 +11,7 @@ from kitsune_mlir.bench.sides import tensors
 
 
 def right(compiled, of, seed):
-    """With indices and numbers that were not seen while it was compiled."""
+    """Indices and numbers are others than those that it was compiled with."""
     module, args = random_graphs.build(of, seed), random_graphs.arguments(of, seed + 1)
     with torch.no_grad():
         own = tensors(module(*args))
