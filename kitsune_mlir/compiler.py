@@ -49,6 +49,7 @@ CONVERT = {
         "place-columns",
         "convert-kitsune-to-gpu",
         "convert-linalg-to-gpu",
+        "join-launches",
         "overlap-launches",
     ),
 }
@@ -225,7 +226,9 @@ def _predict(
     if made is not None:
         found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in made), 2)
     if determinism.of(module):
-        ordered = [one["predicted_us"] for one in found["launches"] if one["kernel"].startswith((LABEL, SORT))]
+        ordered = [
+            one["predicted_us"] for one in found["launches"] if LABEL in one["computes"] or SORT in one["computes"]
+        ]
         found["deterministic_us"] = round(sum(ordered), 2)
 
 

@@ -7,13 +7,14 @@ convert-kitsune-to-gpu, an operator's in the code of its kernel.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from kitsune_mlir import mlir
-from kitsune_mlir.codegen.kernel_work import work_of
+from kitsune_mlir.codegen.host_program import CALL_OPERATIONS
+from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import MeetOp
@@ -96,7 +97,7 @@ def launches(
     describe = _Describer(manifest, module, kernels, described, target)
     found = []
     for call in plan.calls:
-        place = places[_name(call)].popleft() if places[_name(call)] else ""
+        place = "" if isinstance(call, Fill) else places.get(call.step, "")
         found += [entry | {"location": place} for entry in describe(call)]
     return found
 
@@ -105,26 +106,20 @@ def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
-def _name(call: Call) -> str:
-    if isinstance(call, Copy | Fill):
-        return COPY if isinstance(call, Copy) else FILL
-    return call.kernel if isinstance(call, Launch) else call.name
-
-
-def _places(
-    program: Sequence[dict[str, Any]], rest: Sequence[dict[str, Any]], module: ir.Module
-) -> dict[str, deque[str]]:
-    """Where in the model the calls of a kernel or pipeline that are made in each run come from, in order, by name."""
+def _places(program: Sequence[dict[str, Any]], rest: Sequence[dict[str, Any]], module: ir.Module) -> dict[int, str]:
+    """Where in the model the calls that are made in each run come from, by the number of their step in `rest`."""
     main = next(op for op in mlir.walk(module, "func.func") if op.opview.name.value == "main")
-    lines = [mlir.location(op.location) for op in mlir.walk(main, "gpu.launch_func", "memref.copy", "func.call")]
-    steps = [step for step in program if step["op"] in CALLS]
-    found: dict[str, deque[str]] = defaultdict(deque)
-    if len(steps) == len(lines):
-        known = dict(zip(map(id, steps), lines))
-        for step in rest:
-            if id(step) in known:
-                found[step.get("kernel") or step.get("name") or COPY].append(known[id(step)])
-    return found
+    lines = [mlir.location(op.location) for op in mlir.walk(main, *CALL_OPERATIONS)]
+    known = dict(zip((id(step) for step in program if step["op"] in CALLS), lines, strict=True))
+    return {number: known[id(step)] for number, step in enumerate(rest) if id(step) in known}
+
+
+def _computes(function: ir.Operation) -> str:
+    """What a kernel of operators does: their labels, without the numbers that tell kernels apart."""
+    strands = [_symbol(function)]
+    if JOINED in function.attributes:
+        strands = [ir.StringAttr(strand).value for strand in ir.ArrayAttr(function.attributes[JOINED])]
+    return "; ".join(re.sub(r"_\d+\b", "", strand) for strand in strands)
 
 
 class _Describer:
@@ -189,8 +184,7 @@ class _Describer:
             holder, function = self._functions[call.kernel]
             registers = self._kernels[holder, call.kernel]["registers"] or 32
             work = work_of(function, call, registers)
-            label = call.kernel.rpartition("_")[0] or call.kernel
-            self._priced[key] = self._single(call.kernel, "operator", label, work, holder)
+            self._priced[key] = self._single(call.kernel, "operator", _computes(function), work, holder)
         return self._priced[key]
 
     def _single(self, name: str, form: str, computes: str, work: KernelWork, holder: str | None) -> dict[str, Any]:

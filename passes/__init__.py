@@ -31,6 +31,7 @@ PASSES = (
     "place-columns",
     "convert-kitsune-to-gpu",
     "convert-linalg-to-gpu",
+    "join-launches",
     "overlap-launches",
     "lower-gpu-to-ptx",
 )

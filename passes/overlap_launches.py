@@ -39,8 +39,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.codegen.constant_tensors import constant_tensors
-from kitsune_mlir.codegen.gpu import PIPELINE
 from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE, READS
+from kitsune_mlir.codegen.host_program import PIPELINE
 from kitsune_mlir.mlir import ir, nvvm, walk
 from kitsune_mlir.planning import target as targets
 

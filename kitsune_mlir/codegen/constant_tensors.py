@@ -11,33 +11,22 @@ from kitsune_mlir.mlir import clone, ir, walk
 from kitsune_mlir.runtime.host_program import Step
 from kitsune_mlir.runtime.weight_steps import split
 
-from .host_program import described, host_program
+from .host_program import manifest_of
 
 
 def constant_tensors(module: ir.Module) -> dict[str, set[int]]:
     """By pipeline the numbers of the operands that are constant at all of its calls. The module, after
     convert-linalg-to-gpu, is not changed."""
     module = clone(module)
-    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in walk(module, "func.func")}
-    if "main" not in functions:
+    mains = [op for op in walk(module, "func.func") if op.opview.name.value == "main"]
+    if not mains:
         return {}
-    main = functions["main"]
-    program = host_program(module)
-    inputs = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
-    kinds = {
-        ir.StringAttr(op.attributes["sym_name"]).value: ir.TypeAttr(op.attributes["type"]).value
-        for op in walk(module, "memref.global")
-    }
-    manifest = {
-        "program": program,
-        "arguments": [described(kind) for kind in inputs],
-        "globals": {name: described(kind) for name, kind in kinds.items()},
-    }
-    own = weights.numbers(main)
-    parts = split(manifest, [number in own for number in range(len(inputs))])
+    manifest, own = manifest_of(module), weights.numbers(mains[0])
+    arguments = len(manifest["arguments"])
+    parts = split(manifest, [number in own for number in range(arguments)])
     found: dict[str, set[int]] = {}
     for steps in (parts.once, parts.rest):
-        for name, numbers in _of_run(steps, len(inputs)):
+        for name, numbers in _of_run(steps, arguments):
             found[name] = found.get(name, numbers) & numbers
     return found
 

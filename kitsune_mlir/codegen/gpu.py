@@ -18,13 +18,10 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import BYTES
 
 from . import index_checks, ptxas
-from .host_program import described, dtype, host_program
+from .host_program import LAUNCH, PIPELINE, described, dtype, host_program
 from .ptx import to_ptx
 from .section import Section, seal
 
-# On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
-# has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
-PIPELINE, LAUNCH = "kitsune.pipeline", "kitsune.launch"
 VERSION = 5
 
 

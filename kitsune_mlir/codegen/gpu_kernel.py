@@ -23,6 +23,7 @@ from .index_checks import COMPUTED, KNOWN, Checks, origin
 from .pipeline import device
 
 MODULE = "kernels"
+SHARED = "workgroup_attributions"  # of a kernel, how many of its block's last arguments are in shared memory
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
 WARP = 32
 
@@ -165,25 +166,26 @@ class Kernel:
         with self._origin.context, self._origin.location, ir.InsertionPoint(self._origin):
             kind = ir.FunctionType.get(types, [])
             self._function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
-            self._attribute_shared()
+            in_shared_memory(self._function.operation, self._shared)
             name = self._kernels.settle(self._function.operation, self._label)
             one = arith.ConstantOp.create_index(1).result
             grid = (as_value(blocks() if callable(blocks) else blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
 
-    def _attribute_shared(self) -> None:
-        """Buffers in shared memory are arguments of the kernel's block behind its own (gpu.func)."""
-        for buffer in self._shared:
-            argument = self._entry.add_argument(buffer.results[0].type, self._origin.location)
-            buffer.results[0].replace_all_uses_with(argument)
-            buffer.erase()
-        if self._shared:
-            count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self._shared))
-            self._function.operation.attributes["workgroup_attributions"] = count
-            # LLVM loads words of 16 bytes from large arrays, but declares those to begin at multiples of an element.
-            aligned = ir.Attribute.parse(f"[{', '.join(['{llvm.align = 16 : i64}'] * len(self._shared))}]")
-            self._function.operation.attributes["workgroup_attrib_attrs"] = aligned
+
+def in_shared_memory(function: ir.Operation, buffers: Sequence[ir.Operation]) -> None:
+    """Makes allocations in a kernel arguments of its block behind its own, which are in shared memory (gpu.func)."""
+    for buffer in buffers:
+        argument = function.regions[0].blocks[0].add_argument(buffer.results[0].type, buffer.location)
+        buffer.results[0].replace_all_uses_with(argument)
+        buffer.erase()
+    if buffers:
+        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(buffers))
+        function.attributes[SHARED] = count
+        # LLVM loads words of 16 bytes from large arrays, but declares those to begin at multiples of an element.
+        aligned = ir.Attribute.parse(f"[{', '.join(['{llvm.align = 16 : i64}'] * len(buffers))}]")
+        function.attributes["workgroup_attrib_attrs"] = aligned
 
 
 def _zero(kind: ir.Type) -> ir.Value:

@@ -25,6 +25,7 @@ offset, sizes, strides, each 64 bits; a pipeline's arguments are its launcher's 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,6 +36,11 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .gpu_buffers import VIEWS, root_of
 from .gpu_parts import is_dense
 from .gpu_placed import ROWS_AXIS, ROWS_FROM, into_of, rows_from
+
+# On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
+# has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
+PIPELINE, LAUNCH = "kitsune.pipeline", "kitsune.launch"
+CALL_OPERATIONS = ("gpu.launch_func", "memref.copy", "func.call")  # of @main, each of which is a step that is a call
 
 Step = dict[str, Any]
 Operand = int | float | str
@@ -57,6 +63,30 @@ def host_program(module: ir.Module) -> list[Step]:
         raise InternalError("the module has no function @main")
     run_passes(functions["main"], _SIZES)
     return _Translation(functions, _kernels(module)).steps
+
+
+def manifest_of(module: ir.Module) -> dict[str, Any]:
+    """As much of a manifest (codegen/gpu.py) as shows what @main calls: its program, arguments, constants, pipelines.
+    View operations of @main are expanded in place."""
+    program = host_program(module)
+    (main,) = (op for op in walk(module, "func.func") if op.opview.name.value == "main")
+    inputs = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value).inputs
+    kinds = {
+        ir.StringAttr(op.attributes["sym_name"]).value: ir.TypeAttr(op.attributes["type"]).value
+        for op in walk(module, "memref.global")
+    }
+    return {
+        "program": program,
+        "arguments": [described(kind) for kind in inputs],
+        "globals": {name: described(kind) for name, kind in kinds.items()},
+        "pipelines": {
+            ir.StringAttr(op.attributes[PIPELINE]).value: {
+                "launch": json.loads(ir.StringAttr(op.attributes[LAUNCH]).value)
+            }
+            for op in walk(module, "gpu.module")
+            if PIPELINE in op.attributes
+        },
+    }
 
 
 class _Translation:

@@ -30,6 +30,7 @@ from kitsune_mlir.planning.kernel_cost import (
     WARP,
     BlockWork,
     KernelWork,
+    beside,
     loop_cycles,
     straight_cycles,
     whole,
@@ -37,6 +38,8 @@ from kitsune_mlir.planning.kernel_cost import (
 from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
 TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
+# Of a kernel that is several side by side: what each is; its first parameters are the blocks of all but the last.
+JOINED = "kitsune.joined"
 SHARE_HINT = "kitsune.share"  # of a branch that depends on numbers in memory: how many of a hundred threads take it
 TURNS = 8  # of an innermost loop that are followed
 _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
@@ -99,9 +102,16 @@ _DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 def work_of(function: ir.Operation, launch: Launch, registers: int) -> KernelWork:
     """The work of a launch of the kernel `function`, whose threads have so many registers each."""
-    reader = _Reader(function, launch)
     blocks, threads = launch.grid[0] * launch.grid[1] * launch.grid[2], launch.block[0]
-    return whole(reader.work, blocks, threads, registers, reader.sizes)
+    strands = len(ir.ArrayAttr(function.attributes[JOINED])) if JOINED in function.attributes else 1
+    counts = [given[1] for given in launch.arguments[: strands - 1] if not isinstance(given, View)]
+    works, first = [], 0
+    for count in [*counts, blocks - sum(counts)]:
+        if count:
+            reader = _Reader(function, launch, first + count // 2)
+            works.append(whole(reader.work, count, threads, registers, reader.sizes))
+        first += count
+    return beside(works)
 
 
 def instructions_of(op: ir.Operation) -> int:
@@ -133,12 +143,12 @@ class _Thread:
 
 
 class _Reader:
-    """Follows the threads of a block; `work` is what they do."""
+    """Follows the threads of the block of that number; `work` is what they do."""
 
-    def __init__(self, function: ir.Operation, launch: Launch):
+    def __init__(self, function: ir.Operation, launch: Launch, number: int):
         self.work = BlockWork()
         self.sizes: dict[int, int] = {}
-        self._threads, self._grid = launch.block[0], launch.grid
+        self._threads, self._number = launch.block[0], number
         self._pointers: dict[int, View] = {}  # by the number that addresses in them begin with
         self._sectors: dict[int, Array] = {}  # by buffer, those that code outside of loops has brought to the SM
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
@@ -312,7 +322,7 @@ class _Reader:
         if op.name == "gpu.thread_id":
             return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
         if op.name == "gpu.block_id":
-            return np.full((1, 1), self._grid[0] // 2 if _is_x(op) else 0)
+            return np.full((1, 1), self._number if _is_x(op) else 0)
         if op.name == "gpu.block_dim":
             return np.full((1, 1), self._threads if _is_x(op) else 1)
         operands = [self._see(value) for value in op.operands]

@@ -7,8 +7,8 @@ thread from its first instruction to its last, once for each set of blocks that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, DRAM, L1, L2, LATENCY, Price
@@ -65,6 +65,7 @@ _ISSUED = 2.5  # instructions a cycle and SM
 _LOOKED_UP = 1.0  # lines a cycle and SM
 _SENT = 0.37  # lines, or parts of them, a cycle and SM that stores and atomic operations send to L2, besides
 _ALONE = 5.0  # cycles from an instruction to the next of the same thread
+_BARRIER = 40.0  # cycles of a block's barrier
 _HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
 ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
 TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
@@ -123,6 +124,32 @@ def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Ma
         instructions=blocks * block.instructions,
         atomics=blocks * block.atomics,
         cycles=block.cycles,
+    )
+
+
+def beside(works: Sequence[KernelWork]) -> KernelWork:
+    """The work of kernels that run at the same time on blocks of their own."""
+    return replace(_summed(works), blocks=sum(work.blocks for work in works), cycles=max(work.cycles for work in works))
+
+
+def in_turn(works: Sequence[KernelWork]) -> KernelWork:
+    """The work of kernels whose blocks one block does one after another."""
+    cycles = sum(work.blocks * (work.cycles + _BARRIER) for work in works)
+    return replace(_summed(works), blocks=1, cycles=cycles)
+
+
+def _summed(works: Sequence[KernelWork]) -> KernelWork:
+    return KernelWork(
+        blocks=0,
+        threads=max(work.threads for work in works),
+        registers=max(work.registers for work in works),
+        read_bytes=sum(work.read_bytes for work in works),
+        written_bytes=sum(work.written_bytes for work in works),
+        l2_bytes=sum(work.l2_bytes for work in works),
+        lines=sum(work.lines for work in works),
+        sent=sum(work.sent for work in works),
+        instructions=sum(work.instructions for work in works),
+        atomics=sum(work.atomics for work in works),
     )
 
 

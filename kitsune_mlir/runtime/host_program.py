@@ -66,6 +66,7 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     arguments: tuple[View | tuple[str, Any], ...]
+    step: int = field(default=-1, compare=False)  # of the program, which step this comes from
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Copy:
 
     source: View
     target: View
+    step: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class Pipeline:
     name: str
     arguments: tuple[View, ...]
     results: tuple[View, ...]
+    step: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,9 @@ def make_plan(manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Pl
     """Interprets the host program of a manifest for arguments of the given shapes. Raises InternalError for one that
     cannot be computed, or that would reach beyond a buffer."""
     tracer = _Tracer(manifest, shapes)
-    for step in manifest["program"]:
+    for number, step in enumerate(manifest["program"]):
         try:
-            tracer.step(step)
+            tracer.step(number, step)
         except (ArithmeticError, ValueError, IndexError) as error:
             raise InternalError(f"the host program's step '{step['op']}' fails for these sizes: {error}") from error
     for call in tracer.plan.calls:
@@ -134,6 +137,7 @@ class _Tracer:
         self.plan = Plan()
         self._globals, self._pipelines = manifest["globals"], manifest.get("pipelines", {})
         self._values: dict[str, Any] = {}
+        self._number = 0  # of the step
         for i, (shape, argument) in enumerate(zip(shapes, manifest["arguments"], strict=True)):
             self._values[f"a{i}"] = self._dense("argument", argument["dtype"], shape, i)
 
@@ -150,9 +154,9 @@ class _Tracer:
     def _all(self, operands: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(self._see(operand) for operand in operands)
 
-    def step(self, step: Step) -> None:
-        """Runs one step."""
-        name = step["op"]
+    def step(self, number: int, step: Step) -> None:
+        """Runs the program's step of that number."""
+        self._number, name = number, step["op"]
         if name in OPERATIONS:
             self._values[step["to"]] = compute(name, self._all(step["args"]), step["types"])
             return
@@ -186,7 +190,7 @@ class _Tracer:
         self._values.update(zip(names, values, strict=True))
 
     def _copy_step(self, step: Step) -> None:
-        self.plan.calls.append(Copy(self._see(step["from"]), self._see(step["into"])))
+        self.plan.calls.append(Copy(self._see(step["from"]), self._see(step["into"]), self._number))
 
     def _launch_step(self, step: Step) -> None:
         grid, block = self._all(step["grid"]), self._all(step["block"])
@@ -195,14 +199,14 @@ class _Tracer:
                 (argument[0], self._see(argument[1])) if isinstance(argument, list) else self._see(argument)
                 for argument in step["args"]
             )
-            self.plan.calls.append(Launch(step["kernel"], grid, block, arguments))
+            self.plan.calls.append(Launch(step["kernel"], grid, block, arguments, self._number))
 
     def _pipeline_step(self, step: Step) -> None:
         results = tuple(map(self._result, step["results"]))
         self._values.update({r["to"]: view for r, view in zip(step["results"], results, strict=True) if "to" in r})
         zeroed = self._pipelines[step["name"]]["launch"].get("zeroed", ())
         self.plan.calls += [Fill((results[number],)) for number in zeroed if results[number].nbytes]
-        self.plan.calls.append(Pipeline(step["name"], self._all(step["args"]), results))
+        self.plan.calls.append(Pipeline(step["name"], self._all(step["args"]), results, self._number))
 
     def _result(self, described: dict[str, Any]) -> View:
         """Where a pipeline writes a result: into a buffer of its own, or into one that is there."""

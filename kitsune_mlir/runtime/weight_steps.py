@@ -38,7 +38,7 @@ def split(manifest: dict[str, Any], bound: Sequence[bool]) -> Split:
     """Splits the program of a manifest. `bound` says of each argument of @main whether it is a weight, which
     never changes, or given anew with each call."""
     program, buffers = manifest["program"], _Buffers(manifest, bound)
-    calls = {n: _Call(step, buffers) for n, step in enumerate(program) if step["op"] in CALLS}
+    calls = _calls(program, buffers)
     constant = _constant(calls, buffers)
     made = {root for n in constant for root in calls[n].written}
     read = {root for n in constant for root in calls[n].touched}
@@ -51,6 +51,17 @@ def split(manifest: dict[str, Any], bound: Sequence[bool]) -> Split:
     rest = list(_rest(program, constant, buffers, {root: len(bound) + i for i, root in enumerate(kept)}))
     released = [i for i, weight in enumerate(bound) if weight and f"a{i}" in read - later]
     return Split(once, rest, [buffers.described(root) for root in kept], released)
+
+
+def touched_buffers(manifest: dict[str, Any]) -> dict[int, tuple[set[str], set[str]]]:
+    """By the number of a step that is a call the buffers that it reads or writes, and those that it writes, a view as
+    the buffer that it is of."""
+    calls = _calls(manifest["program"], _Buffers(manifest, [False] * len(manifest["arguments"])))
+    return {number: (call.touched, call.written) for number, call in calls.items()}
+
+
+def _calls(program: Sequence[Step], buffers: _Buffers) -> dict[int, _Call]:
+    return {number: _Call(step, buffers) for number, step in enumerate(program) if step["op"] in CALLS}
 
 
 def _rest(program: list[Step], constant: set[int], buffers: _Buffers, numbers: dict[str, int]) -> Iterator[Step]:
