@@ -84,7 +84,7 @@ def manifest_of(module: ir.Module) -> dict[str, Any]:
                 "launch": json.loads(ir.StringAttr(op.attributes[LAUNCH]).value)
             }
             for op in walk(module, "gpu.module")
-            if PIPELINE in op.attributes
+            if LAUNCH in op.attributes
         },
     }
 
