@@ -5,6 +5,8 @@
     %w = linalg.generic {...} ins(%x) outs(%wide_zero : 3xf64)     // the same body, whose sum is widened
     %s = linalg.generic {iterator_types = ["parallel"]} ins(%w)    // truncf
 
+Running sums (tm_tensor.scan) are, too.
+
 torch adds up in blocks, pairwise. What LLVM vectorizes has several sums, too, but loops whose innermost does not reduce
 are not, and their order is not for a pass to choose. f64 needs no order.
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, walk
 
 from .cpu_products import cast_elements
 
@@ -26,6 +28,9 @@ def widen_long_sums(module: ir.Module) -> None:
     for op in walk(module, "linalg.generic"):
         if len(op.results) == 1 and rows.is_tensor(op.results[0]) and _is_long_sum(op):
             _widen(op)
+    for op in walk(module, "tm_tensor.scan"):
+        if _is_long_scan(op):
+            _widen_scan(op)
 
 
 def _is_long_sum(op: ir.Operation) -> bool:
@@ -73,3 +78,33 @@ def _widen(op: ir.Operation) -> None:
             narrow = cast_elements(op.results[0], kind)
     for use in uses:
         use.owner.operands[use.operand_number] = narrow
+
+
+def _is_long_scan(op: ir.Operation) -> bool:
+    """Whether it is the running sum of many numbers of f32."""
+    kind = ir.RankedTensorType(op.results[0].type)
+    size = kind.shape[attr_int(op, "dimension")]
+    adds = op.regions[0].blocks[0].operations[0].operation.name == "arith.addf"
+    return adds and kind.element_type == ir.F32Type.get(op.context) and (size == rows.DYNAMIC or size >= _LONG)
+
+
+def _widen_scan(op: ir.Operation) -> None:
+    f64, block = ir.F64Type.get(op.context), op.regions[0].blocks[0]
+    with op.location:
+        with ir.InsertionPoint(op):
+            for i, operand in enumerate(op.operands):
+                kind = ir.RankedTensorType(operand.type)
+                op.operands[i] = cast_elements(operand, ir.RankedTensorType.get(kind.shape, f64))
+        for argument in block.arguments:
+            argument.set_type(f64)
+        addition = block.operations[0].operation
+        with ir.InsertionPoint(addition):
+            addition.results[0].replace_all_uses_with(arith.addf(*addition.operands))
+        addition.erase()
+        with ir.InsertionPoint.after(op):
+            for result in op.results:
+                kind, uses = ir.RankedTensorType(result.type), list(result.uses)
+                result.set_type(ir.RankedTensorType.get(kind.shape, f64))
+                narrow = cast_elements(result, kind)
+                for use in uses:
+                    use.owner.operands[use.operand_number] = narrow

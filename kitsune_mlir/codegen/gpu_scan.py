@@ -1,5 +1,5 @@
-"""Running sums, and what else one associative operation joins, along a dimension whose size is open until the call. (Of
-a size that is known they are elementwise steps: frontend/scans.py.)
+"""Running sums, and what else one associative operation joins, along a dimension: all whose size is open until the
+call, and of those that are known the many or short lines (others are elementwise steps: frontend/scans.py).
 
     tm_tensor.scan dimension(1) inclusive(true) ins(%x) outs(%y, %last) { arith.addf }
 

@@ -3,13 +3,14 @@ element by element, or of sums that overflow.
 
 A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
 before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
-is neutral in front of the first element.
+is neutral in front of the first element. Sums and products of many or short lines are one operator instead, torch-mlir's
+own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import ceil, inf, log
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ from torch import Tensor
 from .working import NARROW, working
 
 aten = torch.ops.aten
+
+TURN, TURN_US, WARPS = 128, 0.5, 8448  # of a GPU as an H100 is; so are the others
+LAUNCH_US, BYTES_A_US = 1.0, 3e6
 
 Parts = tuple[Tensor, ...]
 
@@ -34,6 +38,18 @@ def _scan(parts: Parts, dim: int, join: Callable[[Parts, Parts], Parts], neutral
                 result = moved if result is None else join(result, moved)
         parts, step = result or parts, 4 * step
     return parts
+
+
+def _goes_once(x: Tensor, dim: int) -> bool:
+    """Whether a scan by lines, on a GPU, takes less time than one by steps: a warp takes TURN_US for TURN elements of a
+    line, a step is a launch that reads and writes all."""
+    size = int(x.shape[dim])
+    steps = ceil(log(max(1, size), 4))
+    lines = x.numel() // max(1, size)
+    if steps < 3 or not isinstance(lines, int):  # steps are parts of what stands around them; an open number is large
+        return steps >= 3
+    of_lines = ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
+    return of_lines <= steps * (LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US)
 
 
 def _moved(x: Tensor, dim: int, far: int, value: float) -> Tensor:
@@ -69,15 +85,15 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool
 
 
 def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -> Callable[..., Any]:
-    """A rule for all elements so far, joined. How many steps an open size takes is not known: that is torch-mlir's
-    operator, in f32 for 16 bits."""
+    """A rule for all elements so far, joined: by steps, or by torch-mlir's operator, in f32 for 16 bits. How many steps
+    an open size takes is not known."""
 
     def rule(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
         kind = dtype or (x.dtype if x.is_floating_point() else torch.int64)
         if not x.dim():
             return x.to(kind).clone()
-        if not isinstance(x.shape[dim], int):
-            return op(x.float(), dim).to(kind) if kind in NARROW else NotImplemented
+        if not isinstance(x.shape[dim], int) or _goes_once(x, dim):
+            return op(x.to(kind).float(), dim).to(kind) if kind in NARROW else NotImplemented
         parts = (working(x.to(kind)),)
         return _scan(parts, dim, lambda earlier, later: (join(earlier[0], later[0]),), (neutral,))[0].to(kind)
 

@@ -1,4 +1,5 @@
-"""Running sums, products, extrema: a kernel for each four times as many elements, none of one thread."""
+"""Running sums, products, extrema: one kernel of lines, or one for each four times as many elements; none of one
+thread."""
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ SCANS = {
     "sums of 16 bits": (lambda x: x.cumsum(1), torch.randn(3, 65, 4).bfloat16()),
     "how many so far": (lambda x: (x > 0).cumsum(1), torch.randn(5, 17)),
     "sums in another type": (lambda x: x.cumsum(1, dtype=torch.int32), torch.arange(40).view(2, 20)),
+    "sums of longer lines": (lambda x: x.cumsum(1), torch.randn(2, 300)),
     "products": (lambda x: x.cumprod(1), torch.randn(9, 33)),
     "products of whole numbers": (lambda x: x.cumprod(0), torch.tensor([1, -2, 3, 1, 2])),
     "maxima": (lambda x: x.cummax(1), ROWS),
@@ -46,3 +48,18 @@ def test_zeros_before_one_dimension(small_gpu):
     x = torch.randn(300)
     compiled = kitsune_mlir.compile(Function(lambda x: torch.nn.functional.pad(x, (5, 0)) * 2), (x,), target=small_gpu)
     torch.testing.assert_close(Simulation(compiled)(x), torch.nn.functional.pad(x, (5, 0)) * 2)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(("shape", "computed"), [((64, 500), ["scan"]), ((2, 60000), ["windows"] * 8)])
+def test_which_are_of_lines(shape, computed):
+    """A warp has a line, unless there are few, long ones."""
+    compiled = kitsune_mlir.compile(Function(lambda x: x.cumsum(1)), (torch.randn(shape),), target="sm_90a")
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == computed
+
+
+def test_long_sums_on_a_cpu():
+    """Their roundings are no larger than torch's."""
+    x = torch.rand(2, 1500)
+    compiled = kitsune_mlir.compile(Function(lambda x: x.cumsum(1)), (x,), target="cpu")
+    torch.testing.assert_close(compiled(x).double(), x.double().cumsum(1), rtol=1e-7, atol=0)
