@@ -3,8 +3,8 @@ element by element, or of sums that overflow.
 
 A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
 before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
-is neutral in front of the first element. Sums and products of many or short lines are one operator instead, torch-mlir's
-own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
+is neutral in front of the first element. Sums and products of many or short lines are one operator instead,
+torch-mlir's own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
 """
 
 from __future__ import annotations
