@@ -40,6 +40,7 @@ from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import arith, attr_int, clone, gpu, ir, memref, scf, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.joined_launches import Call, join_calls
+from kitsune_mlir.rows import producer
 from kitsune_mlir.runtime.host_program import BYTES, Launch, Plan, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split, touched_buffers
 
@@ -95,6 +96,7 @@ def _of_run(
     made = _made(run, sizes)
     numbers = [number for number, step in enumerate(manifest["program"]) if step["op"] in CALLS]
     found = dict(zip(numbers, walk(main, *CALL_OPERATIONS), strict=True))
+    known = {op: f"results of {number}" for number, op in found.items()}
     in_run = {id(step): number for number, step in enumerate(parts.rest)}
     changed = {f"a{number}" for number in range(len(bound))}
     changed &= set().union(*(written for _, written in buffers.values()))
@@ -106,9 +108,26 @@ def _of_run(
         touched, written = buffers[number]
         if changed and any(name.startswith("a") for name in touched):
             touched, written = touched | {"arguments"}, written | ({"arguments"} if written & changed else set())
+        touched, written = touched | {known[call] for call in _asked(op)}, written | {known[op]}
         operations.append(op)
-        calls.append(_call(op, made.get(step), frozenset(touched), frozenset(written), functions))
+        calls.append(_call(op, made.get(step), frozenset(touched | written), frozenset(written), functions))
     return operations, calls
+
+
+def _asked(op: ir.Operation) -> set[ir.Operation]:
+    """The calls of whose results an operation is given views, or sizes."""
+    found, waiting, seen = set(), [op], {op}
+    while waiting:
+        for value in waiting.pop().operands:
+            owner = producer(value)
+            if owner is None or owner in seen:
+                continue
+            seen.add(owner)
+            if owner.name in CALL_OPERATIONS:
+                found.add(owner)
+            else:
+                waiting.append(owner)
+    return found
 
 
 def _made(run: dict[str, object], sizes: Sequence[tuple[int, ...]]) -> dict[int, Launch]:
@@ -130,8 +149,8 @@ def _call(
     function = functions.get(launch.kernel) if launch is not None else None
     if launch is None or function is None or launch.block != (THREADS, 1, 1) or launch.grid[1:] != (1, 1):
         return Call(touched, written)
-    owner = op.operands[0].owner
-    known = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
+    owner = producer(op.operands[0])
+    known = owner is not None and owner.name == "arith.constant"
     arguments = frozenset((hash(value), _nbytes(value)) for value in list(op.operands)[_ARGUMENTS:])
     work = work_of(function, launch, REGISTERS)
     return Call(touched, written, work, launch.grid[0] if known else None, arguments, _shared_bytes(function))
@@ -176,27 +195,28 @@ class _Joined:
     main: ir.Operation
     functions: dict[str, ir.Operation]
     _made: dict[str, str] = field(default_factory=dict)  # the names of kernels that were made here, by their code
-    _placed: set[int] = field(default_factory=set)
+    _placed: set[ir.Operation] = field(default_factory=set)  # by which they are: equal ones have one hash
 
     def write(self, launches: Sequence[Sequence[Sequence[ir.Operation]]]) -> None:
         *operations, end = [op.operation for op in self.main.regions[0].blocks[0].operations]
-        in_run = {hash(op) for strands in launches for strand in strands for op in strand}
+        in_run = {op for strands in launches for strand in strands for op in strand}
         for op in operations:
-            if op.name in CALL_OPERATIONS and hash(op) not in in_run:  # is made once, before all others
+            if op.name in CALL_OPERATIONS and op not in in_run:  # is made once, before all others
                 self._bring(op, end)
-        others = [op for op in operations if op.name not in CALL_OPERATIONS]
+        joined: list[ir.Operation] = []
         for strands in launches:
-            operations = [op for strand in strands for op in strand]
-            for op in operations:
+            together = [op for strand in strands for op in strand]
+            for op in together:
                 self._bring(op, end)
-            if len(operations) > 1:
+            if len(together) > 1:
                 parts = [[_Part(op, self.functions[_kernel(op)]) for op in strand] for strand in strands]
-                with operations[0].location, ir.InsertionPoint(end):
+                with together[0].location, ir.InsertionPoint(end):
                     self._launch(parts)
-                for op in operations:
-                    op.erase()
-        for op in others:
+                joined += together
+        for op in operations:
             self._bring(op, end)
+        for op in joined:
+            op.erase()
         used = {_kernel(op) for op in walk(self.main, "gpu.launch_func")}
         for name, function in self.functions.items():
             if name not in used:
@@ -204,12 +224,11 @@ class _Joined:
 
     def _bring(self, op: ir.Operation, end: ir.Operation) -> None:
         """Moves an operation, behind what it needs, to the end of @main."""
-        if hash(op) in self._placed:
+        if op in self._placed:
             return
-        self._placed.add(hash(op))
-        for value in op.operands:
-            if not isinstance(value.owner, ir.Block):
-                self._bring(value.owner.operation, end)
+        self._placed.add(op)
+        for owner in filter(None, map(producer, op.operands)):
+            self._bring(owner, end)
         op.move_before(end)
 
     def _launch(self, strands: Sequence[Sequence[_Part]]) -> None:

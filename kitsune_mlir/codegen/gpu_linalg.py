@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isqrt, prod
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
@@ -43,7 +43,7 @@ from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
-LEAST_PART = 64  # points that a thread goes through in a part of its own
+LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
@@ -123,8 +123,11 @@ def _parts(generic: Generic, threads: int) -> _Parts | None:
     sizes = {d: generic.known_size(d) for d in generic.reduction}
     loop = max(sizes, key=lambda d: 1 << 30 if sizes[d] is None else sizes[d])
     size, shares_loop = sizes[loop], threads == WARP and loop == generic.reduction[-1]
-    least = LEAST_PART // LESS if len(list(generic.block.operations)) > LONG else LEAST_PART
     beside = [other for d, other in sizes.items() if d != loop]
+    least = LEAST_PART
+    if size is not None and None not in beside and size * prod(beside) >= LEAST_PART * threads:
+        least = min(LEAST_PART, max(SHORTEST, isqrt(size >> 8)))  # of fewer parts the second launch takes less time
+    least = least // LESS if len(list(generic.block.operations)) > LONG else least
     if None not in beside:  # points of a thread for each of the loop's
         least = max(1, least // max(1, prod(beside) // (1 if shares_loop else threads)))
     each = least * (WARP if shares_loop else 1)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cmp_to_key
+from math import prod
 from typing import Protocol
 
 from kitsune_mlir import rows
@@ -25,8 +26,10 @@ from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
 from .gpu_turned import part as words_of
+from .gpu_words import bytes_of
 from .pipeline.device import below, either
 
+LEAST_BYTES = 1 << 22  # of a copy that the driver does: kernels neither overlap it nor are joined with it
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 # What may stand between operators that become one kernel: nothing that reads or writes a buffer.
 IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
@@ -232,12 +235,12 @@ def is_dense(kind: ir.MemRefType) -> bool:
 
 
 def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
-    """Puts a kernel in the place of what `parts_from` found; the driver does copies of dense buffers."""
+    """Puts a kernel in the place of what `parts_from` found; the driver does large copies of dense buffers."""
     kept = []
     for op in ops:
         if op.name == "memref.copy" and op.operands[0] == op.operands[1]:  # a slice that was computed in place
             op.erase()
-        elif op.name != "memref.copy" or not all(is_dense(buffer.type) for buffer in op.operands):
+        elif op.name != "memref.copy" or not all(map(_is_of_driver, op.operands)):
             kept.append(op)
     if not kept:
         return
@@ -250,6 +253,12 @@ def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
     kernel.launch(lambda: _running([part.blocks(on_host) for part in parts])[-1])
     for op in kept:
         op.erase()
+
+
+def _is_of_driver(buffer: ir.Value) -> bool:
+    """Whether a buffer is dense, and not known to be so small that a kernel has copied it before the driver begins."""
+    kind = ir.MemRefType(buffer.type)
+    return is_dense(kind) and not (kind.has_static_shape and prod(kind.shape) * bytes_of(kind) < LEAST_BYTES)
 
 
 def _parts(ops: Sequence[ir.Operation]) -> list[Part]:

@@ -1,5 +1,7 @@
 """Functions as modules, for tests that compile a few lines."""
 
+import re
+
 from torch import nn
 
 
@@ -12,3 +14,8 @@ class Function(nn.Module):
 
     def forward(self, *args):
         return self.function(*args)
+
+
+def computed(compiled):
+    """What the launches of a compiled model do: the kernels that are joined in one each by itself."""
+    return [part for launch in compiled.plan["launches"] for part in re.split("; |, then ", launch["computes"])]

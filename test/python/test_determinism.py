@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, computed
 from torch import nn
 
 import kitsune_mlir
@@ -50,7 +50,7 @@ def test_rows_come_in_their_order(open_sizes, small_gpu):
     with torch.no_grad():
         compiled = kitsune_mlir.compile(model, args, deterministic=True, **options)
         wanted = in_order(model, *args)
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("ordered_scatter") for kernel in kernels) == 3
     assert "deterministic: " in compiled.report() and compiled.plan["deterministic_us"] > 0
     first, second = (Simulation(compiled, seed=seed)(*args) for seed in (1, 2))
@@ -69,7 +69,7 @@ def test_sums_by_the_same_numbers_share_a_sort():
     torch.manual_seed(4)
     args = torch.randn(500, 16), torch.randint(0, 600, (500,))
     compiled = kitsune_mlir.compile(Function(sums), args, deterministic=True, target="sm_90a")
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("ordered_scatter") for kernel in kernels) == 2
     assert sum(kernel.startswith("ordered_sort_place") for kernel in kernels) == 2
     assert sum(kernel.startswith("ordered_sort_bounds") for kernel in kernels) == 1

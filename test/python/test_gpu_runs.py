@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, computed
 from torch import nn
 
 import kitsune_mlir
@@ -44,7 +44,7 @@ def test_they_are_right(open_sizes, dtype, monkeypatch):
     shapes = ({0: nodes}, {0: edges}, {0: edges}, {0: edges}) if open_sizes else None
     model, args = Reductions(), graph(30, 90, "any", dtype)
     compiled = kitsune_mlir.compile(model, args, target="sm_90a", dynamic_shapes=shapes)
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == (3 if open_sizes else 2), kernels
     assert open_sizes or sum(kernel.startswith("ordered_sort_count") for kernel in kernels) == 1
     run = Simulation(compiled)
@@ -77,7 +77,7 @@ def test_one_kernel_does_several_that_do_not_need_one_another(monkeypatch):
     torch.manual_seed(2)
     model, args = Layer(), graph(30, 90, "hub", torch.float32)
     compiled = kitsune_mlir.compile(model, args, target="sm_90a")
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("scatter_runs") for kernel in kernels) == 3, kernels
     for found, wanted in zip(Simulation(compiled)(*args), model(*args), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
@@ -96,7 +96,7 @@ def test_parts_of_the_same_numbers_have_sorts_of_their_own(deterministic, monkey
     torch.manual_seed(4)
     args = torch.randn(90, 16), torch.randn(40, 16), torch.randint(0, 9, (90,))
     compiled = kitsune_mlir.compile(Function(sums), args, target="sm_90a", deterministic=deterministic)
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("ordered_sort_count") for kernel in kernels) == 3, kernels
     for found, wanted in zip(Simulation(compiled)(*args), sums(*args), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
@@ -115,7 +115,7 @@ def test_many_products_are_done_by_place():
     torch.manual_seed(3)
     args = 0.8 + 0.4 * torch.rand(300, 4), torch.randint(0, 9, (300,))
     compiled = kitsune_mlir.compile(Products(), args, target="sm_90a")
-    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    kernels = computed(compiled)
     assert sum(kernel.startswith("ordered_scatter") for kernel in kernels) == 1, kernels
     for found, wanted in zip(Simulation(compiled)(*args), Products()(*args), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)

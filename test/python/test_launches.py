@@ -187,5 +187,5 @@ def test_atomic_operations_are_counted():
     compiled = kitsune_mlir.compile(
         Function(sums), (torch.randn(512, 32), torch.randint(0, 2000, (512,))), target="sm_90a"
     )
-    found = [launch["work"]["atomics"] for launch in compiled.plan["launches"] if launch["computes"] == "scatter"]
-    assert found == [512 * 8, 512 * 32 * TRIES]
+    found = [launch["work"]["atomics"] for launch in compiled.plan["launches"] if "scatter" in launch["computes"]]
+    assert sum(found) == 512 * 8 + 512 * 32 * TRIES
