@@ -21,15 +21,15 @@ CHUNK = 1 << 26  # elements compared at once, so that large results do not need 
 
 
 def refresh(args: Any, seed: int) -> None:
-    """Fills the floating-point inputs, in place, with values drawn from their example; integers stay valid as
-    they are."""
+    """Puts the values of the floating-point inputs, in place, in another order, so that no two are equal which were not
+    before: which of them sorts name first nothing says. Integers stay valid as they are."""
     leaves = tensors(args)
     if not leaves:
         return
     generator = torch.Generator(leaves[0].device).manual_seed(seed)
     for tensor in leaves:
         if tensor.is_floating_point() and tensor.numel():
-            chosen = torch.randint(tensor.numel(), (tensor.numel(),), device=tensor.device, generator=generator)
+            chosen = torch.randperm(tensor.numel(), device=tensor.device, generator=generator)
             tensor.copy_(tensor.flatten()[chosen].view(tensor.shape))
 
 

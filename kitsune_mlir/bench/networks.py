@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .cases import DTYPES
 from .shapes import CHAIN_INPUTS, CHAIN_ROWS, Chain, Layer
 
-_ROWS_DRAWN = 4096  # rows of an example that are drawn; the rest repeat them (check.refresh draws all anew)
+_ROWS_DRAWN = 4096  # rows of an example that are drawn; the rest repeat them (check.refresh mixes all elements)
 
 
 class BatchReduction(nn.Module):

@@ -1,7 +1,7 @@
 // RUN: kitsune-opt --convert-linalg-to-gpu %s | filecheck %s
 
 // An element that a kernel needs is loaded by the kernel, not by the host; equal kernels are kept once; a
-// returned argument is copied.
+// returned argument is copied, by the driver if it is large.
 
 #id = affine_map<(d0) -> (d0)>
 
@@ -10,9 +10,10 @@
 // CHECK: gpu.launch_func @kernels::@[[K:.+]] blocks
 // CHECK-NOT: memref.load
 // CHECK: gpu.launch_func @kernels::@[[K]] blocks
-// CHECK: memref.copy %arg0, %[[COPY:.+]] :
-// CHECK: return %{{.+}}, %[[COPY]]
-func.func @main(%x: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+// CHECK: gpu.launch_func @kernels::@copy_0 {{.*}} args(%[[SMALL:.+]] : memref<16xf32>, %arg0 :
+// CHECK: memref.copy %arg1, %[[LARGE:.+]] :
+// CHECK: return %{{.+}}, %[[SMALL]], %[[LARGE]]
+func.func @main(%x: tensor<16xf32>, %large: tensor<4194304xf32>) -> (tensor<16xf32>, tensor<16xf32>, tensor<4194304xf32>) {
   %c3 = arith.constant 3 : index
   %scale = tensor.extract %x[%c3] : tensor<16xf32>
   %e0 = tensor.empty() : tensor<16xf32>
@@ -33,11 +34,12 @@ func.func @main(%x: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
       %t = arith.mulf %s, %last : f32
       linalg.yield %t : f32
   } -> tensor<16xf32>
-  return %z, %x : tensor<16xf32>, tensor<16xf32>
+  return %z, %x, %large : tensor<16xf32>, tensor<16xf32>, tensor<4194304xf32>
 }
 func.func private @pipeline_0(tensor<16xf32>) -> tensor<16xf32>
 
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @[[K]]
 // CHECK: memref.load
+// CHECK: gpu.func @copy_0
 // CHECK-NOT: gpu.func
