@@ -111,14 +111,14 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _GENERALIZE, _TIDY)
             target = targets.load(self.target)
             kernels = Kernels(module, target.adds_words)
+            for op in walk(main, "linalg.generic"):
+                mark_narrowed(op.regions[0].blocks[0])
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)
-            for op in walk(main, "linalg.generic"):
-                mark_narrowed(op.regions[0].blocks[0])
             fills = Fills()
             operations = [op.operation for op in main.body.blocks[0].operations]
             done: set[int] = set()

@@ -116,7 +116,7 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
 
     with op.context, op.location, ir.InsertionPoint(op):
         count = product(sizes_of(on_host))
-    turns = 1 if isinstance(count, int) and count < FEW else TURNS
+    turns = 1 if source.takes_long or (isinstance(count, int) and count < FEW) else TURNS
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
         sizes = sizes_of(kernel.inside)

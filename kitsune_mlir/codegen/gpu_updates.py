@@ -20,6 +20,7 @@ from .gpu_kernel import Kernel
 from .gpu_points import body_at
 
 IDLE = (*VIEWS, "memref.alloc", "memref.dim")
+LONG = 24  # operations of an update
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class Updates:
         if not plain or generic.reduction or generic.reads(0) or writers[0].block != op.block:
             return Updates(buffer)
         return Updates(buffer, generic) if _may_move(writers[0], op) else Updates(buffer)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether an update is made by so many operations that several together would take most of a thread's
+        registers, and with them the warps that hide what a load takes."""
+        return self.made is not None and len(list(self.made.block.operations)) > LONG
 
     def load(self, kernel: Kernel, position: list[ir.Value], count: int) -> list[ir.Value]:
         """In the kernel: `count` neighbouring updates, of a row, from there on."""

@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.codegen.math_simplify import FAST
+from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.kernel_cost import (
     ADDRESSED,
     BY_CONSTANT,
     DEAR_EXACT,
     DEAR_FAST,
+    DEAR_SHORT,
     DIVISION,
     LINE,
     SECTOR,
@@ -120,7 +121,8 @@ def instructions_of(op: ir.Operation) -> int:
         owner = op.operands[1].owner
         constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
         return BY_CONSTANT if constant else DIVISION
-    return (DEAR_FAST if FAST in op.attributes else DEAR_EXACT).get(op.name, 1)
+    dear = DEAR_FAST if FAST in op.attributes else DEAR_SHORT if SHORT in op.attributes else DEAR_EXACT
+    return dear.get(op.name, 1)
 
 
 @dataclass(frozen=True)

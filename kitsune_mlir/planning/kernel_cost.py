@@ -40,6 +40,7 @@ DEAR_EXACT = {  # the same in a kernel of the plain path whose results are f32
     "math.powf": 60,
     "math.tan": 120,
 }
+DEAR_SHORT: Mapping[str, int] = {**DEAR_EXACT, **DEAR}  # the same of one whose results are rounded to f16, too
 DEAR_FAST: Mapping[str, int] = {  # the same of one whose results are only rounded to bf16
     "arith.divf": 2,
     "math.cos": 15,
