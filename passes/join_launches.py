@@ -28,13 +28,15 @@ are at each barrier between them (PTX ISA, bar.sync), behind which they see what
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import example_sizes, weights
+from kitsune_mlir.codegen.gpu_buffers import root_of
 from kitsune_mlir.codegen.gpu_kernel import MODULE, SHARED, THREADS, as_value, in_shared_memory
-from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of
+from kitsune_mlir.codegen.gpu_parts import lie_apart
+from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of, written
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import arith, attr_int, clone, gpu, ir, memref, scf, walk
@@ -99,19 +101,40 @@ def _of_run(
     known = {op: f"results of {number}" for number, op in found.items()}
     in_run = {id(step): number for number, step in enumerate(parts.rest)}
     changed = {f"a{number}" for number in range(len(bound))}
-    changed &= set().union(*(written for _, written in buffers.values()))
-    operations, calls = [], []
+    changed &= set().union(*(changes for _, changes in buffers.values()))
+    buffered = set().union(*(touched for touched, _ in buffers.values()))
+    operations, calls = [], list[Call]()
     for number, op in found.items():
         step = in_run.get(id(manifest["program"][number]))
         if step is None:
             continue
-        touched, written = buffers[number]
+        touched, changes = buffers[number]
         if changed and any(name.startswith("a") for name in touched):
-            touched, written = touched | {"arguments"}, written | ({"arguments"} if written & changed else set())
-        touched, written = touched | {known[call] for call in _asked(op)}, written | {known[op]}
+            touched, changes = touched | {"arguments"}, changes | ({"arguments"} if changes & changed else set())
+        touched, changes = touched | {known[call] for call in _asked(op)}, changes | {known[op]}
+        call = _call(op, made.get(step), frozenset(touched | changes), frozenset(changes), functions)
+        shared = [call.shared_with(other) for other in calls]
+        apart = [n for n, names in enumerate(shared) if names and buffered.issuperset(names)]
+        apart = [n for n in apart if _lie_apart(op, operations[n], functions)]
         operations.append(op)
-        calls.append(_call(op, made.get(step), frozenset(touched | written), frozenset(written), functions))
+        calls.append(replace(call, apart=frozenset(apart)))
     return operations, calls
+
+
+def _lie_apart(op: ir.Operation, other: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
+    """Whether two launches of operators surely have no element in common that one of them writes."""
+    if op.name != other.name or op.name != "gpu.launch_func":
+        return False
+    (own, mine), (others, theirs) = (_buffers(one, functions) for one in (op, other))
+    pairs = [(a, b) for a in own for b in others if (a in mine or b in theirs) and root_of(a) == root_of(b)]
+    return all(lie_apart(a, b) for a, b in pairs)
+
+
+def _buffers(launch: ir.Operation, functions: dict[str, ir.Operation]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The buffers that a launch is given, and those of them that its kernel writes."""
+    given = list(launch.operands)[_ARGUMENTS:]
+    buffers = [value for value in given if isinstance(value.type, ir.MemRefType)]
+    return buffers, [given[number] for number in written(functions[_kernel(launch)])]
 
 
 def _asked(op: ir.Operation) -> set[ir.Operation]:
@@ -153,7 +176,8 @@ def _call(
     known = owner is not None and owner.name == "arith.constant"
     arguments = frozenset((hash(value), _nbytes(value)) for value in list(op.operands)[_ARGUMENTS:])
     work = work_of(function, launch, REGISTERS)
-    return Call(touched, written, work, launch.grid[0] if known else None, arguments, _shared_bytes(function))
+    blocks, shared = launch.grid[0] if known else None, _shared_bytes(function)
+    return Call(touched, written, work, blocks, arguments=arguments, shared=shared)
 
 
 def _nbytes(value: ir.Value) -> int:

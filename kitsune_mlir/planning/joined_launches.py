@@ -24,19 +24,25 @@ WITHIN = 12  # launches behind what a call depends on that it is tried in
 
 @dataclass(frozen=True)
 class Call:
-    """What a run calls. `touched` are the buffers that it reads or writes, `written` those that it writes; `work` is
-    None for what stays a launch of its own. `blocks` is their number, None where the call decides it."""
+    """What a run calls. `touched` are the buffers that it reads or writes, `written` those that it writes; `apart` the
+    numbers of earlier calls with which it shares buffers, but no elements that one of them writes. `work` is None for
+    what stays a launch of its own, `blocks` their number, None where the call decides it."""
 
     touched: frozenset[str]
     written: frozenset[str]
     work: KernelWork | None = None
     blocks: int | None = None
+    apart: frozenset[int] = frozenset()
     arguments: frozenset[tuple[int, int]] = frozenset()  # each a number and its bytes; equal ones are given once
     shared: int = 0
 
     def depends(self, other: Call) -> bool:
         """Whether the order of the two matters."""
-        return bool(self.touched & other.written or other.touched & self.written)
+        return bool(self.shared_with(other))
+
+    def shared_with(self, other: Call) -> frozenset[str]:
+        """The buffers of both that one of them writes."""
+        return self.touched & other.written | other.touched & self.written
 
 
 @dataclass

@@ -64,6 +64,14 @@ def test_what_is_joined():
     assert kernel_price(long.work, TARGET).us < 8 * 2000 / 1700
 
 
+def test_parts_of_a_buffer():
+    """Of which no two have an element in common are side by side, and behind what touches all of it."""
+    part = Call(frozenset("w"), frozenset("w"), WORK, 1)
+    assert join_calls([part, part], TARGET) == [[[0, 1]]]
+    other, whole = replace(part, apart=frozenset({0})), Call(frozenset("wx"), frozenset("x"), WORK, 40)
+    assert join_calls([part, other, whole], TARGET) == [[[0], [1]], [[2]]]
+
+
 def test_what_stands_between_is_passed():
     """A call goes ahead of others that it does not depend on, to a launch that has room for it."""
     load = Call(frozenset("ab"), frozenset("b"), WORK, 1)
