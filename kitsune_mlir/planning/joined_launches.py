@@ -36,10 +36,6 @@ class Call:
     arguments: frozenset[tuple[int, int]] = frozenset()  # each a number and its bytes; equal ones are given once
     shared: int = 0
 
-    def depends(self, other: Call) -> bool:
-        """Whether the order of the two matters."""
-        return bool(self.shared_with(other))
-
     def shared_with(self, other: Call) -> frozenset[str]:
         """The buffers of both that one of them writes."""
         return self.touched & other.written | other.touched & self.written
@@ -79,12 +75,8 @@ class _Joining:
 
     def run(self) -> list[list[list[int]]]:
         for number, call in enumerate(self._calls):
-            before = {
-                other
-                for name in call.touched
-                for other in self._users.get(name, ())
-                if call.depends(self._calls[other])
-            }
+            earlier = {other for name in call.touched for other in self._users.get(name, ())} - call.apart
+            before = {other for other in earlier if call.shared_with(self._calls[other])}
             self._place(number, call, before)
             for name in call.touched:
                 self._users.setdefault(name, []).append(number)

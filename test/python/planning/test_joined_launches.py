@@ -36,7 +36,7 @@ def test_calls_keep_their_order(drawn):
     assert sorted(where) == list(range(len(drawn)))
     for later, call in enumerate(drawn):
         for earlier in range(later):
-            if call.depends(drawn[earlier]):
+            if call.shared_with(drawn[earlier]):
                 (first, strand), (second, other) = where[earlier], where[later]
                 assert first < second or (strand == other and strand.index(earlier) < strand.index(later))
 
