@@ -8,7 +8,7 @@
     %y1 = linalg.generic ins(%x[32:64], %cos[32:64], %x0, %sin[32:64]) { ... }
     %y = tensor.concat dim(1) %y0, %y1
 
-So the parts are computed with what reads them, and written once, by one kernel (codegen/gpu_parts.py). What is read in
+So the parts are computed with what reads them, and written once, by one launch (join_launches.py). What is read in
 another order of its dimensions, but for the last, is read where it lies.
 """
 

@@ -37,7 +37,7 @@ from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
-from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_in_place
+from kitsune_mlir.codegen.gpu_parts import IDLE, lower_copy, write_in_place
 from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
@@ -125,12 +125,9 @@ class ConvertLinalgToGpu(ModulePass):
             for number, op in enumerate(operations):
                 if number in done:
                     continue
-                parts = parts_from(operations, number) if op.name in ("memref.copy", "linalg.generic") else []
-                if len(parts) > 1 or op.name == "memref.copy":
-                    done.update(parts)
-                    for part in parts:
-                        fills.seen(operations[part])
-                    lower_parts([operations[part] for part in parts], kernels)
+                if op.name == "memref.copy":
+                    fills.seen(op)
+                    lower_copy(op, kernels)
                 else:
                     after = follower(operations, number, IDLE)
                     _lower(op, kernels, fills, None if after is None else operations[after])

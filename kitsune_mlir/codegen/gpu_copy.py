@@ -1,4 +1,4 @@
-"""Copies between buffers of which one is strided, as parts of a kernel (gpu_parts.py).
+"""Copies between buffers, by kernels (gpu_parts.py).
 
 A thread moves one word of a small copy and EACH words of a large one, which lie a block's threads apart, so that a
 warp's are neighbours and enough loads are in flight; a word is as many elements as both buffers keep together

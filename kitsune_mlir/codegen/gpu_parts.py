@@ -1,4 +1,4 @@
-"""Parts of one buffer that operators compute: written where they belong, and by one kernel.
+"""Parts of one buffer that operators compute, written where they belong.
 
     %a = memref.alloc() : memref<8x64xbf16>                %whole = memref.alloc() : memref<8x128xbf16>
     linalg.generic ... outs(%a)                            %left = memref.subview %whole[0, 0] ...
@@ -7,42 +7,27 @@
     memref.copy %a, %left
 
 A concatenation of what operators compute is bufferized into allocations that are copied. Where nothing else reads such
-an allocation its operator writes the part itself; and operators and copies that follow one another, and fill parts of
-one buffer, become one kernel, each with a range of its blocks.
+an allocation its operator writes the part itself. (The kernels that fill parts of a buffer which lie apart are one
+launch: passes/join_launches.py.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cmp_to_key
 from math import prod
-from typing import Protocol
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import func, gpu, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
-from .gpu_kernel import Kernel, Kernels, Size, as_value, on_host
-from .gpu_turned import part as words_of
+from .gpu_kernel import Kernel, Kernels, as_value, on_host
 from .gpu_words import bytes_of
-from .pipeline.device import below, either
 
 LEAST_BYTES = 1 << 22  # of a copy that the driver does: kernels neither overlap it nor are joined with it
-MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
-# What may stand between operators that become one kernel: nothing that reads or writes a buffer.
+# What may stand between operators that one kernel does: nothing that reads or writes a buffer.
 IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
-
-
-class Part(Protocol):
-    """What a range of blocks of THREADS threads does."""
-
-    def blocks(self, see: object) -> Size:
-        """How many blocks."""
-
-    def emit(self, block: ir.Value, kernel: Kernel) -> None:
-        """What block number `block` of them does."""
 
 
 def write_in_place(main: func.FuncOp) -> None:
@@ -137,43 +122,6 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
 
 
-def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
-    """Where in a block the copies and elementwise operators stand that follow one another from `first` on into parts of
-    one buffer, of which no two have an element in common and none reads this buffer, as many as one kernel has
-    parameters for; or one that reads another part of it. Into other buffers a copy may be done once, when weights are
-    loaded, or in each call."""
-    found: list[int] = []
-    root: ir.Value | None = None
-    nbytes = 0
-    for number in range(first, len(operations)):
-        op = operations[number]
-        target = _target(op)
-        if target is not None:
-            nbytes += _parameter_bytes(op)
-            others = [operand for operand in _read(op) if isinstance(operand.type, ir.MemRefType)]
-            before = [_target(operations[other]) for other in found]
-            own = root is None or root_of(target) == root
-            within = [other for other in others if root_of(other) == root_of(target)]
-            if within and not found and all(lie_apart(target, other) for other in within):
-                return [number]
-            if not own or within or (found and nbytes > MOST_BYTES):
-                break
-            if not all(lie_apart(target, other) for other in before):
-                break
-            found.append(number)
-            root = root_of(target)
-        elif op.name not in IDLE:
-            break
-    return found
-
-
-def _parameter_bytes(op: ir.Operation) -> int:
-    """At most what an operation's values are as a kernel's parameters: of a buffer, two addresses, an offset, sizes and
-    strides."""
-    kinds = [value.type for value in (*_read(op), *op.operands[len(op.operands) - 1 :])]
-    return sum(8 * (3 + 2 * ir.MemRefType(kind).rank) if isinstance(kind, ir.MemRefType) else 0 for kind in kinds)
-
-
 def _target(op: ir.Operation) -> ir.Value | None:
     """The part of a buffer that an operation fills, if that is all it does."""
     if op.name == "memref.copy":
@@ -181,7 +129,7 @@ def _target(op: ir.Operation) -> ir.Value | None:
     if op.name != "linalg.generic":
         return None
     generic = Generic(op)
-    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0) or words_of(generic, few=True) is None:
+    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0):
         return None
     return None if is_dense(generic.outputs[0].type) else generic.outputs[0]
 
@@ -234,24 +182,16 @@ def is_dense(kind: ir.MemRefType) -> bool:
         return kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
 
 
-def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
-    """Puts a kernel in the place of what `parts_from` found; the driver does large copies of dense buffers."""
-    kept = []
-    for op in ops:
-        if op.name == "memref.copy" and op.operands[0] == op.operands[1]:  # a slice that was computed in place
-            op.erase()
-        elif op.name != "memref.copy" or not all(map(_is_of_driver, op.operands)):
-            kept.append(op)
-    if not kept:
-        return
-    last = kept[-1]
-    parts = _parts(kept)
-    kernel = Kernel(kernels, last, "copy" if all(op.name == "memref.copy" for op in kept) else "parts")
-    with kernel.body():
-        inside = _running([part.blocks(kernel.inside) for part in parts])
-        _branch(parts, [0, *inside], gpu.block_id(gpu.Dimension.x), kernel)
-    kernel.launch(lambda: _running([part.blocks(on_host) for part in parts])[-1])
-    for op in kept:
+def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
+    """Puts a kernel in the place of a memref.copy; the driver does those of large dense buffers."""
+    source, target = op.operands
+    if source == target:  # a slice that was computed in place
+        op.erase()
+    elif not all(map(_is_of_driver, op.operands)) and (root_of(source) != root_of(target) or lie_apart(source, target)):
+        copy, kernel = Copy(source, target), Kernel(kernels, op, "copy")
+        with kernel.body():
+            copy.emit(gpu.block_id(gpu.Dimension.x), kernel)
+        kernel.launch(lambda: copy.blocks(on_host))
         op.erase()
 
 
@@ -259,29 +199,3 @@ def _is_of_driver(buffer: ir.Value) -> bool:
     """Whether a buffer is dense, and not known to be so small that a kernel has copied it before the driver begins."""
     kind = ir.MemRefType(buffer.type)
     return is_dense(kind) and not (kind.has_static_shape and prod(kind.shape) * bytes_of(kind) < LEAST_BYTES)
-
-
-def _parts(ops: Sequence[ir.Operation]) -> list[Part]:
-    generics = {op: Generic(op) for op in ops if op.name == "linalg.generic"}
-    return [words_of(generics[op], few=True) if op in generics else Copy(*op.operands) for op in ops]
-
-
-def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kernel: Kernel) -> None:
-    """The code of the part whose range a block lies in."""
-    part, *rest = parts
-    own = arith.subi(block, as_value(starts[0])) if starts[0] != 0 else block
-    if not rest:
-        part.emit(own, kernel)
-        return
-    ahead = below(block, as_value(starts[1]))
-    either(ahead, lambda: part.emit(own, kernel), lambda: _branch(rest, starts[1:], block, kernel))
-
-
-def _running(counts: Sequence[Size]) -> list[Size]:
-    """Sums of the first one, two, ..."""
-    found: list[Size] = []
-    for count in counts:
-        before = found[-1] if found else 0
-        known = isinstance(before, int) and isinstance(count, int)
-        found.append(before + count if known else arith.addi(as_value(before), as_value(count)))
-    return found

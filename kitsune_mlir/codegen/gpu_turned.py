@@ -67,9 +67,8 @@ class Turned:
     long: Side
 
     @staticmethod
-    def of(generic: Generic, few: bool = False) -> Turned | None:
-        """None for an operator that reads no operand so, or rows shorter than a sector, which neighbours share. `few`
-        as for `width`."""
+    def of(generic: Generic) -> Turned | None:
+        """None for an operator that reads no operand so, or rows shorter than a sector, which neighbours share."""
         if generic.reduction or not generic.parallel:
             return None
         last = generic.parallel[-1]
@@ -78,7 +77,7 @@ class Turned:
         for value, map_ in zip(generic.inputs, generic.maps):
             loops = [d for d in generic.parallel if d != last and last in dims_of(map_) and lies_along(value, map_, d)]
             if loops and not any(_is_short(generic, d, bytes_of(value.type)) for d in (loops[0], last)):
-                return _turned(generic, loops[0], few)
+                return _turned(generic, loops[0])
         return None
 
     def _groups(self, see: object) -> dict[int, Size]:
@@ -143,10 +142,10 @@ class Turned:
         return [arith.addi(dims[d], as_value(moved[d])) if moved.get(d) else dims[d] for d in order]
 
 
-def part(generic: Generic, few: bool = False) -> Words | Turned | None:
-    """How threads have words, or neighbours, of an operator; None where each has an element. `few` as for `width`."""
-    count = width(generic, few)
-    return Turned.of(generic, few) or (Words(generic, count) if count > 1 else uneven(generic))
+def part(generic: Generic) -> Words | Turned | None:
+    """How threads have words, or neighbours, of an operator; None where each has an element."""
+    count = width(generic)
+    return Turned.of(generic) or (Words(generic, count) if count > 1 else uneven(generic))
 
 
 def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:
@@ -154,8 +153,8 @@ def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:
     return size is not None and size * nbytes < SECTOR
 
 
-def _turned(generic: Generic, loop: int, few: bool) -> Turned:
-    count, size, last = width(generic, few), generic.known_size(loop), generic.known_size(generic.parallel[-1])
+def _turned(generic: Generic, loop: int) -> Turned:
+    count, size, last = width(generic), generic.known_size(loop), generic.known_size(generic.parallel[-1])
     buffers = [v for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, loop)]
     nbytes = max(bytes_of(buffer.type) for buffer in buffers)
     sizes = [generic.known_size(d) for d in generic.parallel]
@@ -165,7 +164,7 @@ def _turned(generic: Generic, loop: int, few: bool) -> Turned:
         size is None
         or size % deep
         or not all(keeps_words(buffer, deep) for buffer in buffers)
-        or (None not in sizes and not few and prod(sizes) // (count * deep) < ENOUGH)
+        or (None not in sizes and prod(sizes) // (count * deep) < ENOUGH)
         or code * deep > MOST_CODE
     ):
         deep //= 2

@@ -75,17 +75,16 @@ def manifest_of(module: ir.Module) -> dict[str, Any]:
         ir.StringAttr(op.attributes["sym_name"]).value: ir.TypeAttr(op.attributes["type"]).value
         for op in walk(module, "memref.global")
     }
+    known = {
+        ir.StringAttr(op.attributes[PIPELINE]).value: {"launch": json.loads(ir.StringAttr(op.attributes[LAUNCH]).value)}
+        for op in walk(module, "gpu.module")
+        if LAUNCH in op.attributes
+    }
     return {
         "program": program,
         "arguments": [described(kind) for kind in inputs],
         "globals": {name: described(kind) for name, kind in kinds.items()},
-        "pipelines": {
-            ir.StringAttr(op.attributes[PIPELINE]).value: {
-                "launch": json.loads(ir.StringAttr(op.attributes[LAUNCH]).value)
-            }
-            for op in walk(module, "gpu.module")
-            if LAUNCH in op.attributes
-        },
+        "pipelines": {step["name"]: {"launch": {}} for step in program if step["op"] == "pipeline"} | known,
     }
 
 

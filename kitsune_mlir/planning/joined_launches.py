@@ -16,9 +16,9 @@ from .kernel_cost import KernelWork, beside, in_turn, kernel_price
 from .target import Target
 
 MOST_TURNS = 8  # blocks of a kernel that one block does in turn
-MOST_BYTES = 4000  # of a kernel's parameters: more take longer to be launched, and each old ISA has 4,352 (PTX 5.1.6)
+MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 MOST_SHARED = 40 << 10  # bytes of shared memory, of which a kernel may have 48 KB without being asked for more
-MOST_CALLS = 24  # of a launch: each is code
+MOST_CALLS = 64  # of a launch: each is code
 WITHIN = 12  # launches behind what a call depends on that it is tried in
 
 

@@ -1,4 +1,4 @@
-"""Words of 16 bytes outside pipelines: copies into slices, those side by side one kernel, and elementwise operators."""
+"""Words of 16 bytes outside pipelines: copies into slices, those side by side one launch, and elementwise operators."""
 
 import ctypes
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def test_a_concatenation_is_one_kernel(rows, a, b):
 
     x, y = (np.random.default_rng(n).standard_normal((rows, width), np.float32) for n, width in enumerate((a, b)))
     section, (found,) = run(text, x, y)
-    assert [kernel["name"] for kernel in section.manifest["kernels"]] == ["copy_0"]
+    assert [kernel["name"] for kernel in section.manifest["kernels"]] == ["joined_0"]
     np.testing.assert_array_equal(found, np.concatenate([x, y, x], 1))
 
 
@@ -51,7 +51,7 @@ func.func @main(%x: tensor<60x416xf32>, %y: tensor<60x64xf32>) -> (tensor<60x832
 def run(text, *inputs):
     """The section of a program, and its results on the stand-in GPU."""
     module = mlir.parse(text, mlir.context())
-    pipeline.run(module, [pipeline.make("convert-linalg-to-gpu")])
+    pipeline.run(module, [pipeline.make("convert-linalg-to-gpu"), pipeline.make("join-launches")])
     section = gpu.build(module, target.load("sm_90a"))
     runner = GpuRunner(section.manifest, section.files, [None] * len(inputs), SimulatedDevice(module))
     return section, runner.run(list(inputs))

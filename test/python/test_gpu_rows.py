@@ -22,7 +22,8 @@ from kitsune_mlir.schedule import run as interpret
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-6}
-STEPS = ["prepare-linalg", "schedule-products", "schedule-rows", "convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
+STEPS = ["prepare-linalg", "schedule-products", "schedule-rows", "convert-kitsune-to-gpu"]
+STEPS += ["convert-linalg-to-gpu", "join-launches"]
 
 
 def run(function, args, target, dynamic_shapes=None, calls=()):

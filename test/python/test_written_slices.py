@@ -5,7 +5,7 @@ import torch
 from functions import Function
 
 import kitsune_mlir
-from kitsune_mlir.codegen import gpu_parts
+from kitsune_mlir.planning import joined_launches
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -50,7 +50,7 @@ def test_more_parts_than_a_kernel_has_parameters_for(small_gpu, monkeypatch):
     def turned(x):
         return torch.cat([x[:, i : i + 1] for i in reversed(range(7))], 1)
 
-    monkeypatch.setattr(gpu_parts, "MOST_BYTES", 4 * 2 * 56)
+    monkeypatch.setattr(joined_launches, "MOST_BYTES", 4 * 2 * 56)
     x = torch.rand(3, 7)
     compiled = kitsune_mlir.compile(Function(turned), (x,), target=small_gpu)
     assert len(compiled.plan["launches"]) == 2

@@ -1,7 +1,7 @@
-// RUN: kitsune-opt %s --convert-linalg-to-gpu --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --convert-linalg-to-gpu --join-launches --split-input-file | filecheck %s
 
-// Rows of two tables and a third tensor side by side: one kernel, whose ranges of blocks write where each part belongs.
-// Eight neighbours of a row are a word.
+// Rows of two tables and a third tensor side by side: one launch, whose ranges of blocks write where each part belongs.
+// Neighbours of a row are a word.
 
 #row = affine_map<(r, c) -> (r)>
 #whole = affine_map<(r, c) -> (r, c)>
@@ -9,11 +9,11 @@
 // CHECK-LABEL: func.func @main
 // CHECK:         memref.alloc() {{.*}} : memref<4096x192xbf16>
 // CHECK-NOT:     memref.alloc
-// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@parts_0
+// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@joined_0
 // CHECK-NOT:     gpu.launch_func
 // CHECK:         return
-// CHECK:       gpu.func @parts_0
-// CHECK-COUNT-3: vector.load {{.*}} vector<8xbf16>
+// CHECK:       gpu.func @joined_0
+// CHECK-COUNT-3: vector.load {{.*}} vector<{{[48]}}xbf16>
 func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %b: tensor<50x64xbf16>, %i: tensor<4096xi64>)
     -> tensor<4096x192xbf16> {
   %e = tensor.empty() : tensor<4096x64xbf16>
@@ -45,8 +45,10 @@ func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %b: tensor<50
 #whole = affine_map<(r, c) -> (r, c)>
 
 // CHECK-LABEL: func.func @main
-// CHECK:         gpu.launch_func {{ *}}@kernels::@gather_0
-// CHECK:       gpu.func @gather_0
+// CHECK:         gpu.launch_func {{ *}}@kernels::@joined_0
+// CHECK:       gpu.func @joined_0
+// CHECK:         vector.load
+// CHECK:         } else {
 // CHECK-NOT:     vector.load
 // CHECK:         memref.load %{{.*}} : memref<100x64xbf16>
 func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<4096xi64>)
@@ -75,7 +77,7 @@ func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<40
 // CHECK:         memref.alloc() {{.*}} : memref<64x96xbf16>
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     memref.copy
-// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@copy_0
+// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@joined_0
 // CHECK-NOT:     memref.copy
 // CHECK-NOT:     gpu.launch_func
 // CHECK:         call @layer
