@@ -39,7 +39,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
-from .convolution_operands import filters_last, padded, transposed
+from .convolution_operands import filters_last, longest, padded, padded_by_itself, padded_last, transposed
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
@@ -304,19 +304,27 @@ class _Rewriter:
 
     def _channels_last(self, of: Convolution) -> ir.Value:
         """The images with their channels last, of a number that tensor copies take."""
-        key = hash(of.image)
-        if key not in self.last:
-            extra = -of.channels % GROUP
-            around = [0, extra, *[0] * of.rank]
-            with _behind(of.image):
-                images = padded(of.image, [0] * len(around), around)
-                flat = reshaped(images, [of.batch, of.channels + extra, prod(of.sizes)])
-                turned = transposed(flat, [0, 2, 1])
-                turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
-            if extra:
-                return self.around.setdefault((key, "channels"), turned)
-            self.last[key] = turned
-        return self.last[key]
+        extra = -of.channels % GROUP
+        return self._turned_around(of.image, extra)
+
+    def _turned_around(self, images: ir.Value, extra: int) -> ir.Value:
+        """Images with their channels last, and so many more channels, which are zero. What pads a tensor by itself does
+        so once its channels are last: its parts are whole lines then, of which most lie where they belong at once."""
+        known = self.last if not extra else self.around
+        key = (hash(images), extra) if extra else hash(images)
+        if key not in known:
+            batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
+            concat = padded_by_itself(images)
+            inner = None if concat is None else self._turned_around(longest(concat), extra)
+            with _behind(images):
+                if concat is not None:
+                    known[key] = padded_last(concat, inner)
+                    return known[key]
+                around = [0, extra, *[0] * len(sizes)]
+                more = padded(images, [0] * len(around), around)
+                turned = transposed(reshaped(more, [batch, channels + extra, prod(sizes)]), [0, 2, 1])
+                known[key] = reshaped(turned, [batch, *sizes, channels + extra])
+        return known[key]
 
     def _with_zeros(self, of: Convolution) -> ir.Value:
         """The images with their channels last and zeros around them, as folded windows want them."""
