@@ -56,6 +56,7 @@ from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
+from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
 from .shared_elements import share_elements
 from .window_reads import read_windows
@@ -92,6 +93,8 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
+                if repeat_elements(main):
+                    run_passes(module, _FUSE)
                 pad_joined(main)
                 read_windows(main)
                 share_elements(main)
