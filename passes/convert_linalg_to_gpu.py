@@ -54,6 +54,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .base import ModulePass
 from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
+from .early_casts import cast_early
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
@@ -95,6 +96,7 @@ class ConvertLinalgToGpu(ModulePass):
             with main.context, main.location:
                 if repeat_elements(main):
                     run_passes(module, _FUSE)
+                cast_early(main)
                 pad_joined(main)
                 read_windows(main)
                 share_elements(main)
