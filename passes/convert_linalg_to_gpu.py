@@ -59,6 +59,7 @@ from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
+from .self_padding import read_padded
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
@@ -86,6 +87,7 @@ class ConvertLinalgToGpu(ModulePass):
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
         with module.context:
+            read_padded(_main(module))
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):

@@ -1,4 +1,5 @@
-"""The operands of a convolution as its product takes them: filters with the channels of their group among zeros."""
+"""The operands of a convolution as its product takes them: filters with the channels of their group among zeros; what
+takes its results so."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .convolutions import Convolution
 from .schedule_build import constant_index, empty_generic, reshaped
@@ -56,47 +57,24 @@ def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value
     return pad.result
 
 
-def padded_by_itself(images: ir.Value) -> ir.Operation | None:
-    """The concatenation along a dimension of space that puts parts of a tensor, whole in all others, around itself, as
-    reflected padding does; the tensor is its longest operand. None where images are made by anything else."""
-    op = rows.producer(images)
-    if op is None or op.name != "tensor.concat" or attr_int(op, "dim") < 2:
+def turned_last(result: ir.Value, of: Convolution) -> ir.Operation | None:
+    """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
+    uses = [use.owner.operation for use in result.uses]
+    if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
         return None
-    inner = longest(op)
-    parts = [value for value in op.operands if value != inner]
-    return op if all(_is_part(value, inner, attr_int(op, "dim")) for value in parts) else None
+    kind = ir.RankedTensorType(uses[0].results[0].type)
+    uses = [use.owner.operation for use in uses[0].results[0].uses]
+    if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
+        return None
+    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
+    return uses[0] if turns == [0, 2, 1] else None
 
 
-def longest(concat: ir.Operation) -> ir.Value:
-    """The operand of a concatenation that has the most elements along its dimension."""
-    return max(concat.operands, key=lambda value: ir.RankedTensorType(value.type).shape[attr_int(concat, "dim")])
+def _add(arguments: Sequence[ir.Value]) -> ir.Value:
+    return arith.addf(*arguments[:2])
 
 
-def _is_part(value: ir.Value, of: ir.Value, dim: int) -> bool:
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice" or op.operands[0] != of:
-        return False
-    part, kinds = slice_of(op), [ir.RankedTensorType(one.type) for one in (value, of)]
-    whole = all(a == b for d, (a, b) in enumerate(zip(*(kind.shape for kind in kinds), strict=True)) if d != dim)
-    first = [offset for d, offset in enumerate(part.offsets) if d != dim]
-    return whole and not any(first) and part.offsets[dim] >= 0 and {*part.strides} == {1}
-
-
-def padded_last(concat: ir.Operation, inner: ir.Value) -> ir.Value:
-    """What `padded_by_itself` found, with its channels last, as `inner` is, which is the tensor itself."""
-    dim = attr_int(concat, "dim") - 1
-    kind, own = ir.RankedTensorType(inner.type), longest(concat)
-    open_ = [tensor.dim(inner, constant_index(0))] if kind.is_dynamic_dim(0) else []
-    parts = []
-    for value in concat.operands:
-        if value == own:
-            parts.append(inner)
-            continue
-        part = slice_of(rows.producer(value))
-        offsets, sizes = ([n if d == dim else m for d, m in enumerate(rest)] for n, rest in (
-            (part.offsets[dim + 1], [0] * kind.rank), (part.sizes[dim + 1], kind.shape)))
-        result = ir.RankedTensorType.get(sizes, kind.element_type)
-        parts.append(tensor.ExtractSliceOp(result, inner, [], open_, [], offsets, sizes, [1] * kind.rank).result)
-    total = sum(ir.RankedTensorType(part.type).shape[dim] for part in parts)
-    shape = [total if d == dim else size for d, size in enumerate(kind.shape)]
-    return tensor.ConcatOp(ir.RankedTensorType.get(shape, kind.element_type), dim, parts).result
+def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
+    wide = arguments[2].type
+    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
+    return arith.addf(arguments[2], arith.mulf(a, b))

@@ -39,11 +39,12 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
-from .convolution_operands import filters_last, longest, padded, padded_by_itself, padded_last, transposed
+from .convolution_operands import filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
+from .self_padding import padded_by_itself, padded_last
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
 
@@ -141,7 +142,7 @@ class _Rewriter:
         follows = self._follows(of)
         end = follows[-1] if follows else of.op
         result = end.results[0]
-        turned = _turned(result, of)
+        turned = turned_last(result, of)
         read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
@@ -314,11 +315,11 @@ class _Rewriter:
         key = (hash(images), extra) if extra else hash(images)
         if key not in known:
             batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
-            concat = padded_by_itself(images)
-            inner = None if concat is None else self._turned_around(longest(concat), extra)
+            padding = padded_by_itself(images)
+            inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
             with _behind(images):
-                if concat is not None:
-                    known[key] = padded_last(concat, inner)
+                if inner is not None:
+                    known[key] = padded_last(padding, inner)
                     return known[key]
                 around = [0, extra, *[0] * len(sizes)]
                 more = padded(images, [0] * len(around), around)
@@ -383,26 +384,3 @@ def _behind(images: ir.Value) -> ir.InsertionPoint:
     """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
     owner = images.owner
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
-
-
-def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
-    """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
-    uses = [use.owner.operation for use in result.uses]
-    if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
-        return None
-    kind = ir.RankedTensorType(uses[0].results[0].type)
-    uses = [use.owner.operation for use in uses[0].results[0].uses]
-    if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
-        return None
-    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
-    return uses[0] if turns == [0, 2, 1] else None
-
-
-def _add(arguments: Sequence[ir.Value]) -> ir.Value:
-    return arith.addf(*arguments[:2])
-
-
-def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
-    wide = arguments[2].type
-    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
-    return arith.addf(arguments[2], arith.mulf(a, b))

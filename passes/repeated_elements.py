@@ -4,8 +4,9 @@
     %s = linalg.generic {... "reduction"} ins(%c)       =>     %y = linalg.generic ins(%x, %mean, %s)
     %y = linalg.generic ins(%c, %s)
 
-So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. MLIR's fusion
-takes what one operator reads; that of elementwise operators alone is one kernel of several results (shared_elements.py).
+So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. MLIR's
+fusion takes what one operator reads; what elementwise operators alone read is of one kernel with them
+(shared_elements.py).
 """
 
 from __future__ import annotations
