@@ -68,13 +68,3 @@ def turned_last(result: ir.Value, of: Convolution) -> ir.Operation | None:
         return None
     turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
     return uses[0] if turns == [0, 2, 1] else None
-
-
-def _add(arguments: Sequence[ir.Value]) -> ir.Value:
-    return arith.addf(*arguments[:2])
-
-
-def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
-    wide = arguments[2].type
-    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
-    return arith.addf(arguments[2], arith.mulf(a, b))

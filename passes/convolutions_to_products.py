@@ -384,3 +384,13 @@ def _behind(images: ir.Value) -> ir.InsertionPoint:
     """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
     owner = images.owner
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
+
+
+def _add(arguments: Sequence[ir.Value]) -> ir.Value:
+    return arith.addf(*arguments[:2])
+
+
+def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
+    wide = arguments[2].type
+    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
+    return arith.addf(arguments[2], arith.mulf(a, b))
