@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref
 
@@ -36,6 +37,7 @@ class Flat:
     generic: Generic
     count: int
     run: int
+    threads: ClassVar[int] = THREADS
 
     @staticmethod
     def of(generic: Generic, few: bool = False) -> Flat | None:

@@ -60,7 +60,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     for one in (op,) if after is None else (op, after):
         fills.seen(one)
     if not any(value is not None for value in initial) and (part := gpu_turned.part(generic)) is not None:
-        kernel = Kernel(kernels, op, generic.label())
+        kernel = Kernel(kernels, op, generic.label(), part.threads)
         with kernel.body():
             part.emit(gpu.block_id(gpu.Dimension.x), kernel)
         _launched(generic, kernel.launch(lambda: part.blocks(on_host)), fills)

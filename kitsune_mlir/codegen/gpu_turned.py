@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from kitsune_mlir.mlir import arith, gpu, ir, vector
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
@@ -67,6 +68,7 @@ class Turned:
     loop: int
     wide: Side
     long: Side
+    threads: ClassVar[int] = THREADS
 
     @staticmethod
     def of(generic: Generic, few: bool = False) -> Turned | None:
@@ -148,7 +150,7 @@ class Turned:
 def part(generic: Generic, few: bool = False) -> Words | Turned | Flat | None:
     """How threads have words, or neighbours, of an operator; None where each has an element. `few` as for `width`."""
     count = width(generic, few)
-    if (found := Turned.of(generic, few) or (uneven(generic) if count == 1 else None)) is not None:
+    if (found := Turned.of(generic, few) or (uneven(generic, few) if count == 1 else None)) is not None:
         return found
     flat = Flat.of(generic, few)
     if flat is not None and flat.count >= LONGER * count:
