@@ -40,7 +40,8 @@ def check(function, *args, calls=(), **options):
 @pytest.mark.parametrize("dtype", BOUNDS)
 @pytest.mark.parametrize("shape", [(3, 8, 5, 9), (2, 16, 1, 11), (1, 8, 13, 13)])
 def test_operands_of_all_kinds(shape, dtype, taken):
-    """What has the run's elements, a number by channel, by line, by place, by column, and one by image."""
+    """What has the run's elements, a number by channel, by line, by place, by column, and one by image; words are short
+    where elements are read one by one."""
     kinds = (shape, (shape[1], 1, 1), (shape[2], 1), shape[2:], shape[3:], (shape[0], 1, 1, 1))
     x, *others = (torch.randn(kind).to(dtype) for kind in kinds)
 
@@ -48,7 +49,18 @@ def test_operands_of_all_kinds(shape, dtype, taken):
         return (x - image) * channel + line * place + column
 
     assert check(function, x, *others) == ["elementwise"]
+    assert taken[-1] == (4, 3)
+    assert check(lambda x, y: x + y, x, others[0]) == ["elementwise"]
     assert taken[-1] == (16 // x.element_size(), 3)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_long_lines(taken, monkeypatch):
+    """Words of one line, of which most are, have code of their own. Its loops are one."""
+    monkeypatch.setattr(gpu_flat, "WORDS_OF_LINES", 2)
+    x, channel, place = torch.randn(2, 8, 3, 7), torch.randn(8, 1, 1), torch.randn(3, 7)
+    assert check(lambda x, channel, place: x * channel + place, x, channel, place) == ["elementwise"]
+    assert taken[-1] == (4, 3)
 
 
 @pytest.mark.usefixtures("unassembled")
