@@ -95,6 +95,12 @@ def test_types(name, neighbours):
     assert {"windows_0"} <= set(ran(make().eval(), (x,))) <= {"windows_0", "elementwise_0"}
 
 
+def test_filters_of_many_parts():
+    """Each is a kernel, for one of all would spill registers."""
+    model = nn.Conv3d(1, 2, 7, padding=3, bias=False).eval()
+    assert sum("windows" in kernel for kernel in ran(model, (torch.randn(1, 1, 3, 4, 9),))) > 1
+
+
 def test_any_number_of_images(neighbours):
     dynamic = {"dynamic_shapes": ({0: torch.export.Dim("n", min=0, max=64)},)}
     further = [(torch.randn(count, 3, 6, 16),) for count in (0, 1, 5)]
