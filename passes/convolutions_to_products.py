@@ -41,6 +41,7 @@ from kitsune_mlir.planning import target as targets
 from .base import ModulePass
 from .convolution_operands import filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
+from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
@@ -61,6 +62,7 @@ class ConvolutionsToProducts(ModulePass):
         if not target.has_tensor_cores:
             return
         for function in walk(module, "func.func"):
+            join_volumes(function, lambda op: _matched(op) is not None)
             for block in function.regions[0].blocks:
                 found = [op for op in walk(function, *NAMES) if op.block == block]
                 if found:

@@ -162,6 +162,22 @@ def test_groups_of_an_open_number_of_images(small_gpu):
     assert ran(module, (2, 128, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 3
 
 
+VOLUMES = {
+    "strides of 2": (lambda: nn.Conv3d(20, 15, 3, stride=2, padding=1, groups=5), (2, 20, 5, 6, 7)),
+    "all different": (
+        lambda: nn.Conv3d(32, 16, (1, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2), groups=4),
+        (2, 32, 4, 7, 9),
+    ),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", VOLUMES)
+def test_groups_of_volumes(name, small_gpu):
+    make, shape = VOLUMES[name]
+    assert ran(make(), shape, small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 3
+
+
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("groups", [8, 32])
 def test_groups_where_threads_copy(groups):
