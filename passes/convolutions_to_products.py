@@ -334,10 +334,13 @@ class _Rewriter:
         folded = of.folded
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
-            more = folded.channels - of.channels
-            with _behind(of.image):
-                images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
-                self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
+            more, last = folded.channels - of.channels, self.last.get(hash(of.image))
+            with _behind(of.image if last is None else last):
+                if last is not None:
+                    self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
+                else:
+                    images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
+                    self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
         return self.around[key]
 
     def _filters(self, of: Convolution) -> ir.Value:
