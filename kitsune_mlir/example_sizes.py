@@ -11,11 +11,15 @@ from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import attr_int, ir, walk
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
 ATTRIBUTE, UNKNOWN = "kitsune.example", -1
+# Attributes of the functions that stand for kernels.
+ROWS_FROM = "kitsune.rows_from"  # the number of the operand that has the size of the call
+ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where it does not say
+RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
 _SIZED = ("tensor.empty", "memref.alloc", "tensor.expand_shape", "memref.expand_shape")  # by their operands, in order
 _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
@@ -53,6 +57,15 @@ def number_of(value: ir.Value) -> int:
     return UNKNOWN_ROWS if found is None else found
 
 
+def rows_from(function: ir.Operation, result: int) -> tuple[int, int] | None:
+    """The number of the operand, and which of its dimensions, whose size is the open one of a result of the kernel that
+    a function stands for."""
+    others = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS])) if RESULT_ROWS in function.attributes else []
+    axis, number = attr_int(function, ROWS_AXIS, 0), attr_int(function, ROWS_FROM)
+    number = others[result] if others and others[result] >= 0 else number
+    return None if axis is None or number is None else (number, axis)
+
+
 def _size(value: ir.Value, d: int, steps: int) -> int | None:
     """One of a tensor's sizes, which is reached through so many operations."""
     kind = value.type
@@ -79,6 +92,8 @@ def _size(value: ir.Value, d: int, steps: int) -> int | None:
         return _of_longer(op, d, after)
     if op.name == "kitsune.result":
         return _of_pipeline(op, d, after)
+    if op.name == "func.call":
+        return _of_call(op, list(op.results).index(value), after)
     if op.name in _ALIKE:
         return _size(op.operands[0], d, after)
     if op.name.startswith(("linalg.", "tm_tensor.")):
@@ -126,6 +141,18 @@ def _of_pipeline(result: ir.Operation, d: int, steps: int) -> int | None:
         if store.attributes["index"] == result.attributes["index"]:
             return _size(store.operands[0], d, steps)
     return None
+
+
+def _of_call(op: ir.Operation, result: int, steps: int) -> int | None:
+    """The open size of what the kernel gives that a function stands for."""
+    holder = op.parent.operation
+    while holder.name != "builtin.module":
+        holder = holder.parent.operation
+    name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    own = (one.operation for one in holder.regions[0].blocks[0].operations if one.operation.name == "func.func")
+    function = next(one for one in own if ir.StringAttr(one.attributes["sym_name"]).value == name)
+    source = rows_from(function, result)
+    return None if source is None else _size(op.operands[source[0]], source[1], steps)
 
 
 def _is_constant(value: ir.Value) -> bool:

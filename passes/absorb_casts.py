@@ -3,12 +3,14 @@ alone.
 
 A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a producer's what it
 yields, which it does where one consumer takes a rounded number: what may lie in memory between them is narrow then.
+What several read of a convolution stays narrow, too: its kernel rounds it.
 `scalar_bodies.widen` drops a rounding that is undone at once. A tensor of which only parts are read is cast part by
 part, by their readers. Integers are cast by who reads them, such as gathers whose row numbers have 32 bits.
 """
 
 from __future__ import annotations
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, tensor
 
 from .generic_operands import indexing_maps, input_count
@@ -32,7 +34,7 @@ def absorb_cast(cast: ir.Operation) -> None:
             absorb_cast(cast)
     elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source, cast):
         _yield(source.owner, cast)
-    elif uses and all(_reads(use) for use in uses):
+    elif uses and all(_reads(use) for use in uses) and not (len(uses) > 1 and _is_of_convolution(cast)):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
@@ -49,6 +51,12 @@ def _is_cast(generic: ir.Operation) -> bool:
     maps = indexing_maps(generic)
     casts = operations[0].operands[0] == argument and operations[1].operands[0] == operations[0].results[0]
     return casts and maps[0] == maps[1] == ir.AffineMap.get_identity(maps[0].n_dims)
+
+
+def _is_of_convolution(cast: ir.Operation) -> bool:
+    """Whether a cast rounds what a convolution gives."""
+    maker = rows.producer(cast.operands[0])
+    return _scalar_cast(cast).name == "arith.truncf" and maker is not None and maker.name.startswith("linalg.conv")
 
 
 def _widens(cast: ir.Operation) -> bool:

@@ -54,9 +54,12 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .base import ModulePass
 from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
+from .early_casts import cast_early
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
+from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
+from .self_padding import read_padded
 from .shared_elements import share_elements
 from .window_reads import read_windows
 
@@ -84,6 +87,7 @@ class ConvertLinalgToGpu(ModulePass):
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
         with module.context:
+            read_padded(_main(module))
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
@@ -92,6 +96,9 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
+                if repeat_elements(main):
+                    run_passes(module, _FUSE)
+                cast_early(main)
                 pad_joined(main)
                 read_windows(main)
                 share_elements(main)

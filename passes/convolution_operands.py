@@ -1,4 +1,5 @@
-"""The operands of a convolution as its product takes them: filters with the channels of their group among zeros."""
+"""The operands of a convolution as its product takes them: filters with the channels of their group among zeros; what
+takes its results so."""
 
 from __future__ import annotations
 
@@ -54,3 +55,16 @@ def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value
     with ir.InsertionPoint(block):
         tensor.YieldOp(zero)
     return pad.result
+
+
+def turned_last(result: ir.Value, of: Convolution) -> ir.Operation | None:
+    """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
+    uses = [use.owner.operation for use in result.uses]
+    if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
+        return None
+    kind = ir.RankedTensorType(uses[0].results[0].type)
+    uses = [use.owner.operation for use in uses[0].results[0].uses]
+    if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
+        return None
+    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
+    return uses[0] if turns == [0, 2, 1] else None

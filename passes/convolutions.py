@@ -27,6 +27,8 @@ MOST_ZEROS = 100
 # Multiply-adds of 16-bit numbers for each place, of all output channels, that threads do sooner than tensor cores,
 # whose chunks would be mostly zeros; twice as many of f32.
 FEW = 256
+# Multiply-adds with zeros, beyond which images are copied for fewer: of a product's rows there are at least CHUNK.
+MOST_FOR_NOTHING = 1 << 34
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,16 @@ class Convolution:
 
     def takes_folded(self, has_plain: bool) -> bool:
         """Whether windows whose rows are one element take fewer chunks of columns than others, or there are no others.
-        Images that lie as others want them are used as they are where they can. Raises UnsupportedError where there
-        are none of either kind."""
+        Images that lie as others want them are used as they are where they can, unless a copy with zeros around them
+        takes less than what is multiplied for nothing. Raises UnsupportedError where there are none of either kind."""
         reason = self.plain.unreadable()
         if reason and self.folded is None:
             raise UnsupportedError(reason)
         if reason or self.folded is None:
             return reason is not None
-        return not has_plain and self.folded.windows.columns < self.plain.columns
+        fewer = self.plain.columns - self.folded.windows.columns
+        places = example_sizes.shape_of(self.by.operands[0])[0] * self.count
+        return fewer * places * max(self.outputs, CHUNK) > (MOST_FOR_NOTHING if has_plain else 0)
 
 
 class Folded:

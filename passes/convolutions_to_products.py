@@ -39,11 +39,13 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
-from .convolution_operands import filters_last, padded, transposed
+from .convolution_operands import filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
+from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
+from .self_padding import padded_by_itself, padded_last
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
 
@@ -60,6 +62,7 @@ class ConvolutionsToProducts(ModulePass):
         if not target.has_tensor_cores:
             return
         for function in walk(module, "func.func"):
+            join_volumes(function, lambda op: _matched(op) is not None)
             for block in function.regions[0].blocks:
                 found = [op for op in walk(function, *NAMES) if op.block == block]
                 if found:
@@ -141,7 +144,7 @@ class _Rewriter:
         follows = self._follows(of)
         end = follows[-1] if follows else of.op
         result = end.results[0]
-        turned = _turned(result, of)
+        turned = turned_last(result, of)
         read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
@@ -304,29 +307,40 @@ class _Rewriter:
 
     def _channels_last(self, of: Convolution) -> ir.Value:
         """The images with their channels last, of a number that tensor copies take."""
-        key = hash(of.image)
-        if key not in self.last:
-            extra = -of.channels % GROUP
-            around = [0, extra, *[0] * of.rank]
-            with _behind(of.image):
-                images = padded(of.image, [0] * len(around), around)
-                flat = reshaped(images, [of.batch, of.channels + extra, prod(of.sizes)])
-                turned = transposed(flat, [0, 2, 1])
-                turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
-            if extra:
-                return self.around.setdefault((key, "channels"), turned)
-            self.last[key] = turned
-        return self.last[key]
+        extra = -of.channels % GROUP
+        return self._turned_around(of.image, extra)
+
+    def _turned_around(self, images: ir.Value, extra: int) -> ir.Value:
+        """Images with their channels last, and so many more channels, which are zero. What pads a tensor by itself does
+        so once its channels are last: its parts are whole lines then, of which most lie where they belong at once."""
+        known = self.last if not extra else self.around
+        key = (hash(images), extra) if extra else hash(images)
+        if key not in known:
+            batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
+            padding = padded_by_itself(images)
+            inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
+            with _behind(images):
+                if inner is not None:
+                    known[key] = padded_last(padding, inner)
+                    return known[key]
+                around = [0, extra, *[0] * len(sizes)]
+                more = padded(images, [0] * len(around), around)
+                turned = transposed(reshaped(more, [batch, channels + extra, prod(sizes)]), [0, 2, 1])
+                known[key] = reshaped(turned, [batch, *sizes, channels + extra])
+        return known[key]
 
     def _with_zeros(self, of: Convolution) -> ir.Value:
         """The images with their channels last and zeros around them, as folded windows want them."""
         folded = of.folded
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
-            more = folded.channels - of.channels
-            with _behind(of.image):
-                images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
-                self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
+            more, last = folded.channels - of.channels, self.last.get(hash(of.image))
+            with _behind(of.image if last is None else last):
+                if last is not None:
+                    self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
+                else:
+                    images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
+                    self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
         return self.around[key]
 
     def _filters(self, of: Convolution) -> ir.Value:
@@ -375,19 +389,6 @@ def _behind(images: ir.Value) -> ir.InsertionPoint:
     """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
     owner = images.owner
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
-
-
-def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
-    """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
-    uses = [use.owner.operation for use in result.uses]
-    if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
-        return None
-    kind = ir.RankedTensorType(uses[0].results[0].type)
-    uses = [use.owner.operation for use in uses[0].results[0].uses]
-    if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
-        return None
-    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
-    return uses[0] if turns == [0, 2, 1] else None
 
 
 def _add(arguments: Sequence[ir.Value]) -> ir.Value:

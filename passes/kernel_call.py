@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.codegen.gpu_placed import RESULT_ROWS, ROWS_AXIS, ROWS_FROM
+from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_AXIS, ROWS_FROM
 from kitsune_mlir.mlir import func, ir
 
 

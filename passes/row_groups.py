@@ -18,6 +18,7 @@ from kitsune_mlir.codegen.gpu_reduction import JOINS
 from kitsune_mlir.mlir import ir
 
 from .block_order import Order
+from .early_casts import rounds_windows
 
 _CASTS = ("arith.extf", "arith.truncf")
 Shape = Callable[[ir.Value], Sequence[int | None]]
@@ -233,6 +234,8 @@ def space_of(op: ir.Operation, shape: Shape = known_sizes) -> Space | None:
 def fit(op: ir.Operation, space: Space, shape: Shape = known_sizes) -> Member | None:
     """The operator as a member of groups over the space, if it can be one."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op):
+        return None
+    if rounds_windows(op, op.operands[0]):  # as their own kernel does
         return None
     s = rows.Structured(op)
     sizes = _sizes(s, shape)

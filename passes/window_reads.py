@@ -14,9 +14,9 @@ one in the body of an elementwise operator, and what lies outside is in no memor
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
 through windows of a tensor, which few results share: of a channel with several filters each, or of few channels with
 few filters. Larger filters, such as 5x5x5, are parts of at most so many elements, each of which adds to what the one
-before it gave. Windows of one element are those of elementwise operators and transposes of a tensor with zeros around
-it, or of a slice of that, as where rows are shifted by a place or two and numbers come in at their ends. A tensor that
-is only widened is read as it was before.
+before it gave, by a kernel of its own where they are many. Windows of one element are those of elementwise operators
+and transposes of a tensor with zeros around it, or of a slice of that, as where rows are shifted by a place or two and
+numbers come in at their ends. A tensor that is only widened is read as it was before.
 Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
@@ -38,7 +38,9 @@ from .padded_reads import Read, is_window, read_of
 from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
-MOST_PARTS = 2  # of a filter that has more; with more parts kernels spill registers
+MOST_PARTS = 2  # of a filter that has more, in one kernel; more would spill registers
+MOST_KERNELS = 8  # of a filter that has still more, each of one part
+PART = "kitsune.part"  # an attribute of such parts: they are not joined
 MOST_SHARED = 32  # results that read one window
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points
@@ -74,7 +76,9 @@ class _Windows:
         moving = {loop: size for loop, size in zip(self.order, sizes) if size != 1}
         shared = [prod(size for loop, size in moving.items() if loop not in _loops(read.map)) for read in special]
         most = MOST_SHARED if self.elements else 1
-        parts = MOST_PARTS if len(self.reads) > 1 else 1  # windows that are pooled do not overlap where they are large
+        parts = (
+            MOST_KERNELS if len(self.reads) > 1 else 1
+        )  # windows that are pooled do not overlap where they are large
         return bool(special) and max(shared) <= most and prod(self.elements.values()) <= parts * MOST
 
     @cached_property
@@ -140,6 +144,8 @@ class _Windows:
             starts, maps = [_like(self.op.operands[len(self.reads)])], [ir.AffineMap.get_identity(rank)]
         maps = [*(map_ for _, map_ in inputs), *maps]
         made = empty_generic([value for value, _ in inputs], starts, maps, ["parallel"] * rank)
+        if len(self.parts) > MOST_PARTS:
+            made.attributes[PART] = ir.UnitAttr.get()
         given = iter(made.regions[0].blocks[0].arguments)
         with ir.InsertionPoint(made.regions[0].blocks[0]):
             first = self._first() if begin is None else next(given)
@@ -274,7 +280,7 @@ def _match(op: ir.Operation) -> _Windows | None:
     elements: dict[int, int] = {}
     for loop in sorted(set(range(out.n_dims)) - set(order)):
         size = _size(op, inputs, loop)
-        if size is None or size > MOST * MOST_PARTS:
+        if size is None or size > MOST * MOST_KERNELS:
             return None
         elements[loop] = size
     found = _Windows(op, order, reads, elements)

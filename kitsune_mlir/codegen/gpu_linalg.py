@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isqrt, prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
 
@@ -59,7 +60,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     for one in (op,) if after is None else (op, after):
         fills.seen(one)
     if not any(value is not None for value in initial) and (part := gpu_turned.part(generic)) is not None:
-        kernel = Kernel(kernels, op, generic.label())
+        kernel = Kernel(kernels, op, generic.label(), part.threads)
         with kernel.body():
             part.emit(gpu.block_id(gpu.Dimension.x), kernel)
         _launched(generic, kernel.launch(lambda: part.blocks(on_host)), fills)
@@ -115,10 +116,10 @@ class _Parts:
 
 
 def _parts(generic: Generic, threads: int) -> _Parts | None:
-    """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it. Of an open
-    loop many times the example's turns are taken, as gpu_columns does."""
-    results = [generic.known_size(d) for d in generic.parallel]
-    if None in results or 0 in results:
+    """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it: where their
+    number is open, in the example. Of an open loop many times the example's turns are taken, as gpu_columns does."""
+    results = [generic.example_size(d) for d in generic.parallel]
+    if 0 in results:
         return None
     sizes = {d: generic.known_size(d) for d in generic.reduction}
     loop = max(sizes, key=lambda d: 1 << 30 if sizes[d] is None else sizes[d])
@@ -139,15 +140,20 @@ def _parts(generic: Generic, threads: int) -> _Parts | None:
 def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
     """Two launches before the operation: the results of each part, and those of all."""
     generic, op, joined = nest.generic, nest.generic.op, nest.joined
-    sizes = [generic.known_size(d) for d in generic.parallel]
-    count = prod(sizes)
+
+    def results(see: See) -> list[Size]:
+        return [generic.size(d, see) for d in generic.parallel]
+
     with op.context, op.location, ir.InsertionPoint(op):
-        kinds = [ir.MemRefType.get([parts.count * count], one.kind) for one in joined]
-        partial = [memref.alloc(kind, [], []) for kind in kinds]
+        total = product([parts.count, *results(on_host)])
+        known, open_ = (total, []) if isinstance(total, int) else (rows.DYNAMIC, [total])
+        partial = [memref.alloc(ir.MemRefType.get([known], one.kind), open_, []) for one in joined]
     first = nest.kernel()
     with first.body():
         lane, item = _stands(by_warps)
-        with only_if(item, parts.count * count):
+        sizes = results(first.inside)
+        count = product(sizes)
+        with only_if(item, product([parts.count, count])):
             number, index = delinearize(item, [parts.count, count])
             points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
             walk = Walk.whole(generic, first, parts.loop).part(number, parts.count)
@@ -155,10 +161,12 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
             with contextlib.nullcontext() if lane is None else only_if(lane, 1):
                 for buffer, value in zip(partial, found, strict=True):
                     memref.store(value, first.inside(buffer), [item])
-    first.launch(ceildiv(parts.count * count * (WARP if by_warps else 1), THREADS))
+    first.launch(lambda: ceildiv(product([WARP if by_warps else 1, parts.count, *results(on_host)]), THREADS))
     second, together = nest.kernel(), parts.count >= WARP  # a warp has a result
     with second.body():
         lane, index = _stands(together)
+        sizes = results(second.inside)
+        count = product(sizes)
         with only_if(index, count):
             points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
             starts = nest.starts(second, points) if lane is None else [one.neutral() for one in joined]
@@ -174,7 +182,7 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
                 total = [one.across_warp(x) for one, x in zip(joined, loop.results, strict=True)]
                 with only_if(lane, 1):
                     nest.finish(second, points, total)
-    second.launch(ceildiv(count * (WARP if together else 1), THREADS))
+    second.launch(lambda: ceildiv(product([WARP if together else 1, *results(on_host)]), THREADS))
 
 
 def _kernel(nest: Nest, block: Blocking, by_warps: bool) -> Kernel:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
+from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_FROM, rows_from
 from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, is_alloc, root_of, written
@@ -23,9 +24,6 @@ from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import is_dense, lie_apart, needed
 
-ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand that has the size of the call
-ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where it does not say
-RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
 INTO = "kitsune.into"  # for each result of a kernel the number of the operand that it lies in, or -1
@@ -76,14 +74,6 @@ def into_of(function: ir.Operation) -> list[int | None]:
     if INTO not in function.attributes:
         return []
     return [None if number < 0 else number for number in ir.DenseI64ArrayAttr(function.attributes[INTO])]
-
-
-def rows_from(function: ir.Operation, result: int) -> int | None:
-    """The number of the operand whose first size is that of a result of the kernel that a function stands for."""
-    others = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS])) if RESULT_ROWS in function.attributes else []
-    if others and others[result] >= 0:
-        return others[result]
-    return attr_int(function, ROWS_FROM) if ROWS_FROM in function.attributes else None
 
 
 def _places(function: func.FuncOp, name: str) -> dict[int, Place]:
@@ -293,8 +283,8 @@ def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
         dims = [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]
         if dims:
             with ir.InsertionPoint(call):
-                axis = attr_int(function.operation, ROWS_AXIS, 0)
-                rows = memref.dim(call.operands[rows_from(function.operation, number)], as_value(axis))
+                source, axis = rows_from(function.operation, number)
+                rows = memref.dim(call.operands[source], as_value(axis))
         for dim in dims:  # a kernel's other sizes are known, and no operations
             dim.results[0].replace_all_uses_with(rows)
             dim.erase()

@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 from kitsune_mlir.mlir import arith, gpu, ir, vector
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 
 from .affine_index import evaluate
+from .gpu_flat import Flat
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product
 from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, uneven, width, word_at
@@ -27,6 +29,7 @@ from .kernel_work import instructions_of
 DEEPEST = 8  # words of results of a thread
 ENOUGH = 132 * 128  # threads below which a thread is better given fewer words
 MOST_CODE = 1024  # operations of a thread
+LONGER = 4  # times a line's own words from which on those that go across lines are worth it
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,7 @@ class Turned:
     loop: int
     wide: Side
     long: Side
+    threads: ClassVar[int] = THREADS
 
     @staticmethod
     def of(generic: Generic) -> Turned | None:
@@ -142,10 +146,15 @@ class Turned:
         return [arith.addi(dims[d], as_value(moved[d])) if moved.get(d) else dims[d] for d in order]
 
 
-def part(generic: Generic) -> Words | Turned | None:
+def part(generic: Generic) -> Words | Turned | Flat | None:
     """How threads have words, or neighbours, of an operator; None where each has an element."""
     count = width(generic)
-    return Turned.of(generic) or (Words(generic, count) if count > 1 else uneven(generic))
+    if (found := Turned.of(generic) or (uneven(generic) if count == 1 else None)) is not None:
+        return found
+    flat = Flat.of(generic)
+    if flat is not None and flat.count >= LONGER * count:
+        return flat
+    return Words(generic, count) if count > 1 else None
 
 
 def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:

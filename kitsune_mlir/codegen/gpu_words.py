@@ -29,6 +29,9 @@ UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and 
 # Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element
 # of a line, and of more lines. Where windows are further apart they share less, and lie in more lines.
 LEAST_TAPS = 9
+# Lines of a window from which on threads that have uneven neighbours keep so much that small blocks leave fewer
+# registers idle, and that two lines of them share more than they take.
+TALL, FEW_THREADS = 5, 128
 
 
 def width(generic: Generic, few: bool = False) -> int:
@@ -65,11 +68,13 @@ def keeps_words(buffer: ir.Value, count: int) -> bool:
 class Words:
     """An elementwise operator of whose results each thread computes `count` neighbours, of windows those of `lines`
     lines, one under another, which see some of the same elements. Where neighbours are not `even` there may be fewer at
-    the end of a line: a thread computes the last one again in their place, and stores element by element."""
+    the end of a line: a thread computes the last one again in their place, and stores element by element. `threads`
+    are those of a block."""
 
     generic: Generic
     count: int
     even: bool = True
+    threads: int = THREADS
 
     @property
     def lines(self) -> int:
@@ -81,7 +86,7 @@ class Words:
             or None in sizes[-2:]
             or sizes[-2] % LINES
             or self.count == 1
-            or not self.even
+            or (not self.even and len(_window_lines(self.generic)) < TALL)
         )
         few = None not in sizes and prod(sizes) // (self.count * LINES) < ENOUGH
         return 1 if one or few else LINES
@@ -94,13 +99,13 @@ class Words:
 
     def blocks(self, see: object) -> Size:
         """Thread blocks that it wants."""
-        return ceildiv(product(self.groups(see)), THREADS)
+        return ceildiv(product(self.groups(see)), self.threads)
 
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of block number `block`."""
         generic = self.generic
         groups, last = self.groups(kernel.inside), generic.parallel[-1]
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        index = arith.addi(arith.muli(block, as_value(self.threads)), gpu.thread_id(gpu.Dimension.x))
         with only_if(index, product(groups)):
             dims = dict(zip(generic.parallel, delinearize(index, groups), strict=True))
             dims[last] = arith.muli(dims[last], as_value(self.count))
@@ -113,20 +118,24 @@ class Words:
             if self.even:
                 store_all(generic, kernel, found)
             else:
-                _store_some(generic, kernel, *found[0])
+                for line in found:
+                    _store_some(generic, kernel, *line)
 
 
 def uneven(generic: Generic) -> Words | None:
     """Windows over lines that are no whole words, as those of 7 or 83 elements: what neighbours' windows share, and
     what they are multiplied with, is loaded once. None for any other operator, and where results are few."""
-    sizes = [generic.known_size(d) for d in generic.parallel]
-    if generic.reduction or not sizes or None in sizes:
+    if generic.reduction or not generic.parallel or generic.known_size(generic.parallel[-1]) is None:
         return None
+    sizes = [generic.example_size(d) for d in generic.parallel]
     taps, step = taps_of_lines(generic)
     if not taps or taps < LEAST_TAPS * step * step:
         return None
     threads = prod(sizes[:-1]) * ceildiv(sizes[-1], UNEVEN)
-    return Words(generic, UNEVEN, even=False) if sizes[-1] > 1 and threads >= ENOUGH else None
+    if sizes[-1] == 1 or threads < ENOUGH:
+        return None
+    is_tall = len(_window_lines(generic)) >= TALL
+    return Words(generic, UNEVEN, even=False, threads=FEW_THREADS if is_tall else THREADS)
 
 
 def _tables(generic: Generic) -> list[ir.Operation] | None:

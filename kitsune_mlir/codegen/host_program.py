@@ -30,12 +30,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.example_sizes import ROWS_FROM, rows_from
 from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_parts import is_dense
-from .gpu_placed import ROWS_AXIS, ROWS_FROM, into_of, rows_from
+from .gpu_placed import into_of
 
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
 # has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
@@ -189,7 +190,7 @@ class _Translation:
         places = into_of(self._functions[name].operation)
         arguments = self._all(op.operands)[: len(op.operands) - sum(place is not None for place in places)]
         results: list[dict[str, Any]] = []
-        rows: dict[int, Operand] = {}
+        rows: dict[tuple[int, int], Operand] = {}
         for number, result in enumerate(op.results):
             kind = ir.MemRefType(result.type)
             dynamic = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
@@ -197,8 +198,7 @@ class _Translation:
             if dynamic and source is None:
                 raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
             if dynamic and source not in rows:
-                axis = attr_int(self._functions[name].operation, ROWS_AXIS, 0)
-                rows[source] = self._name_rows(op.operands[source], axis)
+                rows[source] = self._name_rows(op.operands[source[0]], source[1])
             shape = [rows[source] if d in dynamic else size for d, size in enumerate(kind.shape)]
             results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
         for number, place in enumerate(places):

@@ -12,21 +12,30 @@ from torch import Tensor
 
 aten = torch.ops.aten
 
-Around = Callable[[Tensor, int, int, int], list[Tensor]]  # of an image, what is before and behind a dimension
+FEW = 8  # elements at an end that are parts of their own: any number of parts is copied by one kernel
+
+# Of an image, the parts before and behind a dimension.
+Around = Callable[[Tensor, int, int, int], list[Sequence[Tensor]]]
 
 
-def _reflected(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
-    ends = x.narrow(dim, 1, before), x.narrow(dim, x.shape[dim] - 1 - behind, behind)
-    return [end if end.shape[dim] < 2 else end.flip(dim) for end in ends]
+def _reflected(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Tensor]]:
+    last = x.shape[dim] - 1
+    if max(before, behind) > FEW:
+        ends = x.narrow(dim, 1, before), x.narrow(dim, last - behind, behind)
+        return [[end.flip(dim)] for end in ends]
+    first = [x.narrow(dim, place, 1) for place in range(before, 0, -1)]
+    return [first, [x.narrow(dim, last - place, 1) for place in range(1, behind + 1)]]
 
 
-def _repeated(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
+def _repeated(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Tensor]]:
     ends = (x.narrow(dim, 0, 1), before), (x.narrow(dim, x.shape[dim] - 1, 1), behind)
-    return [end.expand([count if d == dim else -1 for d in range(x.dim())]) for end, count in ends]
+    if max(before, behind) > FEW:
+        return [[end.expand([count if d == dim else -1 for d in range(x.dim())])] for end, count in ends]
+    return [[end] * count for end, count in ends]
 
 
-def _circular(x: Tensor, dim: int, before: int, behind: int) -> list[Tensor]:
-    return [x.narrow(dim, x.shape[dim] - before, before), x.narrow(dim, 0, behind)]
+def _circular(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Tensor]]:
+    return [[x.narrow(dim, x.shape[dim] - before, before)], [x.narrow(dim, 0, behind)]]
 
 
 def _rule(around: Around) -> Callable[..., Any]:
@@ -36,7 +45,7 @@ def _rule(around: Around) -> Callable[..., Any]:
         for dim in range(x.dim() - len(padding) // 2, x.dim()):
             before, behind = padding[2 * (x.dim() - 1 - dim) :][:2]
             first, last = around(x, dim, before, behind)
-            x = torch.cat([*([first] if before else []), x, *([last] if behind else [])], dim)
+            x = torch.cat([*(first if before else []), x, *(last if behind else [])], dim)
         return x
 
     return rule

@@ -25,12 +25,13 @@ from .working import working
 aten = torch.ops.aten
 
 MANY = 1 << 17  # results
+FRACTION = 20  # bits behind the point of how far apart nearest neighbours are
 _INTERPOLATIONS = (aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
 
 
 def repeated(rank: int) -> Callable[..., Any]:
     """A rule for images of `rank` dimensions behind batch and channels. Where elements are not repeated equally often,
-    torch-mlir has a table of places, but for volumes: theirs is torch's own."""
+    each is read by number. Of open sizes torch-mlir has a rule for that, but for volumes: theirs is torch's own."""
     operator = getattr(aten, f"upsample_nearest{rank}d").vec
     otherwise = torch._decomp.decomposition_table[operator] if rank == 3 else lambda *_: NotImplemented
 
@@ -39,7 +40,8 @@ def repeated(rank: int) -> Callable[..., Any]:
         if output_size is not None and all(isinstance(size, int) for size in (*sizes, *output_size)) and 0 not in sizes:
             times = [out / size for out, size in zip(output_size, sizes, strict=True)]
         if times is None or not all(map(_is_exact, times, sizes)):
-            return otherwise(x, output_size, factors)
+            found = None if times is None else _places(sizes, output_size, factors)
+            return otherwise(x, output_size, factors) if found is None else _taken(x, found)
         shape, last = list(x.shape), x.dim() - rank
         for dim in range(rank):
             x = x.unsqueeze(last + 2 * dim + 1)
@@ -48,6 +50,34 @@ def repeated(rank: int) -> Callable[..., Any]:
         return x.expand([*shape[:last], *wide]).reshape([*shape[:last], *whole])
 
     return rule
+
+
+def _places(
+    sizes: Sequence[Any], output_size: Sequence[Any] | None, factors: Sequence[float] | None
+) -> list[tuple[int, int]] | None:
+    """For each dimension how many results there are, and a factor: of result i that is element i * factor >> FRACTION,
+    which is what torch finds in f32. None where it is no such, and where sizes are open."""
+    found = []
+    for number, size in enumerate(sizes):
+        if not isinstance(size, int):
+            return None
+        out = int(size * factors[number]) if output_size is None and factors is not None else output_size[number]
+        step = np.float32(1 / factors[number]) if factors and factors[number] else np.float32(size) / np.float32(out)
+        results = np.arange(out)
+        wanted = np.minimum((results.astype(np.float32) * step).astype(np.int64), size - 1)
+        least = int(float(step) * (1 << FRACTION))
+        fitting = [n for n in (least, least + 1) if (results * n >> FRACTION == wanted).all()]
+        if not fitting:
+            return None
+        found.append((out, fitting[0]))
+    return found
+
+
+def _taken(x: Tensor, places: Sequence[tuple[int, int]]) -> Tensor:
+    """The elements at these places. Their numbers are no f32: threads have them, and their addresses, sooner."""
+    numbers = [(torch.arange(out, device=x.device) * factor) // (1 << FRACTION) for out, factor in places]
+    own = [one.view(-1, *[1] * (len(places) - 1 - dim)) for dim, one in enumerate(numbers)]
+    return aten._unsafe_index(x, [*[None] * (x.dim() - len(places)), *own])
 
 
 def _is_exact(factor: float, size: Any) -> bool:

@@ -12,8 +12,9 @@ from kitsune_mlir.bench import zoo
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.passes import pipeline, schedule_products
+from kitsune_mlir.passes import convolutions, pipeline, schedule_products
 from kitsune_mlir.passes.priced_product import PricedProduct
+from kitsune_mlir.tools.gpusim import Simulation
 
 BATCH = torch.export.Dim("n", min=1, max=64)
 
@@ -160,6 +161,34 @@ def test_sums_of_convolutions(small_gpu):
 def test_groups_of_an_open_number_of_images(small_gpu):
     module = block(128, 128, 3, padding=1, groups=32)
     assert ran(module, (2, 128, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 3
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_images_are_copied_where_most_would_be_multiplied_for_nothing(monkeypatch):
+    """Of 8 channels a row of the filter is 24 numbers, and three times 64 columns as they lie."""
+    monkeypatch.setattr(convolutions, "MOST_FOR_NOTHING", 0)
+    module = nn.Sequential(nn.Conv2d(64, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=(2, 1))).bfloat16()
+    x = torch.randn(1, 64, 6, 9).bfloat16()
+    compiled = compile(module.requires_grad_(False), (x,), target="sm_90a")
+    assert "k 192" in compiled.plan["launches"][-1]["computes"]  # 3 x 64, not 9
+    found, wanted = torch.as_tensor(Simulation(compiled)(x)).double(), module.double()(x.double())
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+VOLUMES = {
+    "strides of 2": (lambda: nn.Conv3d(20, 15, 3, stride=2, padding=1, groups=5), (2, 20, 5, 6, 7)),
+    "all different": (
+        lambda: nn.Conv3d(32, 16, (1, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2), groups=4),
+        (2, 32, 4, 7, 9),
+    ),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", VOLUMES)
+def test_groups_of_volumes(name, small_gpu):
+    make, shape = VOLUMES[name]
+    assert ran(make(), shape, small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 3
 
 
 @pytest.mark.usefixtures("unassembled")

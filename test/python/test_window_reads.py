@@ -52,6 +52,7 @@ FORMS = {
     "7 x 7": (lambda: block(2, 7, padding=3), (1, 2, 14, 16)),
     "odd": (lambda: block(3, 3, padding=1), (2, 3, 7, 7)),
     "odd, 7 x 7 in steps of 2": (lambda: block(2, 7, padding=3, stride=2), (1, 2, 13, 21)),
+    "odd, two lines of a thread": (lambda: depthwise(2, 5, padding=2), (1, 2, 6, 13)),
     "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
     "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
     "filters of a channel": (lambda: nn.Conv2d(3, 6, 3, 2, 1, groups=3, bias=False), (2, 3, 6, 32)),
@@ -94,10 +95,18 @@ def test_types(name, neighbours):
     assert {"windows_0"} <= set(ran(make().eval(), (x,))) <= {"windows_0", "elementwise_0"}
 
 
+def test_filters_of_many_parts():
+    """Each is a kernel, for one of all would spill registers."""
+    model = nn.Conv3d(1, 2, 7, padding=3, bias=False).eval()
+    assert sum("windows" in kernel for kernel in ran(model, (torch.randn(1, 1, 3, 4, 9),))) > 1
+
+
 def test_any_number_of_images(neighbours):
     dynamic = {"dynamic_shapes": ({0: torch.export.Dim("n", min=0, max=64)},)}
     further = [(torch.randn(count, 3, 6, 16),) for count in (0, 1, 5)]
     assert "windows_0" in ran(block(3, 3, padding=1).eval(), (torch.randn(2, 3, 6, 16),), **dynamic, further=further)
+    odd = [(torch.randn(count, 3, 6, 7),) for count in (0, 1, 5)]
+    assert "windows_0" in ran(block(3, 3, padding=1).eval(), (torch.randn(2, 3, 6, 7),), **dynamic, further=odd)
 
 
 def test_infinities_outside_of_a_window_are_not_seen(neighbours):
