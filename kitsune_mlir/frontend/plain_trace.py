@@ -79,7 +79,10 @@ def _plain(
         enable_python_dispatcher(),
         torch.no_grad(),
     ):
-        traced = make_fx(lambda *args: run(*args, enable_io_processing=False), decomposition_table=others)(*values)
+        try:
+            traced = make_fx(lambda *args: run(*args, enable_io_processing=False), decomposition_table=others)(*values)
+        except RuntimeError:
+            return None  # torch's own trace says what is wrong, if it finds that too
     traced.graph.eliminate_dead_code()
     if traced.graph.find_nodes(op="get_attr") or not all(map(_writes_nothing, traced.graph.nodes)):
         return None
