@@ -49,7 +49,8 @@ class ConvertKitsuneToGpu(ModulePass):
         target = targets.load(self.target)
         VerifyDataflow(self.target).run(module)
         known: dict[object, str] = {}
-        kernels = [(kernel, form_of([kernel])) for kernel in schedule.kernels(module)]
+        found = list(schedule.kernels(module))
+        kernels = [(kernel, form_of([kernel]) if len(found) > 1 else ()) for kernel in found]
         constant = _constant(kernels)
         for kernel, form in kernels:
             with kernel.operation.location:

@@ -38,6 +38,7 @@ class TensorSizes:
         self._sizes = OpenSizes()
         self._fresh: dict[tuple[ir.Value, int], int] = {}  # by value and dimension
         self._examples: dict[int, int] = {}  # of the open ones
+        self._shapes: dict[ir.Value, list[int]] = {}  # those found since the last sizes that were found to be the same
         self._block = block
         self._learn_all()
 
@@ -45,6 +46,7 @@ class TensorSizes:
         """Operations have been erased, and others stand in their place: what no known operation makes is another value.
         The sizes of arguments stay."""
         self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
+        self._shapes = {}
         self._learn_all()
 
     def _learn_all(self) -> None:
@@ -66,11 +68,13 @@ class TensorSizes:
         kind = ir.RankedTensorType(value.type)
         if kind.has_static_shape:
             return list(kind.shape)
-        found = self._made(value) or [self._unknown(value, d) for d in range(kind.rank)]
-        return [
-            self._sizes.plain(own) if kind.is_dynamic_dim(d) else kind.shape[d]
-            for d, own in zip(range(kind.rank), found, strict=True)
-        ]
+        if value not in self._shapes:
+            found = self._made(value) or [self._unknown(value, d) for d in range(kind.rank)]
+            self._shapes[value] = [
+                self._sizes.plain(own) if kind.is_dynamic_dim(d) else kind.shape[d]
+                for d, own in zip(range(kind.rank), found, strict=True)
+            ]
+        return list(self._shapes[value])
 
     def _unknown(self, value: ir.Value, d: int) -> int:
         if (value, d) not in self._fresh:
@@ -149,13 +153,17 @@ class TensorSizes:
             source, result = self.shape(op.operands[0]), self.shape(op.results[0])
             longer, shorter = (source, result) if op.name == "tensor.collapse_shape" else (result, source)
             for group, size in zip(rows.groups_of(op), shorter, strict=True):
-                self._sizes.equate(prod(longer[d] for d in group), size)
+                self._equate(prod(longer[d] for d in group), size)
         elif op.name.startswith("linalg.") and (maps := linalg.get_indexing_maps(op)) is not None:
             loops: dict[int, int] = {}
             for value, map_ in zip(op.operands, maps, strict=True):
                 for expr, size in zip(map_.value.results, self.shape(value) if rows.is_tensor(value) else []):
                     if (loop := rows.dim_of(expr)) is not None:
-                        self._sizes.equate(loops.setdefault(loop, size), size)
+                        self._equate(loops.setdefault(loop, size), size)
+
+    def _equate(self, a: int, b: int) -> None:
+        if self._sizes.equate(a, b):
+            self._shapes = {}
 
 
 def _joined(times: bool, a: int, b: int) -> int | None:

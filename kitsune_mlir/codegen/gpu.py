@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
 from typing import Any
@@ -57,14 +58,15 @@ def build(module: ir.Module, target: Target) -> Section:
     generated: dict[str, str] = {}
     assembled: list[tuple[str, list[ir.Operation], Future[ptxas.Assembled | None]]] = []
     modules = walk(module, "gpu.module")
-    several = sum(PIPELINE in op.attributes for op in modules) > 1  # pipelines, whose kernels may be equal
+    lengths = Counter(len(walk(op)) for op in modules if PIPELINE in op.attributes)  # equal kernels are equally long
     with ThreadPoolExecutor() as pool:  # ptxas assembles one module while PTX of the next is generated
         for op in modules:
             kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
             if not kernels:
                 continue
             name = ir.StringAttr(op.attributes["sym_name"]).value
-            code = _anonymous(op, kernels) if several and PIPELINE in op.attributes else name
+            alone = PIPELINE not in op.attributes or lengths[len(walk(op))] == 1
+            code = name if alone else _anonymous(op, kernels)
             places = index_checks.places_of(op)
             if code in generated and places:
                 checks = manifest["checks"]

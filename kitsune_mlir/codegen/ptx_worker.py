@@ -5,7 +5,9 @@ Translation to LLVM IR and the NVPTX back end abort the process on input they do
 
 from __future__ import annotations
 
+import itertools
 import re
+from functools import lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm_binding
@@ -32,6 +34,17 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 # LLVM's back end says itself, in the end.
 _LAYOUT = "e-i64:64"
 _LIBDEVICE = re.compile(r"@(__nv_\w+)")
+
+_requests, _REQUESTS_OF_ONE = itertools.count(), 50
+
+
+@lru_cache(maxsize=1)
+def _context(number: int) -> ir.Context:
+    """To make a context takes as long as to lower a small kernel, so that many requests have one. It keeps what it
+    holds of modules that are gone, so that now and then there is another."""
+    context = upstream_context()
+    context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
+    return context
 
 
 def lower(module: ir.Module) -> ir.Operation:
@@ -103,8 +116,7 @@ def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
 def answer(request: dict[str, Any]) -> dict[str, str]:
     """Serves one request: {"module": one gpu.module in MLIR's binary form, "chip": "sm_90a", "features": "+ptx86",
     "emit": "llvm" or "ptx"}. Gives {"text": ...} or {"error": one line}."""
-    context = upstream_context()
-    context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
+    context = _context(next(_requests) // _REQUESTS_OF_ONE)
     try:
         with context, ir.Location.unknown():
             module = ir.Module.parse(request["module"])

@@ -24,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import composite_operators, empty_tensors, result_memory
+from . import composite_operators, empty_tensors, late_code, result_memory
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .decompositions import table
@@ -34,6 +34,7 @@ from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
 from .open_views import part_open_views
+from .plain_trace import taken_apart
 from .selections import without_selections
 from .shared_weights import share_weights
 from .summed_products import sum_products
@@ -80,14 +81,14 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
             with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
-                exported = whole.run_decompositions(table())
+                exported, (module, signature) = whole, taken_apart(whole, table())
         except RuntimeError as error:
             _refuse_written_constants(exported, name)
             reason = mlir.first_line(error)
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
-    graph, signature = exported.graph_module.graph, exported.graph_signature
+    graph = module.graph
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}
@@ -194,7 +195,7 @@ os.register_at_fork(after_in_child=_forget_turn)
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
-    with _turn:
+    with _turn, late_code.made_when_called():
         yield
 
 

@@ -27,21 +27,26 @@ class OpenSizes:
 
     def plain(self, size: int) -> int:
         """A size as a product of those that are not known to be products of others."""
+        if not is_open(size):
+            return size
         for one, other in self._equal.items():
             size = _replaced(size, one, other)
         return size
 
-    def equate(self, a: int, b: int) -> None:
-        """Two sizes are the same. Nothing is learnt where neither says what a single open size is; the later one, so
-        that those of arguments, which come first, stay what they are."""
+    def equate(self, a: int, b: int) -> bool:
+        """Two sizes are the same; whether that is new. Nothing is learnt where neither says what a single open size is;
+        the later one, so that those of arguments, which come first, stay what they are."""
         a, b = self.plain(a), self.plain(b)
+        if a == b:
+            return False
         common = gcd(a, b)
         a, b = sorted((a // common, b // common))
         for one, other in ((b, a), (a, b)):
             if is_single(one):
                 self._equal = {key: _replaced(value, one, other) for key, value in self._equal.items()}
                 self._equal[one] = other
-                return
+                return True
+        return False
 
 
 def is_open(size: int) -> bool:

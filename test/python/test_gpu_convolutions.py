@@ -4,7 +4,8 @@ from math import prod
 
 import pytest
 import torch
-from test_gpu_scheduled import BOUNDS, run
+from convolution_models import BATCH, FORMS, Residual, block, ran
+from test_gpu_scheduled import run
 from torch import nn
 
 from kitsune_mlir import compile
@@ -13,54 +14,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.passes import convolutions, pipeline, schedule_products
-from kitsune_mlir.passes.priced_product import PricedProduct
 from kitsune_mlir.tools.gpusim import Simulation
-
-BATCH = torch.export.Dim("n", min=1, max=64)
-
-
-class Residual(nn.Sequential):
-    def forward(self, x):
-        return torch.relu(x + super().forward(x))
-
-
-def block(inputs, outputs, size, **options):
-    """A convolution without a bias, a norm whose numbers are given, and a ReLU."""
-    norm = nn.BatchNorm2d(outputs)
-    for numbers in (norm.weight, norm.bias, norm.running_mean):
-        nn.init.normal_(numbers.data)
-    return nn.Sequential(nn.Conv2d(inputs, outputs, size, bias=False, **options), norm, nn.ReLU())
-
-
-def ran(module, shape, target, dtype=torch.bfloat16, calls=(), **options):
-    """How often scheduled kernels ran: in a call, and one for each further number of images in `calls`."""
-    torch.manual_seed(sum(shape))
-    module = module.to(dtype).eval()
-    further = [(torch.randn(size, *shape[1:]).to(dtype),) for size in calls]
-    return run(module, (torch.randn(shape).to(dtype),), target, calls=further, **options).pipeline_launches
-
-
-FORMS = {
-    "padded": (lambda: nn.Conv2d(64, 64, 3, padding=1), (2, 64, 9, 10)),
-    "72 channels": (lambda: nn.Conv2d(72, 40, 3, padding=1), (1, 72, 9, 10)),
-    "70 channels": (lambda: nn.Conv2d(70, 40, 3), (3, 70, 9, 10)),
-    "strides of 2": (lambda: nn.Conv2d(64, 32, 3, stride=2, padding=1), (3, 64, 11, 13)),
-    "strides of 3": (lambda: nn.Conv2d(64, 32, 5, stride=3, padding=2), (1, 64, 17, 13)),
-    "dilated": (lambda: nn.Conv2d(64, 32, 3, dilation=2, padding=2), (1, 64, 11, 13)),
-    "all different": (lambda: nn.Conv2d(64, 32, (3, 5), (1, 2), (0, 3), (2, 1)), (2, 64, 11, 13)),
-    "single elements, strides of 2": (lambda: nn.Conv2d(64, 32, 1, stride=2), (2, 64, 12, 11)),
-    "single elements": (lambda: nn.Conv2d(64, 33, 1), (2, 64, 7, 7)),
-    "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6)),
-    "one channel out": (lambda: nn.Conv2d(64, 1, 3), (3, 64, 12, 12)),
-    "16 channels": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, 9, 7)),
-    "3 channels, strides of 2": (lambda: block(3, 64, 7, stride=2, padding=3), (2, 3, 32, 30)),
-    "3 channels, strides of 3": (lambda: block(3, 16, 7, stride=3, padding=3), (1, 3, 31, 29)),
-    "3 channels, dilated rows": (lambda: nn.Conv2d(3, 32, 5, padding=4, dilation=(2, 1)), (1, 3, 20, 20)),
-    "patches": (lambda: nn.Conv2d(3, 48, 16, 16), (2, 3, 64, 48)),
-    "lines": (lambda: nn.Conv1d(64, 48, 5, padding=2), (2, 64, 50)),
-    "lines of 4 channels": (lambda: nn.Conv1d(4, 48, 9, padding=4, stride=2), (2, 4, 300)),
-    "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6)),
-}
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -255,92 +209,6 @@ CHAINS = {
 def test_several(name, small_gpu):
     make, shape, kernels = CHAINS[name]
     assert ran(make(), shape, small_gpu) == kernels
-
-
-@pytest.mark.usefixtures("unassembled")
-def test_pieces_of_f32(small_gpu):
-    module = nn.Sequential(nn.Conv2d(3, 64, 5, stride=2), nn.ReLU(), nn.Conv2d(64, 24, 3, padding=1))
-    assert ran(module, (1, 3, 19, 21), small_gpu, torch.float32) == 2
-
-
-def launched(case, precision):
-    """The forms of the launches of a case of the zoo."""
-    model, args, _ = zoo.make(f"zoo/{case}-small", "bf16")
-    plan = compile(model, args, target="sm_90a", matmul_precision=precision).plan
-    return [launch["form"].removeprefix("scheduled ") for launch in plan["launches"]]
-
-
-def test_what_moves_an_image_makes_its_pieces():
-    """Those of what a product computed are made by another kernel, or in the next product's."""
-    first, second, *rest = launched("conv3x3-f32", "highest")
-    assert (first, second, rest[-1]) == ("operator", "product", "product") and len(rest) <= 2
-
-
-def test_a_product_rounds_what_another_multiplies():
-    assert launched("conv3x3-f32", "high") == ["operator", "product", "product"]
-
-
-WORDS = {
-    "40 channels last": (
-        lambda: Residual(nn.Conv2d(64, 40, 3, padding=1), nn.Conv2d(40, 64, 3, padding=1)),
-        (2, 64, 9, 7),
-        2,
-    ),
-    "channels second": (lambda: nn.Conv2d(64, 40, 3, padding=1, stride=2), (2, 64, 9, 7), 1),
-    "72 channels": (lambda: nn.Conv2d(72, 40, 3), (2, 72, 9, 7), 1),
-    "70 channels": (lambda: nn.Conv2d(70, 40, 3), (1, 70, 9, 7), 1),
-    "folded": (lambda: nn.Conv2d(3, 40, 7, stride=2, padding=3), (2, 3, 28, 30), 1),
-    "folded, channels last": (
-        lambda: Residual(nn.Conv2d(3, 64, 5, padding=2), nn.Conv2d(64, 3, 3, padding=1)),
-        (2, 3, 18, 16),
-        2,
-    ),
-    "residual": (lambda: Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)), (2, 64, 8, 7), 2),
-    "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6), 1),
-    "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6), 1),
-}
-
-
-@pytest.mark.parametrize("name", WORDS)
-def test_words_of_f32(name, small_gpu):
-    """In tf32 no numbers are put into pieces: what makes images rounds them, or registers do."""
-    make, shape, kernels = WORDS[name]
-    device = run(make().eval(), (torch.randn(shape),), small_gpu, precision="high")
-    assert device.pipeline_launches == kernels
-
-
-@pytest.mark.usefixtures("unassembled")
-def test_words_of_an_open_number_of_images(small_gpu):
-    module = Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)).eval()
-    calls, shapes = [(torch.randn(count, 64, 6, 8),) for count in (1, 3)], {"args": ({0: BATCH},)}
-    device = run(module, (torch.randn(2, 64, 6, 8),), small_gpu, calls=calls, dynamic_shapes=shapes, precision="high")
-    assert device.pipeline_launches == 2 * 3
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("name", ["channels second", "folded", "residual"])
-def test_words_are_rounded_not_cut_off(name, small_gpu, monkeypatch):
-    """Of positive numbers, cut off, all sums would be too small: their means are closer where some are too large."""
-    monkeypatch.setitem(BOUNDS, "high", 5e-5)
-    make, (count, *sizes), _ = WORDS[name]
-    model = make().eval()
-    for weight in model.parameters():
-        weight.data.abs_()
-    x = torch.rand(count, *sizes) + 0.5
-    assert run(lambda x: model(x).mean((0, 2, 3)), (x,), small_gpu, precision="high").pipeline_launches > 0
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("precision, element", [("highest", "f32"), ("high", "tf32")])
-@pytest.mark.parametrize("name", ["padded", "70 channels", "strides of 3", "all different"])
-def test_windows_of_f32(name, precision, element, small_gpu, monkeypatch):
-    """They come as they are, or rounded: no kernel makes pieces of images before, as one of few images would."""
-    if precision == "highest":
-        monkeypatch.setattr(PricedProduct, "before_us", lambda _: 1e3)
-    make, shape = FORMS[name]
-    torch.manual_seed(sum(shape))
-    device = run(make().eval(), (torch.randn(shape),), small_gpu, precision=precision)
-    assert {map_["element"] for map_ in device.described[0]["maps"] if "steps" in map_} == {element}
 
 
 def test_f16(small_gpu):

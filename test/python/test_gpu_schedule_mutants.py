@@ -133,37 +133,38 @@ def test_each_broken_instruction_is_found(name, gpu_of, monkeypatch):
     module = mlir.parse(with_slots(str(program.module), 1), mlir.context())
     pipeline.run(module, [pipeline.make(step, "", tiny_gpu) for step in LOWER])
     section = gpu.build(module, targets.load(tiny_gpu))
-    wanted, text = Function(function)(*args), str(module)
+    wanted, decoded = Function(function)(*args), {}
 
-    def run(module, seed):
-        device = SimulatedDevice(module, seed)
+    def run(seed):
+        device = SimulatedDevice(module, seed, decoded)
         runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
         check(program, runner, args, wanted, 2e-2)
 
     for seed in range(3):
-        run(mlir.parse(text, mlir.context()), seed)
-    broken = list(mutants(text))
-    missed = [(said, module) for said, module in broken if not is_found(run, module, 0)]
+        run(seed)
+    broken = mutants(decoded.values())
+    missed = [mutant for mutant in broken if not is_found(run, mutant, 0)]
     for seed in (1, 2):  # of a kind of which no more are missed than are as good, another order finds none either
-        left = Counter(kind_of(said) for said, _ in missed)
+        left = Counter(map(kind_of, missed))
         missed = [
-            (said, module)
-            for said, module in missed
-            if left[kind_of(said)] == as_good.get(kind_of(said)) or not is_found(run, module, seed)
+            mutant
+            for mutant in missed
+            if left[kind_of(mutant)] == as_good.get(kind_of(mutant)) or not is_found(run, mutant, seed)
         ]
-    found = Counter(kind_of(said) for said, _ in missed)
-    assert found == as_good and len(missed) < len(broken), [said for said, _ in missed]
+    found = Counter(map(kind_of, missed))
+    assert found == as_good and len(missed) < len(broken), [mutant.said for mutant in missed]
 
 
-def kind_of(said):
-    """What a mutant lacks, without its number and others."""
-    return re.sub(r"^\d+ | \d+$", "", said.partition(" (mutant")[0])
+def kind_of(mutant):
+    """What a mutant lacks, without numbers."""
+    return re.sub(r"^\d+ | \d+$", "", mutant.said)
 
 
-def is_found(run, module, seed):
-    """Whether a run of the module says that it is broken, or gives wrong numbers."""
+def is_found(run, mutant, seed):
+    """Whether a run, with the kernel broken, says so or gives wrong numbers."""
     try:
-        run(module, seed)
+        with mutant:
+            run(seed)
     except (KernelFault, AssertionError):
         return True
     return False

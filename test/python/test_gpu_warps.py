@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from convolution_models import FORMS, ran
 from functions import Function
-from test_gpu_convolutions import FORMS, ran
 from test_gpu_models import interface_of
 from test_gpu_scheduled import drawn, run
 

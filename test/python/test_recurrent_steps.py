@@ -234,16 +234,15 @@ def test_each_broken_instruction_is_found(gpu_of, monkeypatch):
     program, want = scheduled(model, args, machine), model(*args).detach()
     module = mlir.parse(str(program.module), mlir.context())
     pipeline.run(module, [pipeline.make(name, "", machine) for name in LOWER])
-    section, text = gpu.build(module, targets.load(machine)), str(module)
+    section, decoded = gpu.build(module, targets.load(machine)), {}
 
-    def run(module, seed):
-        device = SimulatedDevice(module, seed)
+    def run(seed):
+        device = SimulatedDevice(module, seed, decoded)
         runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
         check_call(program, runner, args, want, 2e-2)
 
-    run(mlir.parse(text, mlir.context()), 0)
-    broken = list(mutants(text))
-    missed = [said for said, mutant in broken if not any(is_found(run, mutant, seed) for seed in range(2))]
+    run(0)
+    missed = [one for one in mutants(decoded.values()) if not any(is_found(run, one, seed) for seed in range(2))]
     assert Counter(map(kind_of, missed)) == {
         "arrivals in place of": 2,
         "no arrival": 2,

@@ -256,12 +256,12 @@ class _Decoder:
 
 def _assembly(op: ir.Operation) -> Assembly:
     text = ir.StringAttr(op.attributes["asm_string"]).value
-    return _read(text, ir.StringAttr(op.attributes["constraints"]).value, len(op.operands))
+    return read_assembly(text, ir.StringAttr(op.attributes["constraints"]).value, len(op.operands))
 
 
 @cache
-def _read(text: str, said: str, inputs: int) -> Assembly:
-    """A kernel has few texts, each many times."""
+def read_assembly(text: str, said: str, inputs: int) -> Assembly:
+    """Inline PTX with its constraints and so many operands. A kernel has few texts, each many times."""
     constraints = said.split(",")
     outputs = sum(constraint.startswith("=") for constraint in constraints)
     ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}

@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.index_reports import WORD
 
 from .arithmetic import dtype_of
-from .decode import decode
+from .decode import Op, decode
 from .faults import named
 from .index_reports import reported
 from .launcher import Launcher
@@ -47,12 +47,15 @@ class SimulatedDevice:
     """Runs the kernels of `module`, which has been through convert-linalg-to-gpu.
 
     `seed` is an order in which CTAs, warps and copies take turns. `launches` counts the kernels of single operators,
-    `pipeline_launches` those of pipelines; `described` are the pipelines' launches as the manifest describes them."""
+    `pipeline_launches` those of pipelines; `described` are the pipelines' launches as the manifest describes them.
+    `decoded` holds the pipelines' kernels by name once they are read; another device of the same module may be given
+    it, and need not read them again."""
 
     number = 0
 
-    def __init__(self, module: ir.Module, seed: int = 0):
+    def __init__(self, module: ir.Module, seed: int = 0, decoded: dict[str, Op] | None = None):
         self._kernels = kernels(module)
+        self.decoded: dict[str, Op] = {} if decoded is None else decoded
         self._module = module
         self._memories: dict[int, np.ndarray] = {}
         self._pointers: list[int] = []
@@ -165,7 +168,10 @@ class SimulatedDevice:
 
     def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool = False) -> Launcher:
         self.described.append(launch)
-        return Launcher(self, launch, code, decode(self._kernels[launch["kernel"]]), overlapped)
+        name = launch["kernel"]
+        if name not in self.decoded:
+            self.decoded[name] = decode(self._kernels[name])
+        return Launcher(self, launch, code, self.decoded[name], overlapped)
 
     def array(self, value: Any, stream: int) -> None:
         return None

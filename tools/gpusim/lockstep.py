@@ -220,10 +220,13 @@ class Lockstep:
         value, other, _ = self._all(op.operands)
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
         _whole_warps(mask, "a shuffle")
-        other = np.broadcast_to(other, mask.shape).reshape(-1, 32)
+        if np.ndim(other):
+            other = np.broadcast_to(other, mask.shape).reshape(-1, 32)
         own, mode = np.arange(32), str(op.attributes["mode"])
         places = own ^ other if "xor" in mode else np.where(own < other, own, own - other) if "up" in mode else other
-        return [np.take_along_axis(lanes, places, 1).reshape(-1), np.ones(mask.shape, np.bool_)]
+        # Most often all warps do the same, which numpy takes as whole columns.
+        found = np.take_along_axis(lanes, places, 1) if np.ndim(places) == 2 else lanes[:, np.broadcast_to(places, 32)]
+        return [found.reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
