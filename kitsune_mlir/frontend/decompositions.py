@@ -187,21 +187,21 @@ def native_group_norm(
 
 
 def instance_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Any, running_var: Any, *rest: Any
 ) -> Any:
-    """A group norm whose groups are channels."""
+    """A group norm whose groups are channels; of images of open sizes by means of their pixels."""
+    use_input_stats, _, eps, *_ = rest
     if not use_input_stats or running_mean is not None:
         return NotImplemented
     found = native_group_norm(x, weight, bias, x.shape[0], x.shape[1], math.prod(x.shape[2:]), x.shape[1], eps)
-    return found if found is NotImplemented else found[0]
+    if found is not NotImplemented:
+        return found[0]
+    pixels, channels = list(range(2, x.dim())), [-1] + [1] * (x.dim() - 2)
+    y = working(x)
+    y = y - y.mean(pixels, keepdim=True)
+    y = y * ((y * y).mean(pixels, keepdim=True) + eps).rsqrt()
+    y = y if weight is None else y * weight.view(channels)
+    return (y if bias is None else y + bias.view(channels)).to(x.dtype)
 
 
 def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
@@ -360,6 +360,8 @@ _OWN: Table = {
     aten.roll.default: roll,
     aten.stft.default: stft,
     aten.stft.center: torch._refs.stft,
+    aten.fft_fftshift.default: torch._refs.fft.fftshift,
+    aten.fft_ifftshift.default: torch._refs.fft.ifftshift,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,

@@ -1,4 +1,5 @@
-"""Numbers that a model reads from its tensors (`x.item()`, `float(x)`) as tensors without dimensions.
+"""Numbers that a model reads from its tensors (`x.item()`, `float(x)`), or computes from open sizes otherwise than
+torch-mlir can (`float(n)`, `math.sqrt(n)`), as tensors without dimensions.
 
     %n = aten._local_scalar_dense(%x : f32[])
     %m = operator.mul(%n, 2.0)
@@ -34,6 +35,7 @@ _ARITHMETIC = {
     operator.mod: aten.remainder.Tensor,
     operator.neg: aten.neg.default,
     operator.pow: aten.pow.Tensor_Scalar,
+    torch._sym_sqrt: aten.sqrt.default,
     torch.sym_min: aten.minimum.default,
     torch.sym_max: aten.maximum.default,
 }
@@ -53,6 +55,9 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
         if node.target is aten._local_scalar_dense.default:
             with graph.inserting_before(node):
                 tensors[node] = _read(graph, node)
+        elif node.target is torch.sym_float and node.args[0] not in tensors:
+            with graph.inserting_before(node):
+                tensors[node] = call(graph, aten.full.default, ([], node.args[0]), node, dtype=torch.float64)
         elif node.op == "call_function" and (tensors.keys() | unknown) & set(node.all_input_nodes):
             if node.target in _CHECKS:
                 graph.erase_node(node)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sympy
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.export.passes import move_to_device_pass
@@ -76,10 +77,13 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     for node in exported.graph.find_nodes(op="placeholder"):
         if _is_tensor(node) and (node.name in given or not node.meta["val"].is_complex()):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
+    if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
+        _refuse_written_constants(exported, name)  # taking the graph apart would end the process
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
             with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
+                before = len(_guards(whole))
                 exported = whole.run_decompositions(table())
         except RuntimeError as error:
             _refuse_written_constants(exported, name)
@@ -87,6 +91,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
+    _refuse_guards(_guards(exported)[before:], name)
     graph, signature = exported.graph_module.graph, exported.graph_signature
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
@@ -301,6 +306,25 @@ def _refuse_written_constants(exported: torch.export.ExportedProgram, name: str)
             raise UserError(
                 f"{name}: {node.target}{_line(node)} writes to a tensor that is no buffer of the model; "
                 "make it one with register_buffer"
+            )
+
+
+def _guards(exported: torch.export.ExportedProgram) -> list[Any]:
+    """What torch has taken for granted of open sizes so far."""
+    for node in exported.graph.find_nodes(op="placeholder"):
+        value = node.meta.get("val")
+        if isinstance(value, torch._subclasses.FakeTensor) and value.fake_mode.shape_env is not None:
+            return list(value.fake_mode.shape_env.guards)
+    return []
+
+
+def _refuse_guards(guards: list[Any], name: str) -> None:
+    """Raises UnsupportedError where a rule that took an operator apart found an open size equal to another, or to a
+    number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie."""
+    for guard in guards:
+        if isinstance(guard.expr, sympy.Eq):
+            raise UnsupportedError(
+                f"{name}: torch takes an operator apart for open sizes of which {guard.expr} only; fix these sizes"
             )
 
 
