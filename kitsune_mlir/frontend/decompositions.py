@@ -41,6 +41,7 @@ from .scans import SCANS
 from .scatters import SCATTERS
 from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
+from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
 from .upsampling import UPSAMPLING
@@ -270,7 +271,9 @@ def mish(x: Tensor) -> Tensor:
 
 
 def power(x: Tensor, exponent: float) -> Any:
-    if not x.is_floating_point():
+    if x.is_complex() and exponent not in (2, 3, -1):
+        return (x.log() * exponent).exp()
+    if not x.is_floating_point() and not x.is_complex():
         kind = torch.result_type(x, exponent)
         return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x.to(kind), exponent)
     forms: dict[float, Callable[[], Tensor]] = {
@@ -315,13 +318,6 @@ def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: fl
     return torch.addmm(x, left.transpose(0, 1).flatten(1), right.flatten(0, 1), beta=beta, alpha=alpha)
 
 
-def stft(
-    x: Tensor, n_fft: int, hop: int | None = None, length: int | None = None, window: Tensor | None = None, *rest: Any
-) -> Tensor:
-    """Windows that overlap, and the Fourier transform of each."""
-    return torch._refs.stft(x, n_fft, hop, length, window, False, "reflect", *rest)
-
-
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
     if dtype not in NARROW:
@@ -358,10 +354,6 @@ _OWN: Table = {
     aten.arange.start_step: arange,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
-    aten.stft.default: stft,
-    aten.stft.center: torch._refs.stft,
-    aten.fft_fftshift.default: torch._refs.fft.fftshift,
-    aten.fft_ifftshift.default: torch._refs.fft.ifftshift,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
@@ -376,7 +368,7 @@ _OWN: Table = {
 
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, PADDING, SCANS,
-    SCATTERS, SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

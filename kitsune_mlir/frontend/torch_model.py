@@ -116,7 +116,7 @@ def _quiet() -> Iterator[None]:
 def _line_of(error: Exception) -> str:
     """Where it happened, as " at file:line": the innermost frame that is the model's, not torch's or Python's."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames[1:] if not is_library(frame.filename)]
+    own = [frame for frame in frames[1:] if not is_library(frame.filename) and frame.filename != __file__]
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 

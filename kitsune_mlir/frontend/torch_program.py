@@ -91,7 +91,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
-    _refuse_guards(_guards(exported)[before:], name)
+    _refuse_guards(_guards(exported)[before:], set(exported.range_constraints), name)
     graph, signature = exported.graph_module.graph, exported.graph_signature
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
@@ -318,11 +318,11 @@ def _guards(exported: torch.export.ExportedProgram) -> list[Any]:
     return []
 
 
-def _refuse_guards(guards: list[Any], name: str) -> None:
+def _refuse_guards(guards: list[Any], sizes: set[sympy.Symbol], name: str) -> None:
     """Raises UnsupportedError where a rule that took an operator apart found an open size equal to another, or to a
     number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie."""
     for guard in guards:
-        if isinstance(guard.expr, sympy.Eq):
+        if isinstance(guard.expr, sympy.Eq) and not sizes.isdisjoint(guard.expr.free_symbols):
             raise UnsupportedError(
                 f"{name}: torch takes an operator apart for open sizes of which {guard.expr} only; fix these sizes"
             )
