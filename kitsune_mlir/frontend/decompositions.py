@@ -175,9 +175,20 @@ def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: int, eps: float
 ) -> Any:
     """A layer norm of rows, each what a group has of an image. Where a kernel can keep such a row, what a channel is
-    scaled and shifted by is repeated for its pixels, so that it has the row's form."""
-    if not all(isinstance(size, int) and size for size in (C, HxW)):
+    scaled and shifted by is repeated for its pixels, so that it has the row's form. Pixels of open sizes are not put
+    into one row."""
+    if not C:
         return NotImplemented
+    if not isinstance(HxW, int) or not HxW:
+        rows, pixels = x.unflatten(1, (group, C // group)), list(range(2, x.dim() + 1))
+        y = working(rows)
+        mean = y.mean(pixels, keepdim=True)
+        scale = ((y - mean).square().mean(pixels, keepdim=True) + eps).rsqrt()
+        y = ((y - mean) * scale).flatten(1, 2)
+        channels = [-1] + [1] * (x.dim() - 2)
+        y = y if weight is None else y * weight.view(channels)
+        y = y if bias is None else y + bias.view(channels)
+        return y.to(x.dtype), mean.flatten(1), scale.flatten(1)
     channels = [each if each is None else each.view(group, C // group, 1) for each in (weight, bias)]
     shape = [C // group, HxW]
     if math.prod(shape) <= WIDEST:
@@ -190,19 +201,12 @@ def native_group_norm(
 def instance_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Any, running_var: Any, *rest: Any
 ) -> Any:
-    """A group norm whose groups are channels; of images of open sizes by means of their pixels."""
+    """A group norm whose groups are channels."""
     use_input_stats, _, eps, *_ = rest
     if not use_input_stats or running_mean is not None:
         return NotImplemented
     found = native_group_norm(x, weight, bias, x.shape[0], x.shape[1], math.prod(x.shape[2:]), x.shape[1], eps)
-    if found is not NotImplemented:
-        return found[0]
-    pixels, channels = list(range(2, x.dim())), [-1] + [1] * (x.dim() - 2)
-    y = working(x)
-    y = y - y.mean(pixels, keepdim=True)
-    y = y * ((y * y).mean(pixels, keepdim=True) + eps).rsqrt()
-    y = y if weight is None else y * weight.view(channels)
-    return (y if bias is None else y + bias.view(channels)).to(x.dtype)
+    return found if found is NotImplemented else found[0]
 
 
 def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:

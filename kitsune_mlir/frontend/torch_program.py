@@ -28,6 +28,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 from . import composite_operators, empty_tensors, result_memory
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
+from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
@@ -82,7 +83,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
-            with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
+            with views_that_copy(rewritten(on_cpu(without_selections(known_masks_as_places(exported))))) as whole:
                 before = len(_guards(whole))
                 exported = whole.run_decompositions(table())
         except RuntimeError as error:
