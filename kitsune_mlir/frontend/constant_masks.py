@@ -2,8 +2,8 @@
 
     x[:, mask]    =>    x[:, rows, columns], of constants that say where the mask is true
 
-torch.export knows no numbers of a mask, and takes what it selects to be of any number; taking the graph apart anew finds
-the sizes.
+torch.export knows no numbers of a mask, and takes what it selects to be of any number; taking the graph apart anew
+finds the sizes.
 """
 
 from __future__ import annotations

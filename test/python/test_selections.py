@@ -233,3 +233,27 @@ def test_the_number_of_selected_rows(small_gpu):
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), Model()(*args), strict=True):
             torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+
+
+class Known(nn.Module):
+    """Masks that no input changes: a buffer, and all pairs but those of one thing with itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("lower", torch.ones(5, 5).tril(-1).bool())
+
+    def forward(self, x):
+        own = torch.eye(5, dtype=torch.bool)
+        return x[:, self.lower], (x[0] * 2)[~own].view(5, 4), x[..., torch.tensor([True, False, True, True, False])]
+
+
+def test_masks_that_are_known(small_gpu):
+    batch = torch.export.Dim("batch", max=16)
+    compiled = kitsune_mlir.compile(
+        Known(), (torch.randn(3, 5, 5),), target=["cpu", small_gpu], dynamic_shapes=({0: batch},)
+    )
+    for count in (3, 1, 7):
+        x = torch.randn(count, 5, 5)
+        for run in (compiled, Simulation(compiled)):
+            for found, right in zip(run(x), Known()(x), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), right)
