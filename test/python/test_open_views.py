@@ -186,3 +186,18 @@ def test_images_of_any_size(target):
         x = torch.randn(shape)
         for found, wanted in zip(run(x), model(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_copies_of_tensors_that_may_be_empty(target):
+    """A view by -1 beside sizes of which one is none divides by it."""
+    batch, length = (torch.export.Dim(name, min=0, max=64) for name in ("batch", "length"))
+    model = Function(lambda x: (x.repeat(1, 2, 1), x.sum(1).repeat(2, x.shape[1]), x.repeat(2, 1, 1, 3)))
+    compiled = kitsune_mlir.compile(
+        model, (torch.randn(3, 5, 4),), target=target, dynamic_shapes=({0: batch, 1: length},)
+    )
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for sizes in ((3, 5), (1, 1), (0, 3), (2, 0), (0, 0)):
+        x = torch.randn(*sizes, 4)
+        for found, wanted in zip(run(x), model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
