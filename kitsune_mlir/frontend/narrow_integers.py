@@ -7,7 +7,7 @@ an operator that computes gets its operands in int32 and its result cut to 8 bit
     %y = aten.mul.Scalar(%x, 2)         %w = to int32(%x) & 255; %v = aten.mul.Scalar(%w, 2); %y = to int8(%v)
 
 Operators that only move elements stay as they are, so that 8-bit weights are read as 8 bits, unless they put elements
-beside those of a wider type.
+beside those of another type.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Widening:
             if operands[0] is torch.uint8 or operands[0].is_floating_point:
                 self._widen(node, node.args[0])
             _replace_dtypes(node, torch.int8)
-        elif _packet(node) not in _KEPT or (_packet(node) in _JOINS and self.types[node][0] not in _NARROW):
+        elif _packet(node) not in _KEPT or (_packet(node) in _JOINS and set(operands) != set(self.types[node])):
             if len(set(operands)) == 1 and operands[0] in _NARROW:
                 _wrap_numbers(node, operands[0])
             for operand in node.all_input_nodes:
