@@ -33,6 +33,8 @@ from .convolutions import CONVOLUTIONS
 from .fused_layers import FUSED_LAYERS
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
+from .linear_algebra import LINEAR_ALGEBRA
+from .losses import LOSSES
 from .medians import MEDIANS
 from .norms import NORMS
 from .padding import PADDING
@@ -371,8 +373,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, PADDING, SCANS,
-    SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS,
+    NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

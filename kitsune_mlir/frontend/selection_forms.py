@@ -20,7 +20,7 @@ aten = torch.ops.aten
 PUTS = {aten.index_put.default, aten.index_put_.default}
 _SCATTERS = {aten.masked_scatter.default: aten.index_put.default, aten.masked_scatter_.default: aten.index_put_.default}
 # Losses of elements, and where their reduction stands among the arguments; in the one form they have none.
-LOSSES = {
+ELEMENTWISE_LOSSES = {
     aten.mse_loss.default: 2,
     aten.l1_loss.default: 2,
     aten.smooth_l1_loss.default: 2,
@@ -49,7 +49,7 @@ def in_one_form(graph: Graph) -> None:
             _select_rows(node, mask, flat)
         elif node.target in PUTS and (mask := mask_of(node)) is not None and is_selected(node.args[2]):
             _write_rows(node, mask, flat)
-        elif node.target in LOSSES and is_selected(node.args[0]):
+        elif node.target in ELEMENTWISE_LOSSES and is_selected(node.args[0]):
             _reduce_behind(node)
 
 
@@ -173,7 +173,7 @@ def _is_changed(mask: Node) -> bool:
 
 def _reduce_behind(node: Node) -> None:
     """A loss of all elements as one of each, and the mean or the sum of these."""
-    place = LOSSES[node.target]
+    place = ELEMENTWISE_LOSSES[node.target]
     reduction = node.kwargs.get("reduction", node.args[place] if len(node.args) > place else _MEAN)
     if reduction == 0:
         return

@@ -28,7 +28,16 @@ from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
 from .row_wise import ALONG, DIM, REDUCED, REDUCED_ALONG, is_row_wise
-from .selection_forms import LOSSES, PUTS, has_selections, in_one_form, is_count, is_selected, mask_of, selected_sizes
+from .selection_forms import (
+    ELEMENTWISE_LOSSES,
+    PUTS,
+    has_selections,
+    in_one_form,
+    is_count,
+    is_selected,
+    mask_of,
+    selected_sizes,
+)
 
 aten = torch.ops.aten
 
@@ -175,7 +184,7 @@ class _Rewriting:
                 sources[0]
             ):
                 raise _Refused
-        elif target not in ALONG and target not in LOSSES and not is_row_wise(target):
+        elif target not in ALONG and target not in ELEMENTWISE_LOSSES and not is_row_wise(target):
             raise _Refused
         made = node.meta["val"]
         for value in [made] if isinstance(made, torch.Tensor) else made:
