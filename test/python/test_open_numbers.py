@@ -114,3 +114,17 @@ def test_rules_of_torch_that_hold_for_the_examples_size_only(monkeypatch):
     monkeypatch.setattr("kitsune_mlir.frontend.torch_program.table", lambda: rules)
     with pytest.raises(UnsupportedError, match="for open sizes of which Eq.* only"):
         kitsune_mlir.compile(Sine(), (torch.randn(6),), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+
+
+def test_sizes_that_are_returned(gpu_of):
+    class Model(nn.Module):
+        def forward(self, x):
+            return {"rows": x.shape[0], "half": x.shape[0] // 2, "columns": x.shape[1], "sums": x.sum(0)}
+
+    shapes = ({0: torch.export.Dim("rows", min=1, max=64)},)
+    gpu = gpu_of(4, "sm_90a")
+    compiled = kitsune_mlir.compile(Model(), (torch.randn(6, 3),), target=["cpu", gpu], dynamic_shapes=shapes)
+    for run in (compiled, Simulation(compiled, seed=1)):
+        for rows in (6, 1, 9):
+            found = run(torch.randn(rows, 3))
+            assert [found["rows"], found["half"], found["columns"]] == [rows, rows // 2, 3]
