@@ -84,7 +84,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
             with views_that_copy(rewritten(on_cpu(without_selections(known_masks_as_places(exported))))) as whole:
-                before = len(_guards(whole))
+                before, sizes = len(_guards(whole)), set(whole.range_constraints)
                 exported = whole.run_decompositions(table())
         except RuntimeError as error:
             _refuse_written_constants(exported, name)
@@ -92,7 +92,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
-    _refuse_guards(_guards(exported)[before:], set(exported.range_constraints), name)
+    _refuse_guards(_guards(exported)[before:], sizes, name)
     graph, signature = exported.graph_module.graph, exported.graph_signature
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
