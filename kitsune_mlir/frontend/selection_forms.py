@@ -9,6 +9,7 @@ cross_entropy(x[mask], y[mask])          =>    of all rows, those that are left 
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -28,6 +29,15 @@ ELEMENTWISE_LOSSES = {
     aten.kl_div.default: 2,
     aten.binary_cross_entropy.default: 3,
     aten.binary_cross_entropy_with_logits.default: 4,
+}
+# What is computed with numbers, and the same of tensors.
+NUMBERS: dict[Any, Any] = {
+    operator.add: aten.add.Tensor,
+    operator.sub: aten.sub.Tensor,
+    operator.mul: aten.mul.Tensor,
+    operator.truediv: aten.div.Tensor,
+    torch.sym_max: aten.clamp_min.default,
+    torch.sym_float: aten._to_copy.default,
 }
 _MEAN = 1  # torch's number of this reduction; 0 is none, 2 a sum
 

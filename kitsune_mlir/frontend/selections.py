@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import copy
 import math
-import operator
 import sys
 from typing import Any
 
@@ -30,6 +29,7 @@ from torch.fx import Graph, Node
 from .row_wise import ALONG, DIM, REDUCED, REDUCED_ALONG, is_row_wise
 from .selection_forms import (
     ELEMENTWISE_LOSSES,
+    NUMBERS,
     PUTS,
     has_selections,
     in_one_form,
@@ -49,15 +49,6 @@ _CHECKS = {
     aten.sym_constrain_range_for_size.default,
 }
 _MEANS = {aten.mean.default, aten.mean.dim}
-# What is computed with numbers, and the same of tensors.
-_NUMBERS: dict[Any, Any] = {
-    operator.add: aten.add.Tensor,
-    operator.sub: aten.sub.Tensor,
-    operator.mul: aten.mul.Tensor,
-    operator.truediv: aten.div.Tensor,
-    torch.sym_max: aten.clamp_min.default,
-    torch.sym_float: aten._to_copy.default,
-}
 _CLASSES = {aten.cross_entropy_loss.default, aten.nll_loss_nd.default}
 _TAKES = {aten.index.Tensor, aten.index_select.default, aten.embedding.default}
 
@@ -213,9 +204,9 @@ class _Rewriting:
                 raise _Refused
             count = self.graph.call_function(aten.sum.default, (self.counts[size][0],))
             return self.graph.call_function(aten.mul.Tensor, (count, math.prod(others))) if others else count
-        if number.target not in _NUMBERS:
+        if number.target not in NUMBERS:
             raise _Refused
-        return self.graph.call_function(_NUMBERS[number.target], tuple(map(self._number, number.args)))
+        return self.graph.call_function(NUMBERS[number.target], tuple(map(self._number, number.args)))
 
     def _masks(self, size: str) -> Any:
         return self.counts[size][1] if size in self.counts else None
