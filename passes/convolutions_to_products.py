@@ -14,8 +14,7 @@ channels as the second dimension, as torch has them, unless another convolution 
 and what else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights
 once, when the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64
 columns are mostly zeros, a row of the filter is one element of all its channels: the images get their zeros then, and
-overlap (`convolutions.Folded`). What has no such form (sizes open until the call besides the batch's) is left as it is,
-with a remark.
+overlap (`convolutions.Folded`). What has no such form (sizes open besides the batch's) is left, with a remark.
 
 Filters of groups of channels are laid out with zeros for the channels of other groups: tensor cores multiply those
 faster than threads multiply what is none. Where groups make up whole chunks of 64 columns, such blocks of them are a

@@ -17,17 +17,16 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, tensor
 
 from .schedule_build import constant_index
+from .tensor_sizes import TensorSizes
 
 
 def reassociate(reshape: ir.Operation) -> None:
-    """Says which dimensions are split or put together, where only one of the tensor's sizes is open."""
+    """Says which dimensions are split or put together, where one of the tensor's sizes is open, or one is split."""
     source, shape = reshape.operands
     before, kind = rows.shape_of(source), ir.RankedTensorType(reshape.results[0].type)
     after = list(kind.shape)
-    if before.count(rows.DYNAMIC) != 1:
-        return
     with ir.InsertionPoint(reshape), reshape.location:
-        if after.count(rows.DYNAMIC) == 1 and _known(before) == _known(after) != 0:
+        if before.count(rows.DYNAMIC) == after.count(rows.DYNAMIC) == 1 and _known(before) == _known(after) != 0:
             made = _of_one_size(source, kind)
         else:
             made = _split_open(source, shape, kind)
@@ -80,18 +79,30 @@ def _groups(longer: Sequence[int], shorter: Sequence[int]) -> list[list[int]] | 
 
 
 def _split_open(source: ir.Value, shape: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None:
-    """The reshape that splits the dimension of the open size, into sizes of which several may be open."""
+    """The reshape that splits a dimension of an open size, into sizes of which several may be open."""
     elements = rows.producer(shape)
     before, after = rows.shape_of(source), list(kind.shape)
-    more, split = len(after) - len(before), before.index(rows.DYNAMIC)
+    more = len(after) - len(before)
     if elements is None or elements.name != "tensor.from_elements" or more < 1:
         return None
-    if after[:split] != before[:split] or after[split + more + 1 :] != before[split + 1 :]:
+    places = [d for d, size in enumerate(before) if size == rows.DYNAMIC and _is_split(before, after, d)]
+    if len(places) > 1:
+        known = TensorSizes(elements.block)
+        own, wanted = known.shape(source), [known.number(size) for size in elements.operands]
+        places = [d for d in places if _is_split(own, wanted, d)]
+    if not places:
         return None
+    split = places[0]
     ends = range(split, split + more + 1)
     groups = [*([d] for d in range(split)), list(ends), *([d + more] for d in range(split + 1, len(before)))]
-    sizes = [_as_index(elements.operands[d]) for d in ends if after[d] == rows.DYNAMIC]
+    sizes = [_as_index(elements.operands[d]) for d, size in enumerate(after) if size == rows.DYNAMIC]
     return tensor.ExpandShapeOp(kind, source, groups, sizes, after).result
+
+
+def _is_split(before: Sequence[int], after: Sequence[int], place: int) -> bool:
+    """Whether the sizes before and behind a dimension stay."""
+    behind = len(before) - place - 1
+    return after[:place] == before[:place] and after[len(after) - behind :] == before[place + 1 :]
 
 
 def _as_index(size: ir.Value) -> ir.Value:

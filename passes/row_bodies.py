@@ -177,8 +177,12 @@ class RowBody:
         result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
         if not kind.rank:  # all elements of a tensor were reduced to one
             return tensor.CollapseShapeOp(kind, reshaped(result, [1]), []).result
-        shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        return reshaped(result, shape)
+        open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+        if len(open_) > sizes.count(None) > 0:  # rows of several open sizes were one size
+            flat = reshaped(result, [None])
+            lengths = [tensor.dim(member.op.operands[-1], constant_index(d)) for d in open_]
+            return tensor.ExpandShapeOp(kind, flat, [list(range(kind.rank))], lengths, list(kind.shape)).result
+        return reshaped(result, [None if d in open_ else kind.shape[d] for d in range(kind.rank)])
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         """The group on the tile whose first row is at these offsets, one for each segment of the rows; `zero` is an

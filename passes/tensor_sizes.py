@@ -108,9 +108,9 @@ class TensorSizes:
     def _listed(self, sizes: list[int], numbers: list[ir.Value]) -> list[int]:
         """Sizes, of which the open ones are given."""
         given = iter(numbers)
-        return [self._number(next(given)) if size == rows.DYNAMIC else size for size in sizes]
+        return [self.number(next(given)) if size == rows.DYNAMIC else size for size in sizes]
 
-    def _number(self, value: ir.Value) -> int:
+    def number(self, value: ir.Value) -> int:
         """An index that is a size."""
         op = rows.producer(value)
         found = None if op is None else self._computed(op)
@@ -126,14 +126,14 @@ class TensorSizes:
             return self.shape(op.operands[0])[ir.IntegerAttr(axis.attributes["value"]).value] if known else None
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
-            numbers = [self._number(value) for value in op.operands]
+            numbers = [self.number(value) for value in op.operands]
             return example_sizes.evaluated(map_.results[0], map_.n_dims, numbers, _of_two)
         if op.name == "arith.index_cast":
-            return self._number(op.operands[0])
+            return self.number(op.operands[0])
         if op.name == "arith.select" and self._is_below_zero(op.operands[0]):
-            return self._number(op.operands[2])
+            return self.number(op.operands[2])
         if op.name in ("arith.muli", "arith.divsi", "arith.divui", "arith.floordivsi"):
-            return _joined(op.name == "arith.muli", *map(self._number, op.operands))
+            return _joined(op.name == "arith.muli", *map(self.number, op.operands))
         return None
 
     def _is_below_zero(self, value: ir.Value) -> bool:

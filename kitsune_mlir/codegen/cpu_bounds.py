@@ -81,8 +81,13 @@ def _computed_axes(op: ir.Operation, extract: ir.Operation) -> list[tuple[int, i
 
 
 def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
-    """Guards the integer divisions of a module on tensors; its results are those of `guard_indices`."""
+    """Guards the integer divisions of a module on tensors, and those of open sizes, of which any may be none; its
+    results are those of `guard_indices`."""
     checks: list[tuple[ir.Value, str]] = []
+    for op in [each.operation for each in main.body.blocks[0].operations]:
+        if op.name in _DIVISIONS and not _is_constant(op.operands[1]):
+            with op.context, op.location, ir.InsertionPoint(op):
+                op.operands[1] = _safe_divisor(*op.operands)
     for op in walk(module, "linalg.generic"):
         for division in [inner.operation for inner in op.regions[0].blocks[0].operations]:
             if division.name not in _DIVISIONS or _is_constant(division.operands[1]):

@@ -34,11 +34,14 @@ aten = torch.ops.aten
 _LINEAR = frozenset(
     getattr(aten, name)
     for name in (
-        "_unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index index_add "
-        "index_select lift_fresh_copy mean neg permute repeat roll select select_scatter slice slice_scatter squeeze "
-        "stack sum t transpose tril triu unsqueeze view where"
+        "_unsafe_index_put _unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index "
+        "index_add index_put index_select lift_fresh_copy mean neg permute repeat roll scatter scatter_add select "
+        "select_scatter slice slice_scatter squeeze stack sum t transpose tril triu unfold unsqueeze view where"
     ).split()
 )
+
+# What asks how elements lie, which those of parts do in their own way.
+_VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
 
 _LISTS = frozenset((aten.split, aten.split_with_sizes, aten.unbind))
 
@@ -165,6 +168,8 @@ class _Parting:
                 if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
                     return operand
                 part = self._of(operand, to)[index]
+                if node.target in _VIEWS and part is not None and not part.meta["val"].is_contiguous():
+                    return to.call(aten.clone.default, part, memory_format=torch.contiguous_format)
                 return to.call(aten.zeros_like.default, self._of(operand, to)[0]) if part is None else part
 
             args, kwargs = map_arg((node.args, node.kwargs), choose)
@@ -232,8 +237,47 @@ class _Parting:
 
     _convert_element_type = _to_copy
 
-    def _full(self, node: Node, to: Calls) -> Pair:
+    def _log(self, node: Node, to: Calls) -> Pair:
+        return to.call(aten.log.default, self._abs(node, to)), self._angle(node, to)
+
+    def _sqrt(self, node: Node, to: Calls) -> Pair:
+        half = to.multiply(self._angle(node, to), 0.5)
+        return _of_angle(to.call(aten.sqrt.default, self._abs(node, to)), half, to)
+
+    def _sin(self, node: Node, to: Calls) -> Pair:
+        re, im = self._of(node.args[0], to)
+        sin, cos = to.call(aten.sin.default, re), to.call(aten.cos.default, re)
+        return to.multiply(sin, to.call(aten.cosh.default, im)), to.multiply(cos, to.call(aten.sinh.default, im))
+
+    def _cos(self, node: Node, to: Calls) -> Pair:
+        re, im = self._of(node.args[0], to)
+        sin, cos = to.call(aten.sin.default, re), to.call(aten.cos.default, re)
+        down = to.negate(to.multiply(sin, to.call(aten.sinh.default, im)))
+        return to.multiply(cos, to.call(aten.cosh.default, im)), down
+
+    def _reciprocal(self, node: Node, to: Calls) -> Pair:
+        re, im = self._of(node.args[0], to)
+        size = to.add(to.multiply(re, re), to.multiply(im, im))
+        return to.divide(re, size), to.divide(to.negate(im), size)
+
+    def _linalg_vector_norm(self, node: Node, to: Calls) -> Node:
+        return to.call(node.target, self._abs(node, to), *node.args[1:], **node.kwargs)
+
+    def _eq(self, node: Node, to: Calls) -> Node:
+        (a, b), (c, d) = self._operands(node, to)
+        same = [to.call(aten.eq.Tensor, to.expanded(x), to.expanded(y)) for x, y in ((a, c), (b, d))]
+        return to.call(aten.logical_and.default, *same)
+
+    def _ne(self, node: Node, to: Calls) -> Node:
+        return to.call(aten.logical_not.default, self._eq(node, to))
+
+    def _eye(self, node: Node, to: Calls) -> Pair:
+        return to.call(node.target, *node.args, dtype=to.dtype), to.zeros()
+
+    def _full(self, node: Node, to: Calls) -> Pair | Node:
         value = complex(node.args[1])
+        if not _is_complex(node):
+            return convert(self.graph, to.full(value.real), node.meta["val"].dtype, node)
         return to.full(value.real), to.full(value.imag)
 
     _full_like = _full
@@ -271,16 +315,29 @@ class _Parting:
         return to.expanded(re), to.expanded(to.add(to.multiply(a, d), to.multiply(b, c)))
 
     def _mm(self, node: Node, to: Calls) -> Pair:
-        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]."""
-        (a, b), (c, d) = self._operands(node, to)
-        columns, last = node.meta["val"].shape[-1], node.meta["val"].dim() - 1
-        left = to.call(aten.cat.default, [a, b], last)
-        rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
-        both = to.call(node.target, left, to.call(aten.cat.default, rows, last - 1))
-        re, im = (to.call(aten.slice.Tensor, both, last, i * columns, (i + 1) * columns) for i in range(2))
-        return re, im
+        return self._product(node.target, *node.args, node, to)
 
     _bmm = _mm
+
+    def _addmm(self, node: Node, to: Calls) -> Pair:
+        if node.kwargs:
+            return self._refused(node, to)
+        added, *operands = node.args
+        product = aten.mm.default if node.target is aten.addmm.default else aten.bmm.default
+        (a, b), (c, d) = self._of(added, to), self._product(product, *operands, node, to)
+        return to.add(a, c), to.add(b, d)
+
+    _baddbmm = _addmm
+
+    def _product(self, target: Any, left: Node, right: Node, node: Node, to: Calls) -> Pair:
+        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]."""
+        (a, b), (c, d) = self._of(left, to), self._of(right, to)
+        columns, last = node.meta["val"].shape[-1], node.meta["val"].dim() - 1
+        whole = to.call(aten.cat.default, [a, b], last)
+        rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
+        both = to.call(target, whole, to.call(aten.cat.default, rows, last - 1))
+        re, im = (to.call(aten.slice.Tensor, both, last, i * columns, (i + 1) * columns) for i in range(2))
+        return re, im
 
     def _div(self, node: Node, to: Calls) -> Pair:
         (a, b), (c, d) = self._operands(node, to)

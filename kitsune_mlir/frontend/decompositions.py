@@ -33,6 +33,8 @@ from .convolutions import CONVOLUTIONS
 from .fused_layers import FUSED_LAYERS
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
+from .linear_algebra import LINEAR_ALGEBRA
+from .losses import LOSSES
 from .medians import MEDIANS
 from .norms import NORMS
 from .padding import PADDING
@@ -41,6 +43,7 @@ from .scans import SCANS
 from .scatters import SCATTERS
 from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
+from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
 from .upsampling import UPSAMPLING
@@ -174,9 +177,20 @@ def native_group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: int, eps: float
 ) -> Any:
     """A layer norm of rows, each what a group has of an image. Where a kernel can keep such a row, what a channel is
-    scaled and shifted by is repeated for its pixels, so that it has the row's form."""
-    if not all(isinstance(size, int) and size for size in (C, HxW)):
+    scaled and shifted by is repeated for its pixels, so that it has the row's form. Pixels of open sizes are not put
+    into one row."""
+    if not C:
         return NotImplemented
+    if not isinstance(HxW, int) or not HxW:
+        rows, pixels = x.unflatten(1, (group, C // group)), list(range(2, x.dim() + 1))
+        y = working(rows)
+        mean = y.mean(pixels, keepdim=True)
+        scale = ((y - mean).square().mean(pixels, keepdim=True) + eps).rsqrt()
+        y = ((y - mean) * scale).flatten(1, 2)
+        channels = [-1] + [1] * (x.dim() - 2)
+        y = y if weight is None else y * weight.view(channels)
+        y = y if bias is None else y + bias.view(channels)
+        return y.to(x.dtype), mean.flatten(1), scale.flatten(1)
     channels = [each if each is None else each.view(group, C // group, 1) for each in (weight, bias)]
     shape = [C // group, HxW]
     if math.prod(shape) <= WIDEST:
@@ -187,17 +201,10 @@ def native_group_norm(
 
 
 def instance_norm(
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Any, running_var: Any, *rest: Any
 ) -> Any:
     """A group norm whose groups are channels."""
+    use_input_stats, _, eps, *_ = rest
     if not use_input_stats or running_mean is not None:
         return NotImplemented
     found = native_group_norm(x, weight, bias, x.shape[0], x.shape[1], math.prod(x.shape[2:]), x.shape[1], eps)
@@ -270,7 +277,9 @@ def mish(x: Tensor) -> Tensor:
 
 
 def power(x: Tensor, exponent: float) -> Any:
-    if not x.is_floating_point():
+    if x.is_complex() and exponent not in (2, 3, -1):
+        return (x.log() * exponent).exp()
+    if not x.is_floating_point() and not x.is_complex():
         kind = torch.result_type(x, exponent)
         return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x.to(kind), exponent)
     forms: dict[float, Callable[[], Tensor]] = {
@@ -315,13 +324,6 @@ def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: fl
     return torch.addmm(x, left.transpose(0, 1).flatten(1), right.flatten(0, 1), beta=beta, alpha=alpha)
 
 
-def stft(
-    x: Tensor, n_fft: int, hop: int | None = None, length: int | None = None, window: Tensor | None = None, *rest: Any
-) -> Tensor:
-    """Windows that overlap, and the Fourier transform of each."""
-    return torch._refs.stft(x, n_fft, hop, length, window, False, "reflect", *rest)
-
-
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
     if dtype not in NARROW:
@@ -358,8 +360,6 @@ _OWN: Table = {
     aten.arange.start_step: arange,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
-    aten.stft.default: stft,
-    aten.stft.center: torch._refs.stft,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
@@ -373,8 +373,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, MEDIANS, NORMS, PADDING, SCANS,
-    SCATTERS, SORTS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS,
+    NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -70,10 +71,13 @@ def settle(graph: torch.fx.Graph) -> None:
     """What decompositions could not say of a graph that they took apart. `_unsafe_index_put` is what became of
     `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
-    expanded. Powers of open sizes, such as of rows that are paired with each other, are products."""
+    expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
+    such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either."""
     for node in graph.nodes:
         if node.target is operator.pow and isinstance(node.args[1], int) and node.args[1] > 0:
             _multiply(node)
+        if node.target is operator.mod and isinstance(node.meta["val"], torch.SymInt):
+            _divide(node)
         if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
             node.target = aten.index_put.default
         source = node
@@ -99,10 +103,23 @@ def _multiply(power: Node) -> None:
     product = size
     with power.graph.inserting_before(power):
         for _ in range(exponent - 1):
-            value = product.meta["val"] * size.meta["val"]
-            product = power.graph.call_function(operator.mul, (product, size))
-            product.meta |= {"stack_trace": power.stack_trace, "val": value}
+            product = _number(power, operator.mul, product, size)
     power.replace_all_uses_with(product)
+
+
+def _divide(rest: Node) -> None:
+    size, divisor = rest.args
+    with rest.graph.inserting_before(rest):
+        product = _number(rest, operator.mul, _number(rest, operator.floordiv, size, divisor), divisor)
+        rest.replace_all_uses_with(_number(rest, operator.sub, size, product))
+
+
+def _number(origin: Node, function: Callable[[Any, Any], Any], *operands: Any) -> Node:
+    """What a function of two numbers gives, at the line of `origin`."""
+    made = origin.graph.call_function(function, operands)
+    value = function(*torch.fx.node.map_arg(operands, lambda operand: operand.meta["val"]))
+    made.meta |= {"stack_trace": origin.stack_trace, "val": value}
+    return made
 
 
 def _is_ours(node: Node) -> bool:

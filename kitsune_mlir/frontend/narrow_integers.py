@@ -6,7 +6,8 @@ an operator that computes gets its operands in int32 and its result cut to 8 bit
 
     %y = aten.mul.Scalar(%x, 2)         %w = to int32(%x) & 255; %v = aten.mul.Scalar(%w, 2); %y = to int8(%v)
 
-Operators that only move elements stay as they are, so that 8-bit weights are read as 8 bits.
+Operators that only move elements stay as they are, so that 8-bit weights are read as 8 bits, unless they put elements
+beside those of another type.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _KEPT = frozenset(
         "slice_scatter split split_with_sizes squeeze stack sym_size t transpose unbind unfold unsqueeze view"
     ).split()
 )
+_JOINS = (aten.cat, aten.stack)
 _CONVERSIONS = (aten._to_copy, aten.to, prims.convert_element_type)
 
 
@@ -73,7 +75,7 @@ class _Widening:
             if operands[0] is torch.uint8 or operands[0].is_floating_point:
                 self._widen(node, node.args[0])
             _replace_dtypes(node, torch.int8)
-        elif _packet(node) not in _KEPT:
+        elif _packet(node) not in _KEPT or (_packet(node) in _JOINS and set(operands) != set(self.types[node])):
             if len(set(operands)) == 1 and operands[0] in _NARROW:
                 _wrap_numbers(node, operands[0])
             for operand in node.all_input_nodes:

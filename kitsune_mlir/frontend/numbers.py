@@ -1,4 +1,5 @@
-"""Numbers that a model reads from its tensors (`x.item()`, `float(x)`) as tensors without dimensions.
+"""Numbers that a model reads from its tensors (`x.item()`, `float(x)`), and those of open sizes that it returns, or
+computes otherwise than torch-mlir can (`float(n)`, `math.sqrt(n)`), as tensors without dimensions.
 
     %n = aten._local_scalar_dense(%x : f32[])
     %m = operator.mul(%n, 2.0)
@@ -34,6 +35,7 @@ _ARITHMETIC = {
     operator.mod: aten.remainder.Tensor,
     operator.neg: aten.neg.default,
     operator.pow: aten.pow.Tensor_Scalar,
+    torch._sym_sqrt: aten.sqrt.default,
     torch.sym_min: aten.minimum.default,
     torch.sym_max: aten.maximum.default,
 }
@@ -53,6 +55,9 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
         if node.target is aten._local_scalar_dense.default:
             with graph.inserting_before(node):
                 tensors[node] = _read(graph, node)
+        elif node.target is torch.sym_float and node.args[0] not in tensors:
+            with graph.inserting_before(node):
+                tensors[node] = call(graph, aten.full.default, ([], node.args[0]), node, dtype=torch.float64)
         elif node.op == "call_function" and (tensors.keys() | unknown) & set(node.all_input_nodes):
             if node.target in _CHECKS:
                 graph.erase_node(node)
@@ -63,8 +68,12 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
                     tensors[node] = _arithmetic(graph, node, tensors)
             else:
                 unknown.add(node)
-    names = {node.name: tensor for node, tensor in tensors.items()}
     output = graph.output_node()
+    for node in output.all_input_nodes:
+        if node not in tensors and isinstance(node.meta.get("val"), torch.SymInt):  # a size that is returned
+            with graph.inserting_before(output):
+                tensors[node] = call(graph, aten.full.default, ([], node), node, dtype=torch.int64)
+    names = {node.name: tensor for node, tensor in tensors.items()}
     output.args = map_arg(output.args, lambda result: tensors.get(result, result))
     for node in reversed(graph.nodes):
         if (node in tensors or node in unknown) and not node.users:

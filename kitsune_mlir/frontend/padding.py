@@ -1,6 +1,7 @@
 """Images with more of themselves around them: reflected, circular, or their last elements repeated. Each dimension is a
 concatenation, whose parts are copied as they lie to where they belong, where torch's decompositions read each element
-by number, or write the parts over zeros one after another."""
+by number, or write the parts over zeros one after another. Tensors of open sizes that are repeated have a dimension of
+their copies beside each that is, which both then are one; torch-mlir divides by the sizes, which may be none."""
 
 from __future__ import annotations
 
@@ -51,7 +52,19 @@ def _rule(around: Around) -> Callable[..., Any]:
     return rule
 
 
+def _copies(x: Tensor, repeats: Sequence[Any]) -> Any:
+    if all(isinstance(size, int) for size in (*x.shape, *repeats)):
+        return NotImplemented
+    x = x[(None,) * (len(repeats) - x.dim())].clone()
+    for dim, count in reversed(list(enumerate(repeats))):
+        if not isinstance(count, int) or count != 1:
+            sizes = [count if d == dim else -1 for d in range(x.dim() + 1)]
+            x = x.unsqueeze(dim).expand(sizes).flatten(dim, dim + 1)
+    return x
+
+
 PADDING = {
+    aten.repeat.default: _copies,
     **{op: _rule(_reflected) for op in (getattr(aten, f"reflection_pad{rank}d").default for rank in (1, 2, 3))},
     **{op: _rule(_repeated) for op in (getattr(aten, f"replication_pad{rank}d").default for rank in (1, 2, 3))},
     aten._pad_circular.default: _rule(_circular),

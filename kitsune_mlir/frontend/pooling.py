@@ -42,30 +42,34 @@ def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
 
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Averages over windows of the last dimensions, as many as there are output sizes; those of equal windows that lie
-    side by side over two dimensions are torch's."""
+    side by side over two dimensions are torch's, which would take an open size for the example's."""
     pooled = list(zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False))
-    is_known = all(isinstance(x.shape[axis], int) and size > 0 for axis, size in pooled) and x.is_floating_point()
-    if len(pooled) == 2 and not (is_known and any(x.shape[axis] % size for axis, size in pooled)):
+    if not x.is_floating_point() or not all(size > 0 for _, size in pooled):
+        return _torch_average(x, output_size) if len(pooled) == 2 else NotImplemented
+    if len(pooled) == 2 and all(isinstance(x.shape[axis], int) and not x.shape[axis] % size for axis, size in pooled):
         return _torch_average(x, output_size)
-    if not is_known:
-        return NotImplemented
     y = working(x)
     for axis, size in pooled:
         length, beside = x.shape[axis], [1] * (x.dim() - 1 - axis)
         output = torch.arange(size, device=x.device)
         counts = _quotient((output + 1) * length + (size - 1), size) - _quotient(output * length, size)
         windows = _windows(y, axis, size)
-        if length % size:
+        if not _divides(size, length):
             inside = torch.arange(windows.shape[axis + 1], device=x.device) < counts[:, None]
             windows = torch.where(inside.view(*inside.shape, *beside), windows, 0.0)
         y = windows.sum(axis + 1) / counts.view(-1, *beside)
     return y.to(x.dtype)
 
 
+def _divides(size: int, length: Any) -> bool:
+    """Whether windows are equal, which those of an open length need not be."""
+    return size == 1 or (isinstance(length, int) and length % size == 0)
+
+
 def _windows(x: Tensor, axis: int, size: int) -> Tensor:
     """`x` with two dimensions in place of `axis`: the windows, and the elements of a window."""
     length = x.shape[axis]
-    if isinstance(length, int) and length % size == 0:
+    if _divides(size, length):
         return x.unflatten(axis, (size, length // size))
     if isinstance(length, int):
         longest = max(-(-(i + 1) * length // size) - i * length // size for i in range(size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import torch
@@ -17,6 +18,7 @@ ALONG = {
     aten.split.Tensor,
     aten._softmax.default,
     aten.softmax.int,
+    aten.log_softmax.int,
     aten.sum.dim_IntList,
     aten.mean.dim,
     aten.amax.default,
@@ -26,6 +28,9 @@ ALONG = {
     aten.cross.default,
     aten.cumsum.default,
     aten.logsumexp.default,
+    aten.argmax.default,
+    aten.argmin.default,
+    aten.cosine_similarity.default,
     aten.max.dim,
     aten.min.dim,
     aten.std.correction,
@@ -36,6 +41,7 @@ DIM = {
     aten.chunk.default: 2,
     aten.split.Tensor: 2,
     aten.linalg_vector_norm.default: 2,
+    aten.cosine_similarity.default: 2,
     aten.linalg_cross.default: 2,
     aten.cross.default: 2,
 }
@@ -48,6 +54,7 @@ KEEPING = {
     aten.squeeze.dim,
     aten.expand.default,
     aten.expand_as.default,
+    aten.broadcast_tensors.default,
     aten.detach.default,
     aten.detach_.default,
     aten.alias.default,
@@ -79,6 +86,21 @@ KEEPING = {
     aten.stack.default,
     aten.flatten.using_ints,
     aten.unflatten.int,
+}
+# What makes one of all, or of all along some dimensions, with the number that leaves it as it is.
+REDUCED = {
+    aten.sum.default: 0.0,
+    aten.mean.default: 0.0,
+    aten.max.default: -math.inf,
+    aten.min.default: math.inf,
+    aten.any.default: 0.0,
+    aten.all.default: 1.0,
+}
+REDUCED_ALONG = {
+    aten.sum.dim_IntList: 0.0,
+    aten.mean.dim: 0.0,
+    aten.amax.default: -math.inf,
+    aten.amin.default: math.inf,
 }
 # Activations that not every version of torch, or none, has tagged as pointwise.
 ACTIVATIONS = {

@@ -89,7 +89,7 @@ def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -
     an open size takes is not known."""
 
     def rule(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
-        kind = dtype or (x.dtype if x.is_floating_point() else torch.int64)
+        kind = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
         if not x.dim():
             return x.to(kind).clone()
         if not isinstance(x.shape[dim], int) or _goes_once(x, dim):

@@ -9,8 +9,10 @@ Graph networks select edges so before they add self loops (`remove_self_loops`, 
     y = zeros.scatter_add(0, ends[1], f(ends))       y = zeros.scatter_add(0, ends[1], where(some, f(ends), 0))
 
 torch.export has such sizes as symbols of their own. A dimension whose size has one in it holds selected rows: what is
-done to such rows one by one is done to all, and a sum or maximum by index over them gets its neutral number for those
-that are left out. A graph with any other operator on selected rows is left as it is, and refused.
+done to such rows one by one is done to all, and a sum, a mean or a maximum, by index or of all of them, gets its
+neutral number for those that are left out. What is computed with the number of selected rows is given how many the mask
+has. A graph with any other operator on selected rows is left as it is, and refused. selection_forms.py brings masks of
+several dimensions, and losses of what is selected, to this form before.
 """
 
 from __future__ import annotations
@@ -23,22 +25,31 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
-from .row_wise import ALONG, DIM, is_row_wise
+from .row_wise import ALONG, DIM, REDUCED, REDUCED_ALONG, is_row_wise
+from .selection_forms import (
+    ELEMENTWISE_LOSSES,
+    NUMBERS,
+    PUTS,
+    has_selections,
+    in_one_form,
+    is_count,
+    is_selected,
+    mask_of,
+    selected_sizes,
+)
 
 aten = torch.ops.aten
 
 _SUMS = {aten.scatter_add.default, aten.scatter_add_.default, aten.index_add.default, aten.index_add_.default}
-_PUTS = {aten.index_put.default, aten.index_put_.default}
 _REDUCES = {aten.scatter_reduce.two, aten.scatter_reduce_.two}
 _CHECKS = {
     aten._assert_scalar.default,
     aten.sym_constrain_range.default,
     aten.sym_constrain_range_for_size.default,
 }
-# What makes one of all, with what leaves it as it is.
-_WHOLE = {aten.sum.default: 0.0, aten.max.default: -math.inf, aten.min.default: math.inf}
+_MEANS = {aten.mean.default, aten.mean.dim}
+_CLASSES = {aten.cross_entropy_loss.default, aten.nll_loss_nd.default}
 _TAKES = {aten.index.Tensor, aten.index_select.default, aten.embedding.default}
 
 
@@ -48,11 +59,10 @@ class _Refused(Exception):
 
 def without_selections(exported: ExportedProgram) -> ExportedProgram:
     """The program without selections; the given one where it has none, or does with them what is not known here."""
-    if not any(_mask_of(node) is not None or _takes_all(node) for node in exported.graph.nodes):
+    if not has_selections(exported.graph):
         return exported
     changed = copy.deepcopy(exported)
-    for node in filter(_takes_all, list(changed.graph.nodes)):
-        _flatten(node)
+    in_one_form(changed.graph)
     try:
         _Rewriting(changed.graph).run()
     except _Refused:
@@ -73,14 +83,14 @@ class _Rewriting:
         nodes = list(self.graph.nodes)
         selections = []
         for node in nodes:
-            if node.op == "output" and any(_is_selected(source) for source in node.all_input_nodes):
+            if node.op == "output" and any(is_selected(source) for source in node.all_input_nodes):
                 raise _Refused
-            if node.op != "call_function" or not any(_is_selected(n) for n in (node, *node.all_input_nodes)):
+            if node.op != "call_function" or not any(is_selected(n) for n in (node, *node.all_input_nodes)):
                 continue
             if (found := _mask_of(node)) is not None:
                 selections.append((node, found))
-                sizes, before = list(_selected_sizes(node).values()), list(_selected_sizes(found).values())
-                if len(sizes) != 1 or list(_selected_sizes(node.args[0]).values()) != before:
+                sizes, before = list(selected_sizes(node).values()), list(selected_sizes(found).values())
+                if len(sizes) != 1 or list(selected_sizes(node.args[0]).values()) != before:
                     raise _Refused
                 (size,) = sizes
                 if size not in self.counts:
@@ -92,7 +102,7 @@ class _Rewriting:
         for node, mask in selections:
             node.replace_all_uses_with(self._all(node, mask))
         for node in nodes:
-            if node.op == "call_function" and node.target in _CHECKS and _is_unbacked(node.args[0]):
+            if node.op == "call_function" and node.target in _CHECKS and is_selected(node.args[0]):
                 self.graph.erase_node(node)
         self.graph.eliminate_dead_code()
 
@@ -115,8 +125,7 @@ class _Rewriting:
                 return self.graph.call_function(aten.clone.default, (source,))
         (dim,) = (d for d, index in enumerate(selection.args[1]) if index is not None)
         with self.graph.inserting_before(selection):
-            missing = self.graph.call_function(aten.logical_not.default, (mask,))
-            missing = self.graph.call_function(aten.view.default, (missing, [-1] + [1] * (value.dim() - dim - 1)))
+            missing = self._missing(mask, value.dim() - dim - 1)
             return self.graph.call_function(aten.masked_fill.Scalar, (source, missing, 0))
 
     def _visit(self, node: Node) -> None:
@@ -124,45 +133,80 @@ class _Rewriting:
         sources = [source for source in node.all_input_nodes if isinstance(source.meta.get("val"), torch.Tensor)]
         if not isinstance(node.meta.get("val"), torch.Tensor | list | tuple):
             return  # a size, which follows from what it is the size of
+        if any(is_count(one) for one in node.args):
+            self._count(node)
         if target is aten.cat.default:
             self._join(node)
-        elif target in _PUTS and _is_mask(node.args[1]):
+        elif target in PUTS and mask_of(node) is not None:
             self._write_where(node)
-        elif len({self._masks(size) for source in sources for size in _selected_sizes(source).values()}) > 1:
+        elif len({self._masks(size) for source in sources for size in selected_sizes(source).values()}) > 1:
             raise _Refused
-        elif target in _SUMS or target in _REDUCES or target in _PUTS:
+        elif target in _SUMS or target in _REDUCES or target in PUTS:
             self._leave_out(node)
         elif target in _TAKES:
-            if _is_selected(node.args[0]):
+            if is_selected(node.args[0]):
                 raise _Refused
         elif target in ALONG and not _is_whole(node):
             place = DIM.get(target, 1)
             dims = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
-            rank, selected = node.args[0].meta["val"].dim(), _selected_sizes(node.args[0])
-            if dims is None or any(dim % rank in selected for dim in (dims if isinstance(dims, list) else [dims])):
-                raise _Refused
-        elif target in _WHOLE:
-            self._join_all(node, _WHOLE[target])
+            rank, selected = node.args[0].meta["val"].dim(), selected_sizes(node.args[0])
+            if (
+                not dims
+                and dims != 0
+                or any(d % rank in selected for d in (dims if isinstance(dims, list) else [dims]))
+            ):
+                if target not in REDUCED_ALONG:
+                    raise _Refused
+                self._join_all(node, REDUCED_ALONG[target])
+        elif target in REDUCED:
+            self._join_all(node, REDUCED[target])
+        elif target in _CLASSES:
+            self._ignore(node)
         elif target is aten.batch_norm.default:
-            if node.args[5] or any(_is_selected(source) for source in sources[1:]) or 1 in _selected_sizes(sources[0]):
+            if node.args[5] or any(is_selected(source) for source in sources[1:]) or 1 in selected_sizes(sources[0]):
                 raise _Refused
         elif target is aten.matmul.default:
             left, right = (source.meta["val"].dim() for source in node.args)
-            rows, others = (_selected_sizes(source) for source in node.args)
+            rows, others = (selected_sizes(source) for source in node.args)
             if left - 1 in rows or any(dim >= right - 2 for dim in others):  # a batch of products may be selected
                 raise _Refused
         elif target is aten.linear.default:
-            if any(_is_selected(source) for source in sources[1:]) or sources[0].meta[
-                "val"
-            ].dim() - 1 in _selected_sizes(sources[0]):
+            if any(is_selected(source) for source in sources[1:]) or sources[0].meta["val"].dim() - 1 in selected_sizes(
+                sources[0]
+            ):
                 raise _Refused
-        elif target not in ALONG and not is_row_wise(target):
+        elif target not in ALONG and target not in ELEMENTWISE_LOSSES and not is_row_wise(target):
             raise _Refused
         made = node.meta["val"]
         for value in [made] if isinstance(made, torch.Tensor) else made:
-            sizes = list(_sizes(value).values())
+            sizes = list(selected_sizes(value).values())
             if len(sizes) > 1 or any(self._masks(size) is None for size in sizes):
                 raise _Refused
+
+    def _count(self, node: Node) -> None:
+        """Gives an operator that computes with the number of selected rows, which is not that of all, this number."""
+        if torch.Tag.pointwise not in node.target.tags:
+            raise _Refused
+        with self.graph.inserting_before(node):
+            node.args = tuple(map(self._number, node.args))
+
+    def _number(self, number: Any) -> Any:
+        """A number, as a tensor where it depends on how many rows are selected."""
+        if not is_count(number):
+            return number
+        if number.target in (aten.sym_size.int, aten.sym_numel.default):
+            source = number.args[0]
+            ((dim, size),) = selected_sizes(source).items()
+            others = [one for d, one in enumerate(source.meta["val"].shape) if d != dim]
+            if number.target is aten.sym_size.int:
+                others = []
+            if size not in self.counts or not all(isinstance(one, int) for one in others):
+                raise _Refused
+            count = self.graph.call_function(aten.sum.default, (self.counts[size][0],))
+            return self.graph.call_function(aten.mul.Tensor, (count, math.prod(others))) if others else count
+        if number.target not in NUMBERS:
+            raise _Refused
+        return self.graph.call_function(NUMBERS[number.target], tuple(map(self._number, number.args)))
 
     def _masks(self, size: str) -> Any:
         return self.counts[size][1] if size in self.counts else None
@@ -171,9 +215,9 @@ class _Rewriting:
         """A concatenation along selected rows counts what its parts count."""
         parts, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
         dim %= node.meta["val"].dim()
-        own_sizes = [_selected_sizes(part).get(dim) for part in parts]
-        if (size := _selected_sizes(node).get(dim)) is None:
-            if len({self._masks(one) for part in parts for one in _selected_sizes(part).values()}) > 1:
+        own_sizes = [selected_sizes(part).get(dim) for part in parts]
+        if (size := selected_sizes(node).get(dim)) is None:
+            if len({self._masks(one) for part in parts for one in selected_sizes(part).values()}) > 1:
                 raise _Refused
             return
         masks = tuple(own and self._masks(own) for own in own_sizes)
@@ -196,9 +240,9 @@ class _Rewriting:
     def _leave_out(self, node: Node) -> None:
         """The rows that are not selected change nothing."""
         into, *rest = node.args
-        if _is_selected(into):
+        if is_selected(into):
             raise _Refused
-        if node.target in _PUTS:
+        if node.target in PUTS:
             where, source, *accumulate = rest
             dims = [dim for dim, index in enumerate(where) if index is not None]
             if dims != [0]:
@@ -211,8 +255,8 @@ class _Rewriting:
             dim, index, source, *_ = rest
             dim, place = dim % into.meta["val"].dim(), 3
         value = source.meta["val"]
-        size = _selected_sizes(index).get(dim if index.meta["val"].dim() > 1 else 0)
-        if size is None or list(_selected_sizes(source).items()) != [(dim, size)]:
+        size = selected_sizes(index).get(dim if index.meta["val"].dim() > 1 else 0)
+        if size is None or list(selected_sizes(source).items()) != [(dim, size)]:
             raise _Refused
         neutral: float = 0
         if node.target in _REDUCES:
@@ -256,26 +300,56 @@ class _Rewriting:
         self._replace(node, result)
 
     def _join_all(self, node: Node, neutral: float) -> None:
-        """One of all rows is one of those that are selected."""
-        (source,) = node.args
-        value, ((dim, size),) = source.meta["val"], _selected_sizes(source).items()
-        if not value.dtype.is_floating_point:
+        """One of all rows is one of those that are selected; a mean of all, with zeros for those that are left out, is
+        as much smaller as they are fewer."""
+        source = node.args[0]
+        value, ((dim, size),) = source.meta["val"], selected_sizes(source).items()
+        if math.isinf(neutral) and not value.dtype.is_floating_point:
             raise _Refused
         with self.graph.inserting_before(node):
-            missing = self.graph.call_function(aten.logical_not.default, (self.counts[size][0],))
-            missing = self.graph.call_function(aten.view.default, (missing, [-1] + [1] * (value.dim() - dim - 1)))
-            node.args = (self.graph.call_function(aten.masked_fill.Scalar, (source, missing, neutral)),)
+            missing = self._missing(self.counts[size][0], value.dim() - dim - 1)
+            kept = self.graph.call_function(aten.masked_fill.Scalar, (source, missing, neutral))
+            node.args = (kept, *node.args[1:])
+            if node.target not in _MEANS:
+                return
+            kind = torch.promote_types(node.meta["val"].dtype, torch.float32)
+            counted = self.graph.call_function(aten.to.dtype, (self.counts[size][0], kind))
+            share = self.graph.call_function(aten.mean.default, (counted,))
+            mean = self.graph.call_function(node.target, node.args, node.kwargs | {"dtype": kind})
+            mean = self.graph.call_function(aten.div.Tensor, (mean, share))
+            result = self.graph.call_function(aten.to.dtype, (mean, node.meta["val"].dtype))
+        self._replace(node, result)
+
+    def _missing(self, selected: Node, behind: int) -> Node:
+        """The rows that are not selected, with so many dimensions behind them."""
+        missing = self.graph.call_function(aten.logical_not.default, (selected,))
+        return self.graph.call_function(aten.view.default, (missing, [-1] + [1] * behind))
+
+    def _ignore(self, node: Node) -> None:
+        """Rows that are left out are of the class that a loss ignores."""
+        logits, classes, *rest = node.args
+        value = classes.meta["val"]
+        of_both = [list(selected_sizes(one)) for one in (logits, classes)]
+        if of_both != [[0], [0]] or value.dtype.is_floating_point or logits.meta["val"].dim() == 1:
+            raise _Refused
+        ignored = node.kwargs.get("ignore_index", rest[2] if len(rest) > 2 else -100)
+        (size,) = selected_sizes(classes).values()
+        with self.graph.inserting_before(node):
+            missing = self._missing(self.counts[size][0], value.dim() - 1)
+            classes = self.graph.call_function(aten.masked_fill.Scalar, (classes, missing, ignored))
+        node.args = (logits, classes, *rest)
 
     def _write_where(self, node: Node) -> None:
         """`x[mask] = y`, of the rows of y that the same mask selects, or of one row: a choice."""
-        into, (mask,), source, *accumulate = node.args
-        value, given = into.meta["val"], source.meta["val"]
-        own = _selected_sizes(source)
-        rows = list(own) == [0] and given.dim() == value.dim() and self._masks(own[0]) == mask.name
-        if accumulate == [True] or not (rows or (not own and given.dim() < value.dim()) or given.numel() == 1):
+        into, where, source, *accumulate = node.args
+        (dim,) = (d for d, index in enumerate(where) if index is not None)
+        mask, value, given = where[dim], into.meta["val"], source.meta["val"]
+        own = selected_sizes(source)
+        rows = list(own) == [dim] and given.dim() == value.dim() and self._masks(own[dim]) == mask.name
+        if accumulate == [True] or not (rows or (not own and given.dim() < value.dim() - dim) or given.numel() == 1):
             raise _Refused
         with self.graph.inserting_before(node):
-            shaped = self.graph.call_function(aten.view.default, (mask, [-1] + [1] * (value.dim() - 1)))
+            shaped = self.graph.call_function(aten.view.default, (mask, [-1] + [1] * (value.dim() - dim - 1)))
             result = self.graph.call_function(aten.where.self, (shaped, source, into))
         self._replace(node, result)
         self.graph.erase_node(node)
@@ -283,8 +357,8 @@ class _Rewriting:
     def _write_beside(self, node: Node) -> None:
         """Rows that are not selected are written to one row more, which is cut off."""
         into, (index,), source = node.args[:3]
-        (size,) = _selected_sizes(index).values() or (None,)
-        if size is None or any(dim for dim in _selected_sizes(source)) or index.meta["val"].dim() != 1:
+        (size,) = selected_sizes(index).values() or (None,)
+        if size is None or any(dim for dim in selected_sizes(source)) or index.meta["val"].dim() != 1:
             raise _Refused
         with self.graph.inserting_before(node):
             rows = self.graph.call_function(aten.sym_size.int, (into, 0))
@@ -309,31 +383,6 @@ class _Rewriting:
         node.replace_all_uses_with(result, delete_user_cb=lambda user: order[user] > order[result])
 
 
-def _takes_all(node: Node) -> bool:
-    """Whether a mask of a tensor's first dimensions selects all, for what was selected is as many."""
-    if node.op != "call_function" or node.target is not aten.index.Tensor:
-        return False
-    where, value = node.args[1], node.args[0].meta["val"]
-    if len([index for index in where if index is not None]) != 1 or where[0] is None:
-        return False
-    mask = where[0].meta["val"]
-    if mask.dtype != torch.bool or mask.shape != value.shape[: mask.dim()]:
-        return False
-    return bool(statically_known_true(node.meta["val"].shape[0] == mask.numel()))
-
-
-def _flatten(node: Node) -> None:
-    """Puts all rows in the place of a selection of all."""
-    value = node.args[0].meta["val"]
-    with node.graph.inserting_before(node):
-        result = node.graph.call_function(
-            aten.reshape.default, (node.args[0], [-1, *value.shape[node.args[1][0].meta["val"].dim() :]])
-        )
-    result.meta |= node.meta
-    node.replace_all_uses_with(result)
-    node.graph.erase_node(node)
-
-
 def _is_whole(node: Node) -> bool:
     """Whether an operator takes a slice of all that there is."""
     if node.target is not aten.slice.Tensor:
@@ -342,40 +391,9 @@ def _is_whole(node: Node) -> bool:
     return start in (None, 0) and end in (None, sys.maxsize) and step in (None, 1)
 
 
-def _is_mask(where: Any) -> bool:
-    """Whether an index of the first dimension is a mask of its rows."""
-    given = [index for index in where if index is not None]
-    return len(given) == 1 and where[0] is not None and given[0].meta["val"].dtype == torch.bool
-
-
 def _mask_of(node: Node) -> Node | None:
     """The mask by which an operator selects rows, where it does."""
     if node.op != "call_function" or node.target is not aten.index.Tensor:
         return None
-    given = [index for index in node.args[1] if index is not None]
-    if len(given) != 1 or given[0].meta["val"].dtype != torch.bool or given[0].meta["val"].dim() != 1:
-        return None
-    return given[0]
-
-
-def _is_unbacked(size: Any) -> bool:
-    value = size.meta.get("val") if isinstance(size, Node) else size
-    return isinstance(value, torch.SymInt | torch.SymBool) and bool(free_unbacked_symbols(value))
-
-
-def _selected_sizes(node: Node) -> dict[int, str]:
-    """The dimensions of a tensor that hold selected rows, and their sizes."""
-    return _sizes(node.meta.get("val"))
-
-
-def _sizes(value: Any) -> dict[int, str]:
-    if not isinstance(value, torch.Tensor):
-        return {}
-    return {dim: str(size.node.expr) for dim, size in enumerate(value.shape) if _is_unbacked(size)}
-
-
-def _is_selected(node: Node) -> bool:
-    value = node.meta.get("val")
-    if isinstance(value, list | tuple):
-        return any(_sizes(one) for one in value)
-    return bool(_sizes(value)) or _is_unbacked(node)
+    mask = mask_of(node)
+    return mask if mask is not None and mask.meta["val"].dim() == 1 else None

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.overrides import TorchFunctionMode
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -62,13 +63,27 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
     args = _distinct(args)
     with tracing(), torch.no_grad(), _quiet():
         try:
-            return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
+            with _DataAsViews():
+                return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
             reason = mlir.first_line(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+class _DataAsViews(TorchFunctionMode):
+    """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
+    a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
+    of no data, which ends the process where the graph is taken apart."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function == torch.Tensor.data.__get__:
+            return args[0].detach()
+        if function == torch.Tensor.data.__set__ and (args[0].shape, args[0].dtype) == (args[1].shape, args[1].dtype):
+            return args[0].detach().copy_(args[1])
+        return function(*args, **(kwargs or {}))
 
 
 def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -101,7 +116,7 @@ def _quiet() -> Iterator[None]:
 def _line_of(error: Exception) -> str:
     """Where it happened, as " at file:line": the innermost frame that is the model's, not torch's or Python's."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames[1:] if not is_library(frame.filename)]
+    own = [frame for frame in frames[1:] if not is_library(frame.filename) and frame.filename != __file__]
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 

@@ -27,8 +27,10 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 from . import composite_operators, empty_tensors, late_code, result_memory
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
+from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .graph_rewrites import rewritten, settle, views_that_copy
+from .guards import guards, refuse_guards
 from .lower_torch import lower_torch
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
@@ -77,10 +79,13 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     for node in exported.graph.find_nodes(op="placeholder"):
         if _is_tensor(node) and (node.name in given or not node.meta["val"].is_complex()):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
+    if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
+        _refuse_written_constants(exported, name)  # taking the graph apart would end the process
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
-            with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
+            with views_that_copy(rewritten(on_cpu(without_selections(known_masks_as_places(exported))))) as whole:
+                before = len(guards(whole.graph))
                 exported, (module, signature) = whole, taken_apart(whole, table())
         except RuntimeError as error:
             _refuse_written_constants(exported, name)
@@ -89,6 +94,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph = module.graph
+    refuse_guards(guards(graph)[before:], set(exported.range_constraints), name)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}

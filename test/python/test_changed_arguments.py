@@ -8,6 +8,7 @@ from functions import Function
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
@@ -76,3 +77,28 @@ def test_an_input_has_its_new_contents(function):
         for a, b in zip(*([y] if isinstance(y, torch.Tensor) else y for y in (results, wanted)), strict=True):
             torch.testing.assert_close(torch.as_tensor(a), b)
         torch.testing.assert_close(ours, plain)
+
+
+class Averaged(nn.Module):
+    """Averages that are kept through `data`, as of codes that are learnt so, and one that is given anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(5))
+        self.scale = nn.Parameter(torch.ones(5))
+
+    def forward(self, x):
+        self.mean.data.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        self.scale.data = self.scale.clamp(max=0.5) * 2
+        return x.data * self.scale + self.mean
+
+
+def test_what_is_changed_by_its_data():
+    model, x = Averaged(), torch.randn(3, 5)
+    compiled = kitsune_mlir.compile(copy.deepcopy(model), (x,))
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), model(x))
+    exported = torch.export.export(Averaged(), (x,), strict=True)  # torch's own has constants of no data there
+    with pytest.raises(UserError, match="writes to a tensor that is no buffer"):
+        kitsune_mlir.compile(exported)

@@ -177,3 +177,28 @@ def test_sizes_that_are_open_are_refused():
         kitsune_mlir.compile(
             Function(lambda x: torch.fft.fft(x).real), (torch.randn(8),), dynamic_shapes={"args": ({0: size},)}
         )
+
+
+def functions(x, y):
+    """Functions, comparisons, sums by index, and products with a bias, of numbers that lie otherwise than torch's."""
+    a, b = torch.view_as_complex(x), torch.complex(y, y * 2 + 3)
+    turned = torch.einsum("bij,bxjy->bxiy", a.view(3, 2, 2), b.view(3, 1, 2, 2)).reshape(3, 4)
+    results = [a.log(), b.sqrt(), 1 / b, a**3, b**0.5, a.sin(), b.cos(), a.cumsum(1), a.cumprod(0), turned]
+    results += [a.index_put((torch.tensor([0, 2]),), b[:2]), torch.zeros_like(a).scatter_add(1, (y > 0).long(), b)]
+    results += [a.unfold(1, 2, 1), torch.addmm(a[:, :3], a, b.T), torch.eye(3, dtype=a.dtype) @ a]
+    results.append(torch.fft.fftshift(torch.fft.fft2(a)))
+    return [torch.view_as_real(z) for z in results] + [a.norm(dim=1), a == b, a != a, torch.isfinite(a)]
+
+
+def test_functions():
+    check(functions, torch.randn(3, 4, 2), torch.randn(3, 4), atol=1e-4)
+
+
+@pytest.mark.parametrize("length", [None, 30])
+def test_inverse_of_short_time_transforms(length):
+    def there_and_back(x):
+        window = torch.hann_window(12, dtype=x.dtype)
+        spectra = torch.stft(x, 16, 4, 12, window, return_complex=True)
+        return torch.istft(spectra * (spectra.abs() > 0.5), 16, 4, 12, window, length=length)
+
+    check(there_and_back, torch.randn(2, 36))

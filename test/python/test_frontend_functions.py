@@ -291,3 +291,10 @@ def test_constants_compared_with_numbers(value, number):
     x = normal(4)
     for found, wanted in zip(results(compared, x, target="cpu"), compared(x), strict=True):
         assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margins_of_classes_that_are_named_up_to_a_mark(reduction):
+    """torch's own decomposition counts what stands behind the mark, too."""
+    named = torch.tensor([[3, 0, -1, 1, 1], [2, -1, -1, -1, 4]])
+    check_error(lambda x: F.multilabel_margin_loss(x, named, reduction=reduction), normal(2, 5), target="cpu")

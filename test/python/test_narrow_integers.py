@@ -47,6 +47,7 @@ OPERATORS = {
     "from float": lambda x: (x.float() * 1.5).to(x.dtype),
     "to others": lambda x: (x.bool(), x.to(torch.bfloat16), x.to(torch.int16), x.to(torch.int8), x.to(torch.uint8)),
     "with another type": lambda x: (x * x.to(torch.int16), x + torch.ones(4)),
+    "beside another type": lambda x: (torch.cat([x, x.long() * 3]), torch.stack([x.float(), x]), torch.cat([x > 3, x])),
     "moves": lambda x: (torch.cat([x, x.roll(1, 1)]), x.gather(1, torch.zeros(2, 2, dtype=torch.int64)), x[:, [1, 0]]),
     "scatter": lambda x: torch.scatter(x, 1, torch.zeros(2, 1, dtype=torch.int64), 9),
     "triangle": lambda x: x.tril(),

@@ -1,11 +1,17 @@
 """Sizes that are open until the call, as numbers that models compute with, on a CPU and in the GPU simulator."""
 
+import math
+
 import pytest
 import torch
 from decomposed_functions import error
 from torch import nn
+from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.bench.zoo_features import Sine
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.frontend.decompositions import table
 from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
@@ -71,3 +77,54 @@ def test_rows_from_the_end_of_tables_of_any_size(dtype, like, gpu_of):
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
     shapes = ({0: nodes}, {0: nodes}, {1: edges})
     check(Ends(), arguments, shapes, ((20, 600), (50, 3)), dtype, gpu_of(4, like))
+
+
+def test_numbers_that_torch_computes_of_sizes():
+    """As real numbers, roots and what is left of them; and pools and norms whose windows are of open sizes."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            rows, columns = x.shape[2:]
+            scaled = (
+                x / math.sqrt(columns) + x * float(rows) ** -0.5,
+                x + columns % 3,
+                x.flatten(2).quantile(0.3, dim=2),
+            )
+            pools = (
+                F.adaptive_avg_pool2d(x, (2, 3)),
+                F.adaptive_avg_pool1d(x.flatten(2), 4),
+                F.adaptive_avg_pool2d(x, 1),
+            )
+            norms = F.instance_norm(x), F.instance_norm(x, weight=x[0, :, 0, 0], bias=x[0, :, 0, 1])
+            return *scaled, *pools, *norms, F.pad(x, (0, -columns % 4))
+
+    sizes = {2: torch.export.Dim("h", min=2, max=64), 3: torch.export.Dim("w", min=2, max=64)}
+    compiled = kitsune_mlir.compile(Model(), (torch.randn(2, 4, 6, 9),), dynamic_shapes=(sizes,))
+    for rows, columns in ((6, 9), (5, 7), (2, 12)):
+        x = torch.randn(2, 4, rows, columns)
+        for found, wanted in zip(compiled(x), Model()(x), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_rules_of_torch_that_hold_for_the_examples_size_only(monkeypatch):
+    def halves(x):
+        return x.view(2, -1).sum(0) if x.shape[0] == 6 else x
+
+    rules = table() | {torch.ops.aten.sin.default: halves}
+    monkeypatch.setattr("kitsune_mlir.frontend.torch_program.table", lambda: rules)
+    with pytest.raises(UnsupportedError, match="for open sizes of which Eq.* only"):
+        kitsune_mlir.compile(Sine(), (torch.randn(6),), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+
+
+def test_sizes_that_are_returned(gpu_of):
+    class Model(nn.Module):
+        def forward(self, x):
+            return {"rows": x.shape[0], "half": x.shape[0] // 2, "columns": x.shape[1], "sums": x.sum(0)}
+
+    shapes = ({0: torch.export.Dim("rows", min=1, max=64)},)
+    gpu = gpu_of(4, "sm_90a")
+    compiled = kitsune_mlir.compile(Model(), (torch.randn(6, 3),), target=["cpu", gpu], dynamic_shapes=shapes)
+    for run in (compiled, Simulation(compiled, seed=1)):
+        for rows in (6, 1, 9):
+            found = run(torch.randn(rows, 3))
+            assert [found["rows"], found["half"], found["columns"]] == [rows, rows // 2, 3]

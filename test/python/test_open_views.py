@@ -159,3 +159,45 @@ def test_rows_as_many_as_columns():
     compiled = kitsune_mlir.compile(model, (torch.randn(4, 8, 8),), dynamic_shapes=({0: BATCH},))
     x = torch.randn(7, 8, 8)
     torch.testing.assert_close(torch.as_tensor(compiled(x)), model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+class Pixels(nn.Module):
+    """Of images of any size: a norm of channels, attention among pixels, and norms of rows of pixels."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(2, 8)
+
+    def forward(self, x):
+        batch, channels, height, width = x.shape
+        tokens = self.norm(x).flatten(2).transpose(1, 2)
+        found = nn.functional.scaled_dot_product_attention(tokens, tokens, tokens).transpose(1, 2).reshape(x.shape)
+        rows = nn.functional.layer_norm(tokens, (channels,)).unflatten(1, (height, width)).permute(0, 3, 1, 2)
+        return found + rows, x.flatten(2).softmax(-1).view_as(x)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_images_of_any_size(target):
+    sizes = {d: torch.export.Dim(name, min=2, max=64) for d, name in ((0, "batch"), (2, "height"), (3, "width"))}
+    model = Pixels().eval()
+    compiled = kitsune_mlir.compile(model, (torch.randn(2, 8, 6, 5),), target=target, dynamic_shapes=(sizes,))
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for shape in ((2, 8, 6, 5), (3, 8, 4, 9)):
+        x = torch.randn(shape)
+        for found, wanted in zip(run(x), model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_copies_of_tensors_that_may_be_empty(target):
+    """A view by -1 beside sizes of which one is none divides by it."""
+    batch, length = (torch.export.Dim(name, min=0, max=64) for name in ("batch", "length"))
+    model = Function(lambda x: (x.repeat(1, 2, 1), x.sum(1).repeat(2, x.shape[1]), x.repeat(2, 1, 1, 3)))
+    compiled = kitsune_mlir.compile(
+        model, (torch.randn(3, 5, 4),), target=target, dynamic_shapes=({0: batch, 1: length},)
+    )
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for sizes in ((3, 5), (1, 1), (0, 3), (2, 0), (0, 0)):
+        x = torch.randn(*sizes, 4)
+        for found, wanted in zip(run(x), model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)

@@ -139,7 +139,8 @@ def test_what_is_left_out_may_be_anything(small_gpu):
 
 REFUSED = {
     "returned": lambda x, mask: x[mask],
-    "summed": lambda x, mask: x[mask].sum(0),
+    "numbered": lambda x, mask: x[mask] * torch.arange(x[mask].shape[0]).view(-1, 1),
+    "so many": lambda x, mask: x[: x[mask].shape[0]].sum(),
     "counted in order": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long().cumsum(0), x[mask]),
     "of several masks": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long(), x[mask] * x[~mask]),
 }
@@ -168,3 +169,91 @@ def test_activations_that_torch_does_not_call_pointwise():
     args = torch.randn(9, 16), torch.randint(0, 9, (2, 60))
     with torch.no_grad():
         torch.testing.assert_close(kitsune_mlir.compile(Model(), args)(*args), Model()(*args), rtol=1e-5, atol=1e-5)
+
+
+def losses(x, y, mask, rows, classes):
+    """What is trained is often some of what there is: elements, tokens, or rows, at least one here."""
+    elements = F.mse_loss(x[mask], y[mask]), F.smooth_l1_loss(x[mask], y[mask], reduction="sum"), x[mask].abs().mean()
+    ours = x[rows].sum(0) / x[rows].shape[0], x[rows].mean(0), x[rows].amax(0), x[:, y[0] > -3].mean(1)
+    right = (x[rows].argmax(-1) == classes[rows]).float().mean(), torch.masked_select(y, mask).sum() / mask.sum()
+    of_classes = (
+        F.cross_entropy(x[rows], classes[rows]),
+        F.nll_loss(x.log_softmax(-1)[rows], classes[rows], reduction="sum"),
+    )
+    return *elements, *ours, *right, *of_classes
+
+
+def written(x, y, mask, rows, classes):
+    """Elements of a mask are changed where they are, by others of the same mask and by a number of them."""
+    near, far = x.clone(), x.clone()
+    near[mask] = y[mask]
+    far[:, 1:][mask[:, 1:]] *= y[:, 1:][mask[:, 1:]].sin() / y[mask].numel()
+    tokens = torch.zeros(*x.shape, 4)
+    tokens[mask] = y.unsqueeze(-1).expand(*y.shape, 3)[mask] @ torch.ones(3, 4)
+    return near, far, tokens, x.masked_scatter(mask, y[mask])
+
+
+@pytest.mark.parametrize("form", [losses, written])
+def test_masked_elements(form, small_gpu):
+    """Masks of several dimensions, of any number of rows and columns."""
+
+    class Model(nn.Module):
+        def forward(self, *args):
+            return form(*args)
+
+    def arguments(count, columns):
+        rows = torch.arange(count) % 2 == 0
+        mask = torch.randn(count, columns) > 0.2
+        mask[0, :2] = True
+        return torch.randn(count, columns), torch.randn(count, columns), mask, rows, torch.arange(count) % columns
+
+    torch.manual_seed(4)
+    n, m = torch.export.Dim("n", max=64), torch.export.Dim("m", min=2, max=64)
+    both = {0: n, 1: m}
+    sizes = ((both, both, both, {0: n}, {0: n}),)
+    compiled = kitsune_mlir.compile(Model(), arguments(5, 7), target=["cpu", small_gpu], dynamic_shapes=sizes)
+    for args in (arguments(5, 7), arguments(1, 3), arguments(9, 4)):
+        for run in (compiled, Simulation(compiled)):
+            for found, right in zip(run(*args), form(*args), strict=True):
+                torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+
+
+def test_the_number_of_selected_rows(small_gpu):
+    """It is the mask's, not that of all rows, which stay."""
+
+    class Model(nn.Module):
+        def forward(self, x, ends):
+            kept = ends[:, ends[0] != ends[1]]
+            sums = torch.zeros_like(x).index_add(0, kept[0], x[kept[1]])
+            return sums / kept.shape[1], sums / max(2.0 * kept.numel(), 1)
+
+    torch.manual_seed(5)
+    args = torch.randn(6, 3), torch.randint(0, 6, (2, 20))
+    compiled = kitsune_mlir.compile(Model(), args, target=["cpu", small_gpu])
+    for run in (compiled, Simulation(compiled)):
+        for found, right in zip(run(*args), Model()(*args), strict=True):
+            torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+
+
+class Known(nn.Module):
+    """Masks that no input changes: a buffer, and all pairs but those of one thing with itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("lower", torch.ones(5, 5).tril(-1).bool())
+
+    def forward(self, x):
+        own = torch.eye(5, dtype=torch.bool)
+        return x[:, self.lower], (x[0] * 2)[~own].view(5, 4), x[..., torch.tensor([True, False, True, True, False])]
+
+
+def test_masks_that_are_known(small_gpu):
+    batch = torch.export.Dim("batch", max=16)
+    compiled = kitsune_mlir.compile(
+        Known(), (torch.randn(3, 5, 5),), target=["cpu", small_gpu], dynamic_shapes=({0: batch},)
+    )
+    for count in (3, 1, 7):
+        x = torch.randn(count, 5, 5)
+        for run in (compiled, Simulation(compiled)):
+            for found, right in zip(run(x), Known()(x), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), right)

@@ -30,3 +30,16 @@ func.func @of_one_size(%x: tensor<1x?x32x16xf32>, %y: tensor<?x512xf32>, %z: ten
   %c = tensor.reshape %z(%t) : (tensor<?x6x4xf32>, tensor<3xi64>) -> tensor<4x?x6xf32>
   return %a, %b, %c : tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>
 }
+
+// Of several open sizes that one is split whose neighbours stay.
+// CHECK-LABEL: func.func @of_two_sizes
+// CHECK:       tensor.expand_shape %arg0 {{\[}}[0], [1, 2], [3]] output_shape [%{{.+}}, %{{.+}}, %{{.+}}, 4]
+func.func @of_two_sizes(%x: tensor<?x?x4xf32>, %h: i64, %w: i64) -> tensor<?x?x?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : i64
+  %n = tensor.dim %x, %c0 : tensor<?x?x4xf32>
+  %b = arith.index_cast %n : index to i64
+  %s = tensor.from_elements %b, %h, %w, %c4 : tensor<4xi64>
+  %y = tensor.reshape %x(%s) : (tensor<?x?x4xf32>, tensor<4xi64>) -> tensor<?x?x?x4xf32>
+  return %y : tensor<?x?x?x4xf32>
+}

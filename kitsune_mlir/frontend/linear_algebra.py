@@ -1,0 +1,90 @@
+"""Systems of a few equations, inverses and Cholesky factors, of matrices of known sizes: column after column, each by
+elementwise operators of the whole batch. Where torch raises an error, for a matrix that has no inverse or is not
+positive definite, results are infinite or no numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+LARGEST = 32  # rows, for each is some operators of its own
+
+
+def _is_taken(x: Tensor) -> bool:
+    return x.is_floating_point() and isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= LARGEST
+
+
+def _solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """Elimination above and below each column's largest number, whose row changes places with the column's."""
+    rows = matrix.shape[-1]
+    batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
+    both = torch.cat([matrix.expand(*batch, -1, -1), right.expand(*batch, -1, -1)], -1)
+    numbers = torch.arange(rows, device=matrix.device)
+    for k in range(rows):
+        best = both[..., k:, k].abs().argmax(-1, keepdim=True) + k
+        order = torch.where(numbers == k, best, torch.where(numbers == best, k, numbers))
+        both = both.gather(-2, order.unsqueeze(-1).expand(both.shape))
+        row = both[..., k : k + 1, :] / both[..., k : k + 1, k : k + 1]
+        here = (numbers == k).unsqueeze(-1)
+        both = torch.where(here, row, both - both[..., k : k + 1] * row)
+    return both[..., rows:]
+
+
+def _inverse(x: Tensor) -> Any:
+    return _solve(x, torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)) if _is_taken(x) else NotImplemented
+
+
+def _solution(matrix: Tensor, right: Tensor, *, left: bool = True) -> Any:
+    if not _is_taken(matrix):
+        return NotImplemented
+    if right.dim() == 1 or (right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]):  # as torch has it
+        return _solve(matrix, right.unsqueeze(-1)).squeeze(-1) if left else NotImplemented
+    return _solve(matrix, right) if left else _solve(matrix.mT, right.mT).mT
+
+
+def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
+    if not _is_taken(x):
+        return NotImplemented
+    numbers, columns = torch.arange(x.shape[-1], device=x.device), []
+    for k in range(x.shape[-1]):
+        column = torch.where(numbers >= k, x[..., k] * x[..., k, k, None].rsqrt(), 0.0)
+        columns.append(column)
+        x = x - column.unsqueeze(-1) * column.unsqueeze(-2)
+    return torch.stack(columns, -2 if upper else -1)
+
+
+def _triangular(matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    if not _is_taken(matrix):
+        return NotImplemented
+    if not left:
+        found = _triangular(matrix.mT, right.mT, upper=not upper, unitriangular=unitriangular)
+        return found if found is NotImplemented else found.mT
+    places = range(matrix.shape[-1])
+    found: dict[int, Tensor] = {}
+    for k in reversed(places) if upper else places:
+        row = right[..., k : k + 1, :]
+        found[k] = row if unitriangular else row / matrix[..., k : k + 1, k : k + 1]
+        right = right - matrix[..., k : k + 1] * found[k]
+    return torch.cat([found[k] for k in places], -2)
+
+
+def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Any:
+    if not _is_taken(factor):
+        return NotImplemented
+    lower = factor.mT if upper else factor
+    return _triangular(lower.mT, _triangular(lower, right, upper=False), upper=True)
+
+
+LINEAR_ALGEBRA = {
+    aten.linalg_inv.default: _inverse,
+    aten.inverse.default: _inverse,
+    aten.linalg_solve.default: _solution,
+    aten.linalg_cholesky.default: _cholesky,
+    aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
+    aten.linalg_solve_triangular.default: _triangular,
+    aten.cholesky_solve.default: _cholesky_solve,
+}

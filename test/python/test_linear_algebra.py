@@ -1,0 +1,51 @@
+"""Systems of a few equations, inverses and Cholesky factors, and what is computed with them."""
+
+import pytest
+import torch
+from decomposed_functions import TARGETS, check_error
+from functions import Function
+from torch.distributions import MultivariateNormal
+
+import kitsune_mlir
+from kitsune_mlir.errors import UnsupportedError
+
+pytestmark = pytest.mark.usefixtures("unassembled")
+
+
+def definite(x):
+    return x @ x.mT + torch.eye(x.shape[-1], dtype=x.dtype)
+
+
+def flat(*results):
+    return torch.cat([result.flatten() for result in results])
+
+
+def systems(x, y):
+    """Matrices whose largest numbers are far from the diagonal, so that rows change places."""
+    matrix, solve = definite(x).flip(-1), torch.linalg.solve
+    vector = solve(matrix[0], y[0, :, 0])
+    return flat(solve(matrix, y), solve(matrix, y[0].mT, left=False), vector, matrix.inverse())
+
+
+def factors(x, y):
+    lower, upper = torch.linalg.cholesky(definite(x)), torch.linalg.cholesky(definite(x), upper=True)
+    triangular = torch.linalg.solve_triangular
+    solved = triangular(lower, y, upper=False), triangular(upper, y, upper=True), torch.cholesky_solve(y, lower)
+    return flat(lower, upper, *solved, triangular(lower, y.mT, upper=False, left=False))
+
+
+def likelihood(x, y):
+    mean = torch.zeros(x.shape[-1], dtype=x.dtype)
+    return MultivariateNormal(mean, covariance_matrix=definite(x[0]), validate_args=False).log_prob(y.mT)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("function", [systems, factors, likelihood])
+def test_as_exact_as_torchs(function, target):
+    torch.manual_seed(1)
+    check_error(function, torch.randn(2, 5, 5), torch.randn(2, 5, 3), target=target, least=1e-6)
+
+
+def test_matrices_of_many_rows():
+    with pytest.raises(UnsupportedError, match="linalg"):
+        kitsune_mlir.compile(Function(torch.linalg.inv), (torch.eye(100),))
