@@ -22,7 +22,7 @@ from kitsune_mlir.traffic import tensor_bytes
 from .chain_tiles import columns_of_tile
 from .joined_weights import are_joined, side_by_side
 from .numbered_matrices import looked_up
-from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
+from .operand_layout import GRANULE, has_open_lines, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
 from .product_parts import feed_parts, parts_side_by_side
@@ -330,6 +330,8 @@ class ProductKernel:
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         if self.of.words:
             copy.attributes["rounded"] = ir.UnitAttr.get()
+        if has_open_lines(value):
+            copy.attributes["longer"] = ir.UnitAttr.get()
         if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])

@@ -16,6 +16,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import ir, linalg
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 _LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
@@ -48,6 +49,7 @@ class TensorSizes:
         self._learn_all()
 
     def _learn_all(self) -> None:
+        self._learn_arguments()
         for op in self._block.operations:
             self._learn(op.operation)
 
@@ -140,6 +142,16 @@ class TensorSizes:
         size, bound = map(rows.producer, op.operands)
         zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0
         return zero and size is not None and self._computed(size) is not None
+
+    def _learn_arguments(self) -> None:
+        """Which sizes of the program's arguments are the same."""
+        holder, first = self._block.owner.operation, dict[int, int]()
+        if SYMBOLS not in holder.attributes:
+            return
+        for argument, symbols in zip(self._block.arguments, ir.ArrayAttr(holder.attributes[SYMBOLS]), strict=True):
+            for size, symbol in zip(self.shape(argument), ir.DenseI64ArrayAttr(symbols)):
+                if symbol != NO_SYMBOL:
+                    self._sizes.equate(first.setdefault(symbol, size), size)
 
     def _learn(self, op: ir.Operation) -> None:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""

@@ -191,6 +191,42 @@ def test_any_number_of_rows_in_each_of_a_batch(name, dtype, small_gpu):
     assert device.pipeline_launches == 3 + name.startswith("sums")  # without rows there is nothing but sums
 
 
+# The same where several sizes are the open one: products, what copies operands to longer lines or makes pieces of them,
+# and how a function's arguments are open.
+OPEN_TWICE = {
+    "scores": (lambda x: x @ x.mT, ((3, 70, 64),)),
+    "scores of lines": (lambda x, y: torch.relu(x @ y), ((3, 70, 64), (3, 64, 70))),
+    "scores that are scaled": (lambda x, y: torch.exp(-(x @ x.mT).abs()) * y, ((3, 70, 40), (70, 70))),
+    "weights": (lambda x, y: x @ y, ((3, 70, 70), (3, 70, 72))),
+    "turned weights": (lambda x, y: torch.relu(x.mT @ y), ((3, 70, 70), (3, 70, 40))),
+    "weights behind": (lambda x, y: x.mT @ y.mT, ((3, 70, 40), (3, 70, 70))),
+    "graph": (lambda a, x: torch.relu(a @ x), ((70, 70), (70, 24))),
+    "squares": (lambda a, b: a @ b, ((70, 70), (70, 70))),
+    "lines of both": (lambda x, y: x @ y.mT, ((2, 33, 70), (2, 40, 70))),
+    "retention": (lambda q, k, v, d: (q @ k.mT * d) @ v, ((2, 70, 24), (2, 70, 24), (2, 70, 40), (70, 70))),
+    "heads": (
+        lambda q, k, v: (torch.relu(q.transpose(1, 2) @ k.transpose(1, 2).mT) @ v.transpose(1, 2)).transpose(1, 2),
+        ((2, 70, 3, 24), (2, 70, 3, 24), (2, 70, 3, 40)),
+    ),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", OPEN_TWICE)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_several_sizes_that_are_the_open_one(name, dtype, small_gpu):
+    function, sizes = OPEN_TWICE[name]
+    rows = torch.export.Dim("rows", min=2, max=10_000)
+    shapes = tuple({d: rows for d, n in enumerate(size) if n == 70} for size in sizes)
+    args, *calls = (
+        drawn(*(tuple(count if n == 70 else n for n in size) for size in sizes), dtype=dtype)
+        for count in (70, 133, 64, 3)
+    )
+    device = run(function, args, small_gpu, 1, (shapes,), calls)
+    products = 2 if name in ("retention", "heads") else 1
+    assert device.pipeline_launches == products * (1 + len(calls))
+
+
 @pytest.mark.parametrize("k", [8, 20, 40, 56])
 @pytest.mark.parametrize("m, n, name", [(900, 96, "bf16"), (70, 130, "highest"), (300, 130, "high")], ids=str)
 def test_short_sums(m, n, k, name, small_gpu):

@@ -216,7 +216,8 @@ class ScheduledKernel:
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
         powers = tuple(open_behind(kind)[-2::-1]) if _is_open_inside(source) else ()
         described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
-        return TensorMap(number, *described, offset=first, powers=powers)
+        line = schedule.GRANULE // nbytes if copy.is_longer else 1
+        return TensorMap(number, *described, offset=first, powers=powers, line=line)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
