@@ -13,7 +13,7 @@ from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.mlir import ir, linalg
+from kitsune_mlir.mlir import ir, linalg, walk
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
@@ -99,9 +99,20 @@ class TensorSizes:
             sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
             found = self._listed(sizes, list(op.operands)[first : first + counts[2]])
             return found if len(found) == ir.RankedTensorType(value.type).rank else None
+        if op.name == "kitsune.result":
+            return self._of_kernel(op)
         if op.name.startswith("linalg."):
             return self.shape(list(op.operands)[len(op.operands) - len(op.results) + list(op.results).index(value)])
         return None
+
+    def _of_kernel(self, result: ir.Operation) -> list[int] | None:
+        """The sizes of what a kernel gives whose tiles are of all its dimensions, one of which is open, perhaps twice."""
+        (kind,) = (ir.RankedTensorType(value.type) for value in result.results)
+        tiles = walk(result.operands[0].owner, "kitsune.tiles")
+        extents = [self._number(extent) for extent in tiles[0].operands] if len(tiles) == 1 else []
+        open_ = {extent for extent in extents if is_open(extent)}
+        found = [next(iter(open_)) if size == rows.DYNAMIC else size for size in kind.shape] if len(open_) == 1 else []
+        return found if found and prod(found) == prod(extents) else None
 
     def _listed(self, sizes: list[int], numbers: list[ir.Value]) -> list[int]:
         """Sizes, of which the open ones are given."""

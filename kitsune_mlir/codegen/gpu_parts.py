@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cmp_to_key
+from math import prod
 from typing import Protocol
 
 from kitsune_mlir import rows
@@ -81,8 +82,8 @@ def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
 
 
 def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
-    """The views and allocations that must come to stand before an operation for `value` to be there, in order; None
-    when something else would have to."""
+    """The views and allocations, and their sizes, that must come to stand before an operation for `value` to be there,
+    in order; None when something else would have to."""
     found: set[ir.Operation] = set()
     waiting = [value]
     while waiting:
@@ -90,7 +91,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
         owner = rows.producer(one)
         if owner is None or owner.block != before.block or owner.is_before_in_block(before):
             continue
-        if owner.name not in (*VIEWS, "memref.alloc"):
+        if owner.name not in IDLE and not owner.name.startswith("arith."):
             return None
         found.add(owner)
         waiting += owner.operands
@@ -122,14 +123,19 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     ]
     layout = None
     if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
-        strides, offset = kind.get_strides_and_offset()
+        (strides, offset), open_ = kind.get_strides_and_offset(), ir.ShapedType.get_dynamic_stride_or_offset()
         found = [0] * wanted.rank
         for group, stride in zip(groups, strides):
             for d in reversed(group):
                 found[d] = stride
-                stride *= wanted.shape[d]
+                stride = open_ if stride == open_ or wanted.is_dynamic_dim(d) else stride * wanted.shape[d]
         layout = ir.StridedLayoutAttr.get(offset, found)
-    sizes = [memref.dim(target, as_value(0))] if wanted.is_dynamic_dim(0) else []
+    sizes = []
+    for number, group in enumerate(groups):
+        if any(map(wanted.is_dynamic_dim, group)):
+            known = prod(wanted.shape[d] for d in group if not wanted.is_dynamic_dim(d))
+            size = memref.dim(target, as_value(number))
+            sizes.append(size if known == 1 else arith.divui(size, as_value(known)))
     result = ir.MemRefType.get(wanted.shape, wanted.element_type, layout)
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
 
