@@ -144,7 +144,7 @@ class PricedProduct:
             vector_bytes=vector_bytes(follows, self.known[2]),
             aligned=is_weight(self.found.right),
             results=max(1, len(follows.stored)),
-            by_rows=known and leaves_by_rows(self.op, follows, self.target),
+            by_rows=(known or self.sizes["n"] is None) and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
             open_=self.open_,
         )

@@ -237,7 +237,7 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     """Whether what becomes of a product are tensors of rows that the copy engine does not store."""
     kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
-    if any(kind.rank not in (2, 3) or kind.is_dynamic_dim(kind.rank - 1) for kind in kinds):
+    if any(kind.rank not in (2, 3) for kind in kinds):
         return False
     rows = [ir.RankedTensorType.get(kind.shape[-2:], kind.element_type) for kind in kinds]
     return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)

@@ -84,7 +84,7 @@ class ScheduledKernel:
 
     def _check_open(self) -> None:
         """Of tensors with a size that is open until the call, and not their first, copies by the copy engine and
-        threads that read and write element by element alone know where elements lie."""
+        threads that read element by element, and write so or row by row, alone know where elements lie."""
         for value in filter(_is_open_inside, self.tensors):
             for op in walk(self.kernel):
                 copied = op.name == schedule.CopyOp.OPERATION_NAME and op.opview.engine_name == "tma"
@@ -94,8 +94,8 @@ class ScheduledKernel:
                     raise UnsupportedError(f"{location(op.location)}: {op.name} takes no {value.type}")
         for write in self.kernel.writes:
             results = [result.results[0] for result in self.results if result.position == write.position]
-            if write.engine_name is not None and any(map(_is_open_inside, results)):
-                raise UnsupportedError(f"{location(write.location)}: an engine stores no {results[0].type}")
+            if write.engine_name == schedule.COPIED and any(map(_is_open_inside, results)):
+                raise UnsupportedError(f"{location(write.location)}: the copy engine stores no {results[0].type}")
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
