@@ -230,7 +230,8 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     engine stores; 0 where it is not."""
     kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
     sizes = {element_bytes(kind.element_type) for kind in kinds}
-    copied = len(sizes) == 1 and all(kind.rank == 2 and not kind.is_dynamic_dim(1) and not kind.shape[1] * min(sizes) % GRANULE for kind in kinds)
+    known = all(kind.rank == 2 and not kind.is_dynamic_dim(1) for kind in kinds)
+    copied = len(sizes) == 1 and known and not any(kind.shape[1] * min(sizes) % GRANULE for kind in kinds)
     return min(sizes) if copied else 0
 
 

@@ -106,7 +106,7 @@ class TensorSizes:
         return None
 
     def _of_kernel(self, result: ir.Operation) -> list[int] | None:
-        """The sizes of what a kernel gives whose tiles are of all its dimensions, one of which is open, perhaps twice."""
+        """The sizes of what a kernel gives whose tiles are of all its dimensions, of one open size, perhaps twice."""
         (kind,) = (ir.RankedTensorType(value.type) for value in result.results)
         tiles = walk(result.operands[0].owner, "kitsune.tiles")
         extents = [self._number(extent) for extent in tiles[0].operands] if len(tiles) == 1 else []

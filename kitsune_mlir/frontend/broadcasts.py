@@ -1,7 +1,8 @@
 """Sizes of inputs that are open until the call: which are equal, and those of index_put's broadcasts.
 
 Inputs' sizes of one symbol are equal in every call: `share_sizes` says so, and has one of them asked for in place of
-all, so that what is made of two inputs is seen to have one size. What takes rows out of an input counts from the end of that one.
+all, so that what is made of two inputs is seen to have one size. What takes rows out of an input counts from the end of
+that one.
 
 torch-mlir takes the sizes of index_put's broadcasts to be at least 1: no row would become one.
 
@@ -37,8 +38,8 @@ def allow_no_rows(module: ir.Module) -> None:
 
 
 def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
-    """Says which sizes of the arguments of @main, which these are, are equal, and has it ask the first argument for each
-    size that others have, too."""
+    """Says which sizes of the arguments of @main are equal, these being the arguments, and has it ask the first one for
+    each size that others have, too."""
     (main,) = (op for op in module.body.operations if isinstance(op, func.FuncOp) and op.name.value == "main")
     arguments = list(main.body.blocks[0].arguments)
     first: dict[str, tuple[int, int]] = {}

@@ -47,9 +47,7 @@ def write(
     outbox.store_rows(tile, memory, columns, column, valid, width)
 
 
-def of_batch(
-    pointer: ir.Value, type_: ir.Type, batch: Sequence[Int], rows: ir.Value
-) -> tuple[ir.Value, ir.Type]:
+def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int], rows: ir.Value) -> tuple[ir.Value, ir.Type]:
     """The matrix at these places of the first dimensions of a tensor; `rows` is the size that is open."""
     if not batch:
         return pointer, type_
