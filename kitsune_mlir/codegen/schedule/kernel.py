@@ -83,11 +83,11 @@ class ScheduledKernel:
                     raise UnsupportedError(f"{location(op.location)}: {op.name} reads {value.type}")
 
     def _check_open(self) -> None:
-        """Of tensors with a size that is open until the call, and not their first, copies by the copy engine and
+        """Of tensors with a size that is open until the call, and not their first, copies of boxes and
         threads that read element by element, and write so or row by row, alone know where elements lie."""
         for value in filter(_is_open_inside, self.tensors):
             for op in walk(self.kernel):
-                copied = op.name == schedule.CopyOp.OPERATION_NAME and op.opview.engine_name == "tma"
+                copied = op.name == schedule.CopyOp.OPERATION_NAME
                 read = op.name == schedule.ReadOp.OPERATION_NAME and "together" not in op.attributes
                 sized = op.name == "tensor.dim"
                 if any(operand == value for operand in op.operands) and not (copied or read or sized):
