@@ -110,7 +110,7 @@ class ConvertLinalgToGpu(ModulePass):
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             target = targets.load(self.target)
-            kernels = Kernels(module, target.adds_words)
+            kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

@@ -18,7 +18,7 @@ from math import prod
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
 
-from . import gpu_columns, gpu_turned
+from . import gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
 from .gpu_generic import Generic
 from .gpu_kernel import (
@@ -77,6 +77,10 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         return
     if joined is not None and (parts := _parts(generic, WARP if by_warps else 1)) is not None:
         _lower_in_parts(nest, parts, by_warps)
+        op.erase()
+        return
+    if joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic):
+        gpu_products.lower(nest)
         op.erase()
         return
     per_block = THREADS // WARP if by_warps else THREADS

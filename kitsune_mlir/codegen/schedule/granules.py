@@ -130,9 +130,7 @@ def _bytes_where(inside: ir.Value, count: ir.Value) -> ir.Value:
     return arith.select(inside, count, device.value(0))
 
 
-def _moved(
-    pointer: ir.Value, count: Int, stride: int, element: ir.Type, sizes: Sequence[ir.Value] = ()
-) -> ir.Value:
+def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type, sizes: Sequence[ir.Value] = ()) -> ir.Value:
     """The address `count` times `stride` elements on, and times these sizes, computed in 64 bits."""
     if isinstance(count, int) and not (count and sizes):
         return device.offset(pointer, count * stride, element)
