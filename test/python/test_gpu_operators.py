@@ -12,7 +12,7 @@ from test_gpu_models import check, compiled, interface_of, runner_of
 from bench.gpu_operators import CASES
 from bench.operator_cases import wrong
 from kitsune_mlir import mlir
-from kitsune_mlir.codegen import gpu_linalg
+from kitsune_mlir.codegen import gpu_linalg, gpu_products
 from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
 GROUPS = {
@@ -110,6 +110,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_blocks(name, least, monkeypatch):
     monkeypatch.setattr(gpu_linalg, "FILL", least)
+    monkeypatch.setattr(gpu_products, "LEAST", 1 << 40)
     function, args = PRODUCTS[name]
     program, section = compiled(Function(function), args)
     kernel = next(op for op in mlir.walk(program.module, "gpu.func") if op.opview.name.value == "product_0")
