@@ -1,5 +1,6 @@
 """Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
+import open_products
 import pytest
 import torch
 import torch.nn.functional as F
@@ -167,64 +168,15 @@ def test_any_number_of_rows(function, dtype, small_gpu):
     assert device.pipeline_launches == 1 + len(calls)
 
 
-OPEN_IN_A_BATCH = {  # a function, its arguments' sizes, 70 where they are open
-    "rows": (lambda x, y, z: torch.relu(torch.bmm(x, y) + z), ((3, 70, 64), (3, 64, 72), (3, 70, 72))),
-    "rows of one for all": (lambda x, y: torch.bmm(x.expand(3, -1, -1), y), ((70, 64), (3, 64, 72))),
-    "sums": (lambda x, y: torch.bmm(x.mT, y), ((3, 70, 64), (3, 70, 72))),
-    "sums of heads": (lambda x, y: torch.einsum("bjhd,bjhe->bhde", x, y), ((2, 70, 3, 64), (2, 70, 3, 72))),
-    "heads of each": (lambda x, y: x.transpose(1, 2) @ y.permute(0, 2, 3, 1), ((70, 9, 2, 64), (70, 9, 2, 64))),
-}
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("name", OPEN_IN_A_BATCH)
+@pytest.mark.parametrize("name", open_products.CASES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
-def test_any_number_of_rows_in_each_of_a_batch(name, dtype, small_gpu):
-    function, sizes = OPEN_IN_A_BATCH[name]
-    rows = torch.export.Dim("rows", min=0, max=100_000)
-    shapes = tuple({size.index(70): rows} if 70 in size else {} for size in sizes)
-    args, *calls = (
-        drawn(*(tuple(count if n == 70 else n for n in size) for size in sizes), dtype=dtype)
-        for count in (70, 130, 1, 0)
-    )
+def test_open_sizes(name, dtype, small_gpu):
+    """The same with rows that are no tensor's first size, and where several sizes are the open one."""
+    function, shapes, (args, *calls) = open_products.drawn(name, dtype)
     device = run(function, args, small_gpu, 1, (shapes,), calls)
-    assert device.pipeline_launches == 3 + name.startswith("sums")  # without rows there is nothing but sums
-
-
-# The same where several sizes are the open one: products, what copies operands to longer lines or makes pieces of them,
-# and how a function's arguments are open.
-OPEN_TWICE = {
-    "scores": (lambda x: x @ x.mT, ((3, 70, 64),)),
-    "scores of lines": (lambda x, y: torch.relu(x @ y), ((3, 70, 64), (3, 64, 70))),
-    "scores that are scaled": (lambda x, y: torch.exp(-(x @ x.mT).abs()) * y, ((3, 70, 40), (70, 70))),
-    "weights": (lambda x, y: x @ y, ((3, 70, 70), (3, 70, 72))),
-    "turned weights": (lambda x, y: torch.relu(x.mT @ y), ((3, 70, 70), (3, 70, 40))),
-    "weights behind": (lambda x, y: x.mT @ y.mT, ((3, 70, 40), (3, 70, 70))),
-    "graph": (lambda a, x: torch.relu(a @ x), ((70, 70), (70, 24))),
-    "squares": (lambda a, b: a @ b, ((70, 70), (70, 70))),
-    "lines of both": (lambda x, y: x @ y.mT, ((2, 33, 70), (2, 40, 70))),
-    "retention": (lambda q, k, v, d: (q @ k.mT * d) @ v, ((2, 70, 24), (2, 70, 24), (2, 70, 40), (70, 70))),
-    "heads": (
-        lambda q, k, v: (torch.relu(q.transpose(1, 2) @ k.transpose(1, 2).mT) @ v.transpose(1, 2)).transpose(1, 2),
-        ((2, 70, 3, 24), (2, 70, 3, 24), (2, 70, 3, 40)),
-    ),
-}
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("name", OPEN_TWICE)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
-def test_several_sizes_that_are_the_open_one(name, dtype, small_gpu):
-    function, sizes = OPEN_TWICE[name]
-    rows = torch.export.Dim("rows", min=2, max=10_000)
-    shapes = tuple({d: rows for d, n in enumerate(size) if n == 70} for size in sizes)
-    args, *calls = (
-        drawn(*(tuple(count if n == 70 else n for n in size) for size in sizes), dtype=dtype)
-        for count in (70, 133, 64, 3)
-    )
-    device = run(function, args, small_gpu, 1, (shapes,), calls)
+    empty = "sums" not in name and any(0 in x.shape for x in calls[-1])  # without rows there is nothing but sums
     products = 2 if name in ("retention", "heads") else 1
-    assert device.pipeline_launches == products * (1 + len(calls))
+    assert device.pipeline_launches == products * (1 + len(calls) - empty)
 
 
 @pytest.mark.parametrize("k", [8, 20, 40, 56])
