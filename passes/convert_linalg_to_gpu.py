@@ -53,6 +53,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
 from .changed_arguments import write_changed
+from .computed_again import compute_again
 from .concatenation_readers import read_parts
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
@@ -89,6 +90,7 @@ class ConvertLinalgToGpu(ModulePass):
         with _kernels_aside(module):
             with module.context:
                 turn_gathers(_main(module))
+                compute_again(_main(module))
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
