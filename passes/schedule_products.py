@@ -20,8 +20,8 @@ are too few tiles for all SMs the sum over k is cut into parts, which a linalg.g
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
-Products that have no such form (other types, two open sizes, or one that is a tensor's last) are left as they are,
-with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
+One size may be open until the call, and be that of several dimensions. Products that have no such form (other types, two
+different open sizes) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
 where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
 ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
 same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
@@ -207,15 +207,18 @@ class _Scheduler(PricedProduct):
         """Raises UnsupportedError where sizes are open that are not known to be the same one."""
         operands = (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
         sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
-        open_ = [size for size in sizes.values() if is_open(size)]
+        open_ = [size for role, size in sizes.items() if role in self.sizes and is_open(size)]
         if len({*open_}) > 1 or len(open_) > 1 and not is_single(open_[0]):
             raise UnsupportedError("two of its sizes are open until the call")
+        vectors = 1 in (self.sizes["m"], self.sizes["n"])
+        if vectors and any(map(has_open_lines, (self.found.left, self.found.right, self.op.results[0]))):
+            raise UnsupportedError("it multiplies vectors, and lines are of an open length: it takes as long as these")
 
     def _open_operand(self, apart: tuple[ir.Value, Roles], plain: tuple[ir.Value, Roles]) -> tuple[ir.Value, Roles]:
         """An operand of a product of an open size: where it lies, or else as it is, its lines of a known length where
         there is one."""
         value, roles = apart
-        own = [role for role in plain[1] if self.sizes[role] is None]
+        own = [role for role in plain[1] if role in self.sizes and self.sizes[role] is None]
         if not {*own} <= {*roles} or has_open_parts(roles) or has_open_lines(value) and not has_open_lines(plain[0]):
             value, roles = plain
         known = [role for role in "mnk" if role in roles and self.sizes[role] is not None]
