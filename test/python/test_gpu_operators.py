@@ -99,6 +99,21 @@ def test_rows_together(shape, monkeypatch):
     check(program, runner, args, torch.relu(args[0]) + args[1], 1e-6)
 
 
+@pytest.mark.parametrize("count", [8, 11, 5, 1])
+def test_rows_together_of_open_sizes(count, monkeypatch):
+    """A thread has eight rows, or four, at places that one division by the open sizes gives; and words that are copied."""
+    monkeypatch.setattr(gpu_linalg, "ENOUGH", 1)
+    model, size = Function(lambda x, y: (torch.relu(x) * y, torch.cat([x, x + y], 1))), torch.export.Dim("size", min=2)
+    example = torch.randn(count, 9, 7), torch.randn(7)
+    program, section = compiled(model, example, (({2: size}, {0: size}),))
+    stores = [len(mlir.walk(kernel, "memref.store")) for kernel in mlir.walk(program.module, "gpu.func")]
+    assert max(stores) >= (8 if count >= 8 else 4 if count == 5 else 1)
+    runner, _ = runner_of(program, section)
+    for columns in (7, 4, 12):
+        args = torch.randn(count, 9, columns), torch.randn(columns)
+        check(program, runner, args, model(*args), 1e-6)
+
+
 PRODUCTS = {
     "rows-by-rows": (lambda x, y: x @ y.t(), (torch.randn(203, 70), torch.randn(165, 70))),
     "rows-by-columns": (lambda x, y: x @ y, (torch.randn(203, 7), torch.randn(7, 165))),
