@@ -43,6 +43,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.open_sizes import is_open, is_single
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
@@ -151,7 +152,7 @@ class _Scheduler(PricedProduct):
             self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
             self.op.erase()
             return False
-        if prod(known.values()) < LEAST:
+        if prod(known.values()) < self._least:
             if thin is not None:
                 self._by_rows()
             return False
@@ -190,6 +191,13 @@ class _Scheduler(PricedProduct):
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
+
+    @property
+    def _least(self) -> int:
+        """The multiply-adds in the example that are worth a kernel: where several sizes are open, few too, for those
+        of a call may be many."""
+        open_ = sum(size is None for size in self.sizes.values())
+        return LEAST // MANY**open_ if open_ > 1 else LEAST
 
     def _where_it_lies(self) -> Contraction:
         """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut. An

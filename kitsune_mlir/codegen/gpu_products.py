@@ -18,6 +18,7 @@ from math import prod
 
 from kitsune_mlir import precision
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.product_tiles import PAIRS
 
 from .affine_index import evaluate
@@ -39,7 +40,8 @@ _KINDS = (ir.BF16Type, ir.F16Type, ir.F32Type)
 
 
 def is_product(generic: Generic) -> bool:
-    """Whether it is a product that tensor cores multiply, of sizes that are worth it in the example."""
+    """Whether it is a product that tensor cores multiply, of sizes that are worth it; open ones may be many times the
+    example's."""
     loops = generic.product_loops()
     if not loops or len(generic.reduction) != 1 or not _multiplies_and_adds(generic):
         return False
@@ -47,7 +49,8 @@ def is_product(generic: Generic) -> bool:
     result = ir.MemRefType(generic.outputs[0].type).element_type
     if len(kinds) > 1 or not isinstance(kinds.pop(), _KINDS) or not isinstance(result, ir.F32Type):
         return False
-    sizes = {d: generic.example_size(d) for d in (*generic.parallel, *generic.reduction)}
+    sizes = {d: generic.known_size(d) for d in (*generic.parallel, *generic.reduction)}
+    sizes = {d: MANY * generic.example_size(d) if size is None else size for d, size in sizes.items()}
     return prod(sizes.values()) > LEAST and min(sizes[d] for d in (*loops, *generic.reduction)) >= LEAST_SIDE
 
 

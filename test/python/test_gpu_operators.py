@@ -101,7 +101,7 @@ def test_rows_together(shape, monkeypatch):
 
 @pytest.mark.parametrize("count", [8, 11, 5, 1])
 def test_rows_together_of_open_sizes(count, monkeypatch):
-    """A thread has eight rows, or four, at places that one division by the open sizes gives; and words that are copied."""
+    """A thread has eight rows, or fewer, at places that one division by the open sizes gives; so have copies."""
     monkeypatch.setattr(gpu_linalg, "ENOUGH", 1)
     model, size = Function(lambda x, y: (torch.relu(x) * y, torch.cat([x, x + y], 1))), torch.export.Dim("size", min=2)
     example = torch.randn(count, 9, 7), torch.randn(7)
