@@ -79,3 +79,11 @@ def test_random_products_of_open_sizes(seed, small_gpu):
     )
     for call in calls:
         check(compiled, function, args(*call), precision)
+
+
+def test_sizes_of_one_symbol_are_not_broadcast(small_gpu):
+    """Torch-mlir reads weights element by element, should one of the sizes be 1 where the other is not."""
+    shapes = (({1: A, 2: A}, {1: A}),)
+    args = torch.randn(3, 70, 70).bfloat16(), torch.randn(3, 70, 64).bfloat16()
+    compiled = kitsune_mlir.compile(Function(torch.matmul), args, target=small_gpu, dynamic_shapes=shapes)
+    assert not any(launch["computes"] == "gather" for launch in compiled.plan["launches"])
