@@ -34,8 +34,11 @@ class Copy:
 
     @property
     def each(self) -> int:
-        """Words that a thread moves."""
+        """Words that a thread moves: of very large copies of open inner sizes more, for their division is dear."""
         kind = ir.MemRefType(self.target.type)
+        divided = any(map(kind.is_dynamic_dim, range(1, kind.rank)))
+        if divided and prod(shape_of(self.target)) // self.word > EACH * SMALL:
+            return EACH * EACH
         return 1 if kind.has_static_shape and prod(kind.shape) // self.word <= SMALL else EACH
 
     def sizes(self, see: object) -> list[Size]:

@@ -12,7 +12,7 @@ from test_gpu_models import check, compiled, interface_of, runner_of
 from bench.gpu_operators import CASES
 from bench.operator_cases import wrong
 from kitsune_mlir import mlir
-from kitsune_mlir.codegen import gpu_linalg, gpu_products
+from kitsune_mlir.codegen import gpu_copy, gpu_linalg, gpu_products
 from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
 GROUPS = {
@@ -99,10 +99,11 @@ def test_rows_together(shape, monkeypatch):
     check(program, runner, args, torch.relu(args[0]) + args[1], 1e-6)
 
 
-@pytest.mark.parametrize("count", [8, 11, 5, 1])
+@pytest.mark.parametrize("count", [8, 19, 5, 1])
 def test_rows_together_of_open_sizes(count, monkeypatch):
     """A thread has eight rows, or fewer, at places that one division by the open sizes gives; so have copies."""
     monkeypatch.setattr(gpu_linalg, "ENOUGH", 1)
+    monkeypatch.setattr(gpu_copy, "SMALL", 0)
     model, size = Function(lambda x, y: (torch.relu(x) * y, torch.cat([x, x + y], 1))), torch.export.Dim("size", min=2)
     example = torch.randn(count, 9, 7), torch.randn(7)
     program, section = compiled(model, example, (({2: size}, {0: size}),))
