@@ -34,6 +34,9 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     rows alone, for rows that are not there take the copy engine longer than others. The slot's other rows hold anything
     then: products alone may read them, whose sums have them in rows or columns that are written nowhere.
 
+    With the unit attribute `longer` the tensor's last dimension, whose size is open, is that of lines which have been
+    made whole multiples of 16 bytes: the box ends where as many elements end as there are of the call's size.
+
     With the unit attribute `rounded` numbers of f32 arrive as the nearest tf32 ones, of two as the even one (CUDA
     driver API, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): products take them as they lie."""
 
@@ -65,6 +68,11 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         return "rounded" in self.attributes
 
     @property
+    def is_longer(self) -> bool:
+        """Whether lines of an open length have been made longer."""
+        return "longer" in self.attributes
+
+    @property
     def last_rows(self) -> int | None:
         """The rows of a box that reaches behind the tensor's last row; None where these are all of the tile's."""
         return integer(self, "last")
@@ -89,6 +97,8 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         whole = tile_of(source) if isinstance(source.type, Slot) else source.type
         if not _verify_box(self, whole, tile, len(self.operands) - 2) or not self._verify_last(whole, tile):
             return False
+        if self.is_longer and (isinstance(source.type, Slot) or not whole.is_dynamic_dim(whole.rank - 1)):
+            return fail(self, f"has longer lines of a tensor whose last size is open, found {source.type}")
         of_f32 = isinstance(tile.element_type, ir.F32Type) and not isinstance(source.type, Slot)
         if self.is_rounded and (self.engine_name != "tma" or not of_f32):
             return fail(self, f"has tensors of f32 rounded by the copy engine, found {source.type}")

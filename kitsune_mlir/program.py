@@ -31,6 +31,9 @@ ELEMENT_TYPES: dict[str, tuple[str, type]] = {
 # those of a number below that of the arguments views of that argument; a result of OWN_MEMORY shares it with nothing.
 # Without the attribute all results have memory of their own.
 MEMORY, OWN_MEMORY = "kitsune.memory", -1
+# For each argument the numbers of its sizes that are open until the call, others -1: those of one number are equal in
+# every call. Without the attribute nothing is known of them.
+SYMBOLS, NO_SYMBOL = "kitsune.symbols", -1
 # The arguments that the program may write: results that are their new contents have the argument's memory, too.
 CHANGED = "kitsune.changed"
 

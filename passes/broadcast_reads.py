@@ -15,10 +15,11 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-from .schedule_build import constant_index, empty_generic, map_of, without_units
+from .schedule_build import constant_index, empty_generic, map_of, source_of_size, without_units
 
-_BODY = ("linalg.index", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
+_BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
 
 def read_plainly(generic: ir.Operation) -> None:
@@ -121,10 +122,26 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     if condition is None or condition.name != "arith.cmpi" or attr_int(condition, "predicate") != 0:
         return False
     counted, one = condition.operands
-    same = counted == size if size is not None else _constant(counted) == known
+    same = _origin(counted) == _origin(size) if size is not None else _constant(counted) == known
     return (
         same and _constant(one) == 1 and _constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
     )
+
+
+def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
+    """What a size is known to be: that of a tensor, a number, or the symbol of an argument's size."""
+    op = rows.producer(size)
+    axis = _constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
+    if op is None or axis is None:
+        return size
+    found = source_of_size(op.operands[0], axis)
+    if isinstance(found, ir.Value):
+        return _origin(found)
+    symbol = NO_SYMBOL
+    if isinstance(found[0].owner, ir.Block) and SYMBOLS in (holder := found[0].owner.owner.operation).attributes:
+        own = ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(found[0]).arg_number]
+        symbol = ir.DenseI64ArrayAttr(own)[found[1]]
+    return found if symbol == NO_SYMBOL else symbol
 
 
 def _constant(value: ir.Value) -> int | None:

@@ -98,6 +98,8 @@ def engine_of(type_: ir.Type, target: Target, columns: int | None = None) -> str
     kind = ir.RankedTensorType(type_)
     if not target.has_warpgroups or kind.rank != 2 or not is_multiplied(kind.element_type):
         return None
+    if kind.is_dynamic_dim(1):
+        return schedule.BY_ROWS
     alone = columns is not None and columns < kind.shape[1]
     if alone and columns * element_bytes(kind.element_type) % schedule.BOX_BYTES:
         return None

@@ -117,7 +117,7 @@ class ConvertLinalgToGpu(ModulePass):
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             target = targets.load(self.target)
-            kernels = Kernels(module, target.adds_words)
+            kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
             lower_orders(main, kernels)

@@ -3,6 +3,9 @@ along k."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
@@ -10,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import root
-from .schedule_build import constant_index, empty_generic, map_of, reshaped
+from .schedule_build import constant_index, empty_generic, map_of, reshaped, size_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
@@ -96,6 +99,8 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     """Pieces of a tensor whose rows are multiples of so many bytes."""
     kind = ir.RankedTensorType(whole.type)
     element = ir.BF16Type.get() if pieces > 1 else kind.element_type
+    if has_open_lines(whole):
+        return _longer_lines(whole, pieces, GRANULE * 8 // element.width)
     columns = kind.shape[-1]
     extra = -columns % max(1, granule // (element.width // 8))
     if pieces == 1 and not extra:
@@ -106,16 +111,49 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     sizes = [
         tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
     ]
+    if not extra:
+        return _in_pieces(whole, sizes, pieces)
     starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
-    inputs = [] if extra else [whole]
-    maps = [ir.AffineMap.get_identity(kind.rank)] * (len(inputs) + pieces)
-    generic = empty_generic(inputs, starts, maps, ["parallel"] * kind.rank)
-    if extra and pieces == 1:
+    generic = empty_generic([], starts, [ir.AffineMap.get_identity(kind.rank)] * pieces, ["parallel"] * kind.rank)
+    if pieces == 1:
         generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
+        x = _padded(whole, columns)
         linalg.YieldOp([arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x])
     return list(generic.results)
+
+
+def _in_pieces(whole: ir.Value, sizes: Sequence[int | ir.Value], pieces: int) -> list[ir.Value]:
+    """A tensor of f32, of these sizes, as the sum of so many of bf16."""
+    element, identity = ir.BF16Type.get(), ir.AffineMap.get_identity(len(sizes))
+    starts = [tensor.empty(sizes, element) for _ in range(pieces)]
+    generic = empty_generic([whole], starts, [identity] * (1 + pieces), ["parallel"] * len(sizes))
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        found = pieces_of(generic.regions[0].blocks[0].arguments[0], pieces)
+        linalg.YieldOp([arith.truncf(element, y) for y in found])
+    return list(generic.results)
+
+
+def has_open_lines(value: ir.Value) -> bool:
+    """Whether a tensor's lines are of an open length: those that tensor copies take begin at multiples of 16 bytes."""
+    kind = ir.RankedTensorType(value.type)
+    return kind.is_dynamic_dim(kind.rank - 1)
+
+
+def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
+    """Pieces of a tensor whose lines of an open length are made multiples of so many elements; nobody reads what they
+    end with."""
+    kind = ir.RankedTensorType(whole.type)
+    sizes = [size_of(whole, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    words = arith.divui(arith.addi(sizes[-1], constant_index(count - 1)), constant_index(count))
+    longer, found = [*sizes[:-1], arith.muli(words, constant_index(count))], []
+    for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
+        start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
+        dims = [rows.DYNAMIC if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        open_ = [size for size in sizes if isinstance(size, ir.Value)]
+        static = [[0] * kind.rank, dims, [1] * kind.rank]
+        found.append(tensor.InsertSliceOp(piece, start, [], open_, [], *static).result)
+    return found
 
 
 def _before_reshapes(whole: ir.Value) -> ir.Value:

@@ -27,6 +27,7 @@ from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_weight
 
+from .operand_layout import has_open_lines
 from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .single_products import NAME
 from .split_batches import is_batch
@@ -143,7 +144,7 @@ class PricedProduct:
             vector_bytes=vector_bytes(follows, self.known[2]),
             aligned=is_weight(self.found.right),
             results=max(1, len(follows.stored)),
-            by_rows=known and leaves_by_rows(self.op, follows, self.target),
+            by_rows=(known or self.sizes["n"] is None) and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
             open_=self.open_,
         )
@@ -231,9 +232,3 @@ class PricedProduct:
 def _is_cut(roles: Roles) -> bool:
     """Whether dimensions are parts of others."""
     return any(len(role) > 1 for role in roles)
-
-
-def has_open_lines(value: ir.Value) -> bool:
-    """Whether a tensor's lines are of an open length: those that tensor copies take begin at multiples of 16 bytes."""
-    kind = ir.RankedTensorType(value.type)
-    return kind.is_dynamic_dim(kind.rank - 1)

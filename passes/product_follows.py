@@ -230,14 +230,15 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     engine stores; 0 where it is not."""
     kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
     sizes = {element_bytes(kind.element_type) for kind in kinds}
-    copied = len(sizes) == 1 and all(kind.rank == 2 and not kind.shape[1] * min(sizes) % GRANULE for kind in kinds)
+    known = all(kind.rank == 2 and not kind.is_dynamic_dim(1) for kind in kinds)
+    copied = len(sizes) == 1 and known and not any(kind.shape[1] * min(sizes) % GRANULE for kind in kinds)
     return min(sizes) if copied else 0
 
 
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     """Whether what becomes of a product are tensors of rows that the copy engine does not store."""
     kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
-    if any(kind.rank not in (2, 3) or kind.is_dynamic_dim(kind.rank - 1) for kind in kinds):
+    if any(kind.rank not in (2, 3) for kind in kinds):
         return False
     rows = [ir.RankedTensorType.get(kind.shape[-2:], kind.element_type) for kind in kinds]
     return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)
@@ -309,8 +310,7 @@ def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
     dims = [e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)]
     zeros = [e for e in map_.results if isinstance(e, ir.AffineConstantExpr) and e.value == 0]
     kind = ir.RankedTensorType(value.type)
-    lines_known = kind.rank < 2 or not kind.is_dynamic_dim(kind.rank - 1)
-    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and lines_known
+    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank
 
 
 def is_stored(op: ir.Operation) -> bool:

@@ -22,7 +22,7 @@ from kitsune_mlir.traffic import tensor_bytes
 from .chain_tiles import columns_of_tile
 from .joined_weights import are_joined, side_by_side
 from .numbered_matrices import looked_up
-from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
+from .operand_layout import GRANULE, has_open_lines, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
 from .product_parts import feed_parts, parts_side_by_side
@@ -328,8 +328,9 @@ class ProductKernel:
         offsets = offsets_of(roles, place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
-        if self.of.words:
-            copy.attributes["rounded"] = ir.UnitAttr.get()
+        for mark, holds in (("rounded", self.of.words), ("longer", has_open_lines(value))):
+            if holds:
+                copy.attributes[mark] = ir.UnitAttr.get()
         if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])
@@ -374,13 +375,12 @@ class ProductKernel:
             own["n"] = arith.addi(
                 at["n"], arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(width))
             )
-        before = self.of.op.results[0]
+        made = {op.results[0]: total for op, total in zip(self.made, (value, *others), strict=True)}
         if self.rows is not None:
-            self.rows.given = {before: value}
+            self.rows.given = made
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
-        made, ahead = {before: value}, self.reads_ahead(self.tiles.columns * len(totals))
-        made |= {op.results[0]: other for op, other in zip(self.made[1:], others, strict=True)}
+        ahead = self.reads_ahead(self.tiles.columns * len(totals))
         for op in self.follows.ops:
             made[op.results[0]] = tiled(op, made, own, slots, ahead)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles

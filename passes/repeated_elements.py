@@ -1,19 +1,24 @@
-"""What several operators read, one of which sums it, is computed by each of them where that moves fewer bytes.
+"""What several operators read, one of which sums it, is computed by each of them where that moves fewer bytes, or where
+its lines have an open length.
 
     %c = linalg.generic ins(%x : bf16, %mean) -> f32           %s = linalg.generic {... "reduction"} ins(%x, %mean)
     %s = linalg.generic {... "reduction"} ins(%c)       =>     %y = linalg.generic ins(%x, %mean, %s)
     %y = linalg.generic ins(%c, %s)
 
-So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. MLIR's
-fusion takes what one operator reads; what elementwise operators alone read is of one kernel with them
-(shared_elements.py).
+So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. And so it
+is with a softmax's exponentials of open columns: lines of a known length are a row group's, whose kernel holds them in
+registers (schedule-rows). MLIR's fusion takes what one operator reads; what elementwise operators alone read is of one
+kernel with them (shared_elements.py).
 """
 
 from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.traffic import tensor_bytes
+
+MOST_WORK = 24  # instructions of an element that are worth it
 
 
 def repeat_elements(main: ir.Operation) -> bool:
@@ -21,7 +26,7 @@ def repeat_elements(main: ir.Operation) -> bool:
     found = False
     for op in walk(main, "linalg.generic"):
         readers = list(op.results[0].uses) if len(op.results) == 1 else []
-        if len(readers) > 1 and _is_cheap(op, len(readers)) and _are_fused(readers):
+        if len(readers) > 1 and _is_worth_it(op, len(readers)) and _are_fused(readers):
             for use in readers:
                 with ir.InsertionPoint(use.owner):
                     use.owner.operands[use.operand_number] = op.clone().results[0]
@@ -30,12 +35,21 @@ def repeat_elements(main: ir.Operation) -> bool:
     return found
 
 
-def _is_cheap(op: ir.Operation, readers: int) -> bool:
-    """Whether an operator is elementwise arithmetic whose operands are read by so many others sooner than it, and what
-    it gives by them."""
+def _is_worth_it(op: ir.Operation, readers: int) -> bool:
     s = rows.Structured(op)
-    plain = all(one.operation.name.startswith(("arith.", "linalg.yield")) for one in s.body.operations)
-    if not s.is_elementwise() or not plain or list(s.body.arguments[s.inputs].uses):
+    if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses):
+        return False
+    kind = ir.RankedTensorType(op.results[0].type)
+    if s.inputs and kind.rank > 1 and kind.is_dynamic_dim(kind.rank - 1):
+        return sum(DEAR.get(one.operation.name, 1) for one in s.body.operations) <= MOST_WORK
+    return _is_cheap(op, readers)
+
+
+def _is_cheap(op: ir.Operation, readers: int) -> bool:
+    """Whether an elementwise operator is arithmetic whose operands are read by so many others sooner than by it, and
+    what it gives by them."""
+    s = rows.Structured(op)
+    if not all(one.operation.name.startswith(("arith.", "linalg.yield")) for one in s.body.operations):
         return False
     read = sum(tensor_bytes(value) for value in list(op.operands)[: s.inputs] if rows.is_tensor(value))
     return (readers - 1) * read <= (readers + 1) * tensor_bytes(op.results[0])

@@ -19,29 +19,32 @@ says which one lies along a slot's boxes; one operand may be a matrix of windows
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
-whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k.
-Products that have no such form (other types, two open sizes, or one that is a tensor's last) are left as they are,
-with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
-where that is predicted to be faster (`thin_products.py`), and those across the rows of both operands, batches of small
-ones, and sums of a few products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the
-same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a
-batch takes out of a tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`);
-small ones of many vectors, as types of edges choose them, are made first where that is predicted to be faster.
+whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. One
+size may be open until the call, and be that of several dimensions. Products that have no such form (other types, two
+different open sizes) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as
+sums over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`), and those across
+the rows of both operands, batches of small ones, and sums of a few products, which are elementwise, to
+convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may be copied once and kept in shared
+memory, where tiles are many and chunks few. Matrices that a batch takes out of a tensor by number, as a mixture's
+blocks of rows do, are read there (`numbered_matrices.py`); small ones of many vectors, as types of edges choose them,
+are made first where that is predicted to be faster.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, is_zero_filled, match_product
+from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.open_rows import MANY
+from kitsune_mlir.planning.open_sizes import is_open, is_single
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
     COPY_ROWS,
@@ -56,7 +59,8 @@ from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
-from .priced_product import PricedProduct, has_open_lines
+from .operand_layout import has_open_lines, with_last
+from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
@@ -65,7 +69,7 @@ from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
-from .tensor_sizes import TensorSizes
+from .tensor_sizes import Shape, TensorSizes
 from .thin_products import across_predicted_us, by_elements, by_rows, elementwise_predicted_us, predicted_us
 
 
@@ -148,7 +152,7 @@ class _Scheduler(PricedProduct):
             self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
             self.op.erase()
             return False
-        if prod(known.values()) < LEAST:
+        if prod(known.values()) < self._least:
             if thin is not None:
                 self._by_rows()
             return False
@@ -156,7 +160,7 @@ class _Scheduler(PricedProduct):
             self._by_rows()
             return False
         plain, self.found = self.found, self._where_it_lies()
-        self.check()
+        self.check_kind()
         follows = follows_of(self.op)
         tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
@@ -188,16 +192,50 @@ class _Scheduler(PricedProduct):
             op.erase()
         return True
 
+    @property
+    def _least(self) -> int:
+        """The multiply-adds in the example that are worth a kernel: where several sizes are open, few too, for those
+        of a call may be many."""
+        open_ = sum(size is None for size in self.sizes.values())
+        return LEAST // MANY**open_ if open_ > 1 else LEAST
+
     def _where_it_lies(self) -> Contraction:
-        """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut, nor
-        the length of lines."""
+        """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut. An
+        operand whose lines have an open length is turned where its columns then have a known one. Raises
+        UnsupportedError where two sizes are open until the call."""
         if None not in self.sizes.values():
             return with_split_batches(self.found)
-        found = with_split_batches(self.found, 0, TensorSizes(self.op.block).shape)
-        roles = {*found.left_roles, *found.right_roles}
-        whole = all(size is not None or role in roles for role, size in self.sizes.items())
-        lines = any(map(has_open_lines, (found.left, found.right)))
-        return found if whole and not lines and not has_open_parts(roles) else self.found
+        plain, shape = self.found, TensorSizes(self.op.block).shape
+        self._check_open(shape)
+        found = with_split_batches(plain, 0, shape)
+        left, left_roles = self._open_operand((found.left, found.left_roles), (plain.left, plain.left_roles))
+        right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
+        return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
+
+    def _check_open(self, shape: Shape) -> None:
+        """Raises UnsupportedError where sizes are open that are not known to be the same one."""
+        operands = (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
+        sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
+        open_ = [size for role, size in sizes.items() if role in self.sizes and is_open(size)]
+        if len({*open_}) > 1 or len(open_) > 1 and not is_single(open_[0]):
+            raise UnsupportedError("two of its sizes are open until the call")
+        vectors = 1 in (self.sizes["m"], self.sizes["n"])
+        if vectors and any(map(has_open_lines, (self.found.left, self.found.right, self.op.results[0]))):
+            raise UnsupportedError("it multiplies vectors, and lines are of an open length: it takes as long as these")
+
+    def _open_operand(self, apart: tuple[ir.Value, Roles], plain: tuple[ir.Value, Roles]) -> tuple[ir.Value, Roles]:
+        """An operand of a product of an open size: where it lies, or else as it is, its lines of a known length where
+        there is one."""
+        value, roles = apart
+        own = [role for role in plain[1] if role in self.sizes and self.sizes[role] is None]
+        if not {*own} <= {*roles} or has_open_parts(roles) or has_open_lines(value) and not has_open_lines(plain[0]):
+            value, roles = plain
+        known = [role for role in "mnk" if role in roles and self.sizes[role] is not None]
+        if not has_open_lines(value) or not known:
+            return value, roles
+        with self.op.location, ir.InsertionPoint(self.op):
+            turned = with_last(value, roles.index(known[0]))
+        return turned, (*(role for role in roles if role != known[0]), known[0])
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

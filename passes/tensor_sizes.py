@@ -13,9 +13,10 @@ from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.mlir import ir, linalg
+from kitsune_mlir.mlir import ir, linalg, walk
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 _LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
@@ -50,6 +51,7 @@ class TensorSizes:
         self._learn_all()
 
     def _learn_all(self) -> None:
+        self._learn_arguments()
         for op in self._block.operations:
             self._learn(op.operation)
 
@@ -101,9 +103,20 @@ class TensorSizes:
             sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
             found = self._listed(sizes, list(op.operands)[first : first + counts[2]])
             return found if len(found) == ir.RankedTensorType(value.type).rank else None
+        if op.name == "kitsune.result":
+            return self._of_kernel(op)
         if op.name.startswith("linalg."):
             return self.shape(list(op.operands)[len(op.operands) - len(op.results) + list(op.results).index(value)])
         return None
+
+    def _of_kernel(self, result: ir.Operation) -> list[int] | None:
+        """The sizes of what a kernel gives whose tiles are of all its dimensions, of one open size, perhaps twice."""
+        (kind,) = (ir.RankedTensorType(value.type) for value in result.results)
+        tiles = walk(result.operands[0].owner, "kitsune.tiles")
+        extents = [self.number(extent) for extent in tiles[0].operands] if len(tiles) == 1 else []
+        open_ = {extent for extent in extents if is_open(extent)}
+        found = [next(iter(open_)) if size == rows.DYNAMIC else size for size in kind.shape] if len(open_) == 1 else []
+        return found if found and prod(found) == prod(extents) else None
 
     def _listed(self, sizes: list[int], numbers: list[ir.Value]) -> list[int]:
         """Sizes, of which the open ones are given."""
@@ -144,6 +157,16 @@ class TensorSizes:
         size, bound = map(rows.producer, op.operands)
         zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0
         return zero and size is not None and self._computed(size) is not None
+
+    def _learn_arguments(self) -> None:
+        """Which sizes of the program's arguments are the same."""
+        holder, first = self._block.owner.operation, dict[int, int]()
+        if SYMBOLS not in holder.attributes:
+            return
+        for argument, symbols in zip(self._block.arguments, ir.ArrayAttr(holder.attributes[SYMBOLS]), strict=True):
+            for size, symbol in zip(self.shape(argument), ir.DenseI64ArrayAttr(symbols)):
+                if symbol != NO_SYMBOL:
+                    self._sizes.equate(first.setdefault(symbol, size), size)
 
     def _learn(self, op: ir.Operation) -> None:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""

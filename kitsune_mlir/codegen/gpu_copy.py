@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import arith, gpu, ir, memref, vector
 
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, extent, only_if, product
@@ -33,8 +34,11 @@ class Copy:
 
     @property
     def each(self) -> int:
-        """Words that a thread moves."""
+        """Words that a thread moves: of very large copies of open inner sizes more, for their division is dear."""
         kind = ir.MemRefType(self.target.type)
+        divided = any(map(kind.is_dynamic_dim, range(1, kind.rank)))
+        if divided and prod(shape_of(self.target)) // self.word > EACH * SMALL:
+            return EACH * EACH
         return 1 if kind.has_static_shape and prod(kind.shape) // self.word <= SMALL else EACH
 
     def sizes(self, see: object) -> list[Size]:
@@ -43,28 +47,58 @@ class Copy:
         found = [extent(see(self.target), d) for d in range(kind.rank)]
         return [*found[:-1], found[-1] // self.word] if self.word > 1 else found
 
+    @property
+    def apart(self) -> int | None:
+        """The dimension along which a thread's words lie, as far apart as there are threads: one whose divisions, by
+        sizes that are open, then tell where all of them are. None where sizes are known, or it is too short."""
+        kind = ir.MemRefType(self.target.type)
+        if not any(map(kind.is_dynamic_dim, range(1, kind.rank))):
+            return None
+        return next((d for d, size in enumerate(shape_of(self.target)[:-1]) if size >= self.each), None)
+
     def blocks(self, see: object) -> Size:
         """Thread blocks that it wants."""
+        if self.apart is not None:
+            return ceildiv(product(self._groups(self.sizes(see))), THREADS)
         return ceildiv(product(self.sizes(see)), THREADS * self.each)
+
+    def _groups(self, sizes: list[Size]) -> list[Size]:
+        return [ceildiv(size, self.each) if d == self.apart else size for d, size in enumerate(sizes)]
 
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of one block of those that this copy has."""
         sizes = self.sizes(kernel.inside)
+        if self.apart is not None:
+            self._emit_apart(block, kernel, sizes, self.apart)
+            return
         words = product(sizes)
         first = arith.addi(arith.muli(block, as_value(THREADS * self.each)), gpu.thread_id(gpu.Dimension.x))
-        source, target = kernel.inside(self.source), kernel.inside(self.target)
         for number in range(self.each):
             index = arith.addi(first, as_value(number * THREADS))
             with only_if(index, words):
-                position = delinearize(index, sizes) if sizes else []
-                if self.word > 1:
-                    position[-1] = arith.muli(position[-1], as_value(self.word))
-                    kind = ir.VectorType.get([self.word], ir.MemRefType(target.type).element_type)
-                    align = self.word * bytes_of(self.target.type)
-                    moved = vector.load(kind, source, position, alignment=align)
-                    vector.store(moved, target, position, alignment=align)
-                else:
-                    memref.store(memref.load(source, position), target, position)
+                self._move(kernel, delinearize(index, sizes) if sizes else [])
+
+    def _emit_apart(self, block: ir.Value, kernel: Kernel, sizes: list[Size], apart: int) -> None:
+        groups = self._groups(sizes)
+        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        with only_if(index, product(groups)):
+            position = delinearize(index, groups)
+            for number in range(self.each):
+                far = arith.addi(position[apart], arith.muli(as_value(groups[apart]), as_value(number)))
+                with only_if(far, sizes[apart]):
+                    self._move(kernel, [*position[:apart], far, *position[apart + 1 :]])
+
+    def _move(self, kernel: Kernel, position: list[ir.Value]) -> None:
+        """One word, whose place is given in words along the last dimension."""
+        source, target = kernel.inside(self.source), kernel.inside(self.target)
+        if self.word > 1:
+            position = [*position[:-1], arith.muli(position[-1], as_value(self.word))]
+            kind = ir.VectorType.get([self.word], ir.MemRefType(target.type).element_type)
+            align = self.word * bytes_of(self.target.type)
+            moved = vector.load(kind, source, position, alignment=align)
+            vector.store(moved, target, position, alignment=align)
+        else:
+            memref.store(memref.load(source, position), target, position)
 
 
 def _word(*buffers: ir.Value) -> int:

@@ -33,10 +33,10 @@ See = Callable[[ir.Value], ir.Value]  # what brings a host value to where it is 
 
 class Kernels:
     """The gpu.module @kernels of a module; kernels with the same code are kept once. `adds_words`: the chip adds
-    several neighbouring numbers to memory by one operation."""
+    several neighbouring numbers to memory by one operation; `has_tensor_cores`: it has mma.sync."""
 
-    def __init__(self, module: ir.Module, adds_words: bool = False):
-        self.adds_words = adds_words
+    def __init__(self, module: ir.Module, adds_words: bool = False, has_tensor_cores: bool = False):
+        self.adds_words, self.has_tensor_cores = adds_words, has_tensor_cores
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self.checks, self.deterministic = Checks(), determinism.of(module)

@@ -19,7 +19,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
 
-from . import gpu_columns, gpu_turned
+from . import gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
 from .gpu_generic import Generic
 from .gpu_kernel import (
@@ -40,9 +40,11 @@ from .gpu_kernel import (
 )
 from .gpu_points import Nest, Point, Walk, reduce, store
 from .gpu_reduction import combiners
+from .gpu_words import ENOUGH
 from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
+OPEN_BLOCK = 8  # rows of what is elementwise and has inner sizes that are open
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
 LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
@@ -76,6 +78,10 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         return
     if joined is not None and (parts := _parts(generic, WARP if by_warps else 1)) is not None:
         _lower_in_parts(nest, parts, by_warps)
+        op.erase()
+        return
+    if joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic):
+        gpu_products.lower(nest)
         op.erase()
         return
     per_block = THREADS // WARP if by_warps else THREADS
@@ -223,12 +229,25 @@ def _reduced(
 def _blocking(generic: Generic, least: int) -> Blocking:
     """How many points of each loop one thread (or warp) computes together, where there are at least `least` results: 4
     by 4 of a product, so that an element is loaded once for 4 of them; 4 rows of what is elementwise, so that loads
-    enough are in flight to keep DRAM busy; else one."""
-    together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
+    enough are in flight to keep DRAM busy, and 8 where inner sizes are open: their division then tells where all of
+    them are; else one."""
     sizes = {d: generic.known_size(d) for d in generic.parallel}
-    if not generic.reduction if None in sizes.values() else prod(sizes.values()) < least:
+    if not generic.reduction and None in sizes.values():
+        return _open_blocking(generic)
+    together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
+    if None not in sizes.values() and prod(sizes.values()) < least:
         return {}
     return {d: BLOCK for d in together if sizes[d] is None or sizes[d] >= BLOCK}
+
+
+def _open_blocking(generic: Generic) -> Blocking:
+    """The same of what is elementwise and has open sizes, by those of the example."""
+    sizes, count = {d: generic.example_size(d) for d in generic.parallel}, OPEN_BLOCK
+    while prod(sizes.values()) // count < 2 * ENOUGH and count > 1:
+        count //= 2
+    if count == 1 or all(generic.known_size(d) is not None for d in generic.parallel[1:]):
+        return {}
+    return next(({d: count} for d in generic.parallel[:-1] if sizes[d] >= count), {})
 
 
 def _items(generic: Generic, block: Blocking, see: See) -> Size:

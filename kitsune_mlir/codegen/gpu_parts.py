@@ -17,7 +17,7 @@ from functools import cmp_to_key
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import func, gpu, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
@@ -69,8 +69,8 @@ def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
 
 
 def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
-    """The views and allocations that must come to stand before an operation for `value` to be there, in order; None
-    when something else would have to."""
+    """The views and allocations, and their sizes, that must come to stand before an operation for `value` to be there,
+    in order; None when something else would have to."""
     found: set[ir.Operation] = set()
     waiting = [value]
     while waiting:
@@ -78,7 +78,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
         owner = rows.producer(one)
         if owner is None or owner.block != before.block or owner.is_before_in_block(before):
             continue
-        if owner.name not in (*VIEWS, "memref.alloc"):
+        if owner.name not in IDLE and not owner.name.startswith("arith."):
             return None
         found.add(owner)
         waiting += owner.operands
@@ -110,14 +110,19 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     ]
     layout = None
     if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
-        strides, offset = kind.get_strides_and_offset()
+        (strides, offset), open_ = kind.get_strides_and_offset(), ir.ShapedType.get_dynamic_stride_or_offset()
         found = [0] * wanted.rank
         for group, stride in zip(groups, strides):
             for d in reversed(group):
                 found[d] = stride
-                stride *= wanted.shape[d]
+                stride = open_ if stride == open_ or wanted.is_dynamic_dim(d) else stride * wanted.shape[d]
         layout = ir.StridedLayoutAttr.get(offset, found)
-    sizes = [memref.dim(target, as_value(0))] if wanted.is_dynamic_dim(0) else []
+    sizes = []
+    for number, group in enumerate(groups):
+        if any(map(wanted.is_dynamic_dim, group)):
+            known = prod(wanted.shape[d] for d in group if not wanted.is_dynamic_dim(d))
+            size = memref.dim(target, as_value(number))
+            sizes.append(size if known == 1 else arith.divui(size, as_value(known)))
     result = ir.MemRefType.get(wanted.shape, wanted.element_type, layout)
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
 

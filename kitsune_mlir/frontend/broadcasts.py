@@ -1,7 +1,8 @@
 """Sizes of inputs that are open until the call: which are equal, and those of index_put's broadcasts.
 
-Inputs' sizes of one symbol are equal in every call: `share_sizes` has one of them asked for in place of all, so that
-what is made of two inputs is seen to have one size. What takes rows out of an input counts from the end of that one.
+Inputs' sizes of one symbol are equal in every call: `share_sizes` says so, and has one of them asked for in place of
+all, so that what is made of two inputs is seen to have one size. What takes rows out of an input counts from the end of
+that one.
 
 torch-mlir takes the sizes of index_put's broadcasts to be at least 1: no row would become one.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import arith, attr_int, func, ir, tensor, walk
-from kitsune_mlir.program import TensorSpec
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS, TensorSpec
 
 
 def allow_no_rows(module: ir.Module) -> None:
@@ -37,7 +38,8 @@ def allow_no_rows(module: ir.Module) -> None:
 
 
 def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
-    """Has @main, whose arguments these are, ask the first argument for each size that others have, too."""
+    """Says which sizes of the arguments of @main are equal, these being the arguments, and has it ask the first one for
+    each size that others have, too."""
     (main,) = (op for op in module.body.operations if isinstance(op, func.FuncOp) and op.name.value == "main")
     arguments = list(main.body.blocks[0].arguments)
     first: dict[str, tuple[int, int]] = {}
@@ -45,6 +47,11 @@ def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
         for axis, symbol in enumerate(spec.symbols):
             if symbol is not None and arguments[number].type.is_dynamic_dim(axis):
                 first.setdefault(symbol, (number, axis))
+    if first:
+        numbers = {symbol: number for number, symbol in enumerate(first)}
+        found = [[numbers.get(symbol or "", NO_SYMBOL) for symbol in spec.symbols] for spec in specs]
+        attributes = [ir.DenseI64ArrayAttr.get(own, module.context) for own in found]
+        main.attributes[SYMBOLS] = ir.ArrayAttr.get(attributes, module.context)
     for op in walk(module, "tensor.dim"):
         index = _maker(op.operands[1], "arith.constant")
         if index is None or op.operands[0] not in arguments or op.parent.name == "linalg.generic":

@@ -62,6 +62,7 @@ _LAUNCH = {
             "box": [SIZE],
             "swizzle": SIZE,
             "powers?": [whole(0, 4)],
+            "line?": whole(2, 8),
             **dict.fromkeys(("lower?", "upper?"), [whole(-(1 << 15), 1 << 15)]),
             "steps?": [SIZE],
         }

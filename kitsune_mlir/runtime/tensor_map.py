@@ -52,7 +52,8 @@ class TensorMaps:
     "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
     elements, the fastest first, null for the rows of a call;
     "strides" of all dims but the first, in bytes, times the rows of a call as often as "powers" says of each (not at
-    all when absent); "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
+    all when absent), the first time rounded up to a multiple of "line" elements (1 when absent); "box" in elements;
+    "swizzle", 0, 32, 64 or 128 bytes.
 
     A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and
     "upper", for each dim between, where windows begin, relative to the image's first and last element; "steps", how far
@@ -76,7 +77,11 @@ class TensorMaps:
 def strides_at(entry: dict[str, Any], rows: int) -> list[int]:
     """The strides of a map, in bytes, for calls of so many rows."""
     powers = entry.get("powers", [0] * len(entry["strides"]))
-    return [stride * rows**power for stride, power in zip(entry["strides"], powers, strict=True)]
+    line = -(-rows // entry.get("line", 1)) * entry.get("line", 1)
+    return [
+        stride * (line * rows ** (power - 1) if power else 1)
+        for stride, power in zip(entry["strides"], powers, strict=True)
+    ]
 
 
 class _Functions:
@@ -173,7 +178,7 @@ def _check(entry: dict[str, Any]) -> None:
         )
     if not all(size is None or 1 <= size <= _MAX_DIM for size in dims):
         raise InternalError(f"a tensor map's dims must be 1 to {_MAX_DIM}, found {dims}")
-    if not all(0 < stride < _MAX_STRIDE and stride % _GRANULE == 0 for stride in strides):
+    if not all(0 < stride < _MAX_STRIDE and stride * entry.get("line", 1) % _GRANULE == 0 for stride in strides):
         raise InternalError(f"a tensor map's strides must be multiples of {_GRANULE} bytes, found {strides}")
     if len(entry.get("powers", strides)) != len(strides):
         raise InternalError(f"a tensor map has a power for each stride, found {entry['powers']} for {strides}")

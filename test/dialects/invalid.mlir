@@ -3675,6 +3675,22 @@ func.func @rounded_16_bits(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m: in
 
 // -----
 
+func.func @longer_lines_of_a_known_length(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has longer lines of a tensor whose last size is open, found tensor<64x64xbf16>}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", longer} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @rounded_by_threads(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

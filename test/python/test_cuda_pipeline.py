@@ -318,6 +318,15 @@ def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
         made.bind([((4, 1, 64), "bf16"), ((1, 256), "bf16")], [((1,), "f32")])
 
 
+def test_lines_of_an_open_length_are_whole_granules(monkeypatch):
+    """Lines of 100 elements are 104 apart, and end where they end."""
+    lines = {"tensor": 0, "element": "bf16", "dims": [None, None, 4], "strides": [2, 2], "powers": [1, 2], "line": 8}
+    made, driver = launcher(monkeypatch, maps=[lines | {"box": [64, 64, 1], "swizzle": 128}], streams=[0], axes=[1])
+    made.bind([((4, 100, 104), "bf16"), ((100, 256), "bf16")], [((100,), "f32")]).launch(0, [X, W, Y])
+    (encoded,) = driver.encoded
+    assert (encoded.dims, encoded.strides) == ([100, 100, 4], [208, 20800])
+
+
 @pytest.mark.parametrize("function", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress"])
 def test_what_the_driver_says(monkeypatch, function):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS])

@@ -12,7 +12,7 @@ from test_gpu_models import check, compiled, interface_of, runner_of
 from bench.gpu_operators import CASES
 from bench.operator_cases import wrong
 from kitsune_mlir import mlir
-from kitsune_mlir.codegen import gpu_linalg
+from kitsune_mlir.codegen import gpu_copy, gpu_linalg, gpu_products
 from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
 GROUPS = {
@@ -99,6 +99,22 @@ def test_rows_together(shape, monkeypatch):
     check(program, runner, args, torch.relu(args[0]) + args[1], 1e-6)
 
 
+@pytest.mark.parametrize("count", [8, 19, 5, 1])
+def test_rows_together_of_open_sizes(count, monkeypatch):
+    """A thread has eight rows, or fewer, at places that one division by the open sizes gives; so have copies."""
+    monkeypatch.setattr(gpu_linalg, "ENOUGH", 1)
+    monkeypatch.setattr(gpu_copy, "SMALL", 0)
+    model, size = Function(lambda x, y: (torch.relu(x) * y, torch.cat([x, x + y], 1))), torch.export.Dim("size", min=2)
+    example = torch.randn(count, 9, 7), torch.randn(7)
+    program, section = compiled(model, example, (({2: size}, {0: size}),))
+    stores = [len(mlir.walk(kernel, "memref.store")) for kernel in mlir.walk(program.module, "gpu.func")]
+    assert max(stores) >= (8 if count >= 8 else 4 if count == 5 else 1)
+    runner, _ = runner_of(program, section)
+    for columns in (7, 4, 12):
+        args = torch.randn(count, 9, columns), torch.randn(columns)
+        check(program, runner, args, model(*args), 1e-6)
+
+
 PRODUCTS = {
     "rows-by-rows": (lambda x, y: x @ y.t(), (torch.randn(203, 70), torch.randn(165, 70))),
     "rows-by-columns": (lambda x, y: x @ y, (torch.randn(203, 7), torch.randn(7, 165))),
@@ -110,6 +126,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_of_blocks(name, least, monkeypatch):
     monkeypatch.setattr(gpu_linalg, "FILL", least)
+    monkeypatch.setattr(gpu_products, "LEAST", 1 << 40)
     function, args = PRODUCTS[name]
     program, section = compiled(Function(function), args)
     kernel = next(op for op in mlir.walk(program.module, "gpu.func") if op.opview.name.value == "product_0")

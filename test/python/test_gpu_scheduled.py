@@ -1,5 +1,6 @@
 """Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
+import open_products
 import pytest
 import torch
 import torch.nn.functional as F
@@ -167,28 +168,15 @@ def test_any_number_of_rows(function, dtype, small_gpu):
     assert device.pipeline_launches == 1 + len(calls)
 
 
-OPEN_IN_A_BATCH = {  # a function, its arguments' sizes, 70 where they are open
-    "rows": (lambda x, y, z: torch.relu(torch.bmm(x, y) + z), ((3, 70, 64), (3, 64, 72), (3, 70, 72))),
-    "rows of one for all": (lambda x, y: torch.bmm(x.expand(3, -1, -1), y), ((70, 64), (3, 64, 72))),
-    "sums": (lambda x, y: torch.bmm(x.mT, y), ((3, 70, 64), (3, 70, 72))),
-    "sums of heads": (lambda x, y: torch.einsum("bjhd,bjhe->bhde", x, y), ((2, 70, 3, 64), (2, 70, 3, 72))),
-    "heads of each": (lambda x, y: x.transpose(1, 2) @ y.permute(0, 2, 3, 1), ((70, 9, 2, 64), (70, 9, 2, 64))),
-}
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("name", OPEN_IN_A_BATCH)
+@pytest.mark.parametrize("name", open_products.CASES)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
-def test_any_number_of_rows_in_each_of_a_batch(name, dtype, small_gpu):
-    function, sizes = OPEN_IN_A_BATCH[name]
-    rows = torch.export.Dim("rows", min=0, max=100_000)
-    shapes = tuple({size.index(70): rows} if 70 in size else {} for size in sizes)
-    args, *calls = (
-        drawn(*(tuple(count if n == 70 else n for n in size) for size in sizes), dtype=dtype)
-        for count in (70, 130, 1, 0)
-    )
+def test_open_sizes(name, dtype, small_gpu):
+    """The same with rows that are no tensor's first size, and where several sizes are the open one."""
+    function, shapes, (args, *calls) = open_products.drawn(name, dtype)
     device = run(function, args, small_gpu, 1, (shapes,), calls)
-    assert device.pipeline_launches == 3 + name.startswith("sums")  # without rows there is nothing but sums
+    empty = "sums" not in name and any(0 in x.shape for x in calls[-1])  # without rows there is nothing but sums
+    products = 2 if name in ("retention", "heads") else 1
+    assert device.pipeline_launches == products * (1 + len(calls) - empty)
 
 
 @pytest.mark.parametrize("k", [8, 20, 40, 56])

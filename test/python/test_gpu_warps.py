@@ -3,6 +3,7 @@ themselves (mma.sync, cp.async)."""
 
 from types import SimpleNamespace
 
+import open_products
 import pytest
 import torch
 from convolution_models import FORMS, ran
@@ -148,3 +149,10 @@ def test_a_wait_in_vain_is_reported(few, monkeypatch):
     runner = GpuRunner(section.manifest, section.files, constants, SimulatedDevice(program.module, 0))
     with pytest.raises(Deadlock, match="reported: CTA 0 waits, at tile 0, for a .* slot of the ring of"):
         interface_of(program).call(runner, args, {})
+
+
+@pytest.mark.parametrize("name", ["rows", "sums of heads", "turned weights", "retention"])
+def test_open_sizes(name, few):
+    """Threads copy boxes of tensors whose strides depend on an open size, and of lines that have been made longer."""
+    function, shapes, (args, *calls) = open_products.drawn(name, torch.bfloat16)
+    assert run(function, args, few, 1, (shapes,), calls).pipeline_launches

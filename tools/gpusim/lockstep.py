@@ -16,7 +16,7 @@ import numpy as np
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-from . import index_reports
+from . import index_reports, mma
 from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
 from .faults import MemoryFault, unknown
 from .lanes import some, spread
@@ -233,10 +233,26 @@ class Lockstep:
         if text.startswith("red.relaxed.gpu.global.add.v"):
             self._add_words(self._all(op.operands), mask)
             return []
+        if (parts := mma.parse(text)) is not None:
+            return [self._mma(parts, self._all(op.operands), mask)]
         if not index_reports.is_report(text):
             raise unknown(f"the instruction '{text}'")
         index_reports.run(text, self._see(op.operands[0]) != 0, mask)
         return []
+
+    def _mma(self, parts: dict[str, str], operands: Sequence[Any], mask: np.ndarray) -> np.ndarray:
+        """A product of whole warps; the sums, which come first, are in the registers of the results."""
+        _whole_warps(mask, "a product")
+        count = len(parts["c"].split(", "))
+        registers = {
+            f"${i if i < count else i + count}": np.broadcast_to(x, mask.shape) for i, x in enumerate(operands)
+        }
+        a, b, c = ([registers[register] for register in parts[name].split(", ")] for name in "abc")
+        return mma.mma(parts["kind"], int(parts["k"]), a, b, c)
+
+    def _llvm_extractvalue(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        (position,) = ir.DenseI64ArrayAttr(op.attributes["position"])
+        return [self._see(op.operands[0])[position]]
 
     def _add_words(self, operands: Sequence[Any], mask: np.ndarray) -> None:
         """red.add of neighbouring f32 from an address on, one thread after another."""

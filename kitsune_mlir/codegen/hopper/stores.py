@@ -172,21 +172,23 @@ class Outbox:
             sent += 1
         return sent
 
-    def store_rows(self, tile: Fragment, memory: PairedMemory, columns: int, start: Int, valid: ir.Value) -> None:
-        """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
-        warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
-        The first `valid` rows of the tile exist."""
+    def store_rows(
+        self, tile: Fragment, memory: PairedMemory, columns: int, start: Int, valid: ir.Value, width: Int
+    ) -> None:
+        """Writes `columns` columns of a tile, from column `start` on, to rows of `width` columns that tensor copies do
+        not store: each warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring
+        columns at once. The first `valid` rows of the tile exist."""
         self.free()
         for box in range(boxes_of(columns, element_bytes(tile.element))):
             self.write(tile, box)
             warps.sync()
-            self._write_rows(tile, memory, box, columns, start, valid)
+            self._write_rows(tile, memory, box, columns, start, valid, width)
 
     def _write_rows(
-        self, tile: Fragment, memory: PairedMemory, number: int, columns: int, start: Int, valid: ir.Value
+        self, tile: Fragment, memory: PairedMemory, number: int, columns: int, start: Int, valid: ir.Value, width: Int
     ) -> None:
         nbytes = element_bytes(tile.element)
-        words = memory.step % (WORD // nbytes) == tile.width % (WORD // nbytes) == 0
+        words = isinstance(width, int) and memory.step % (WORD // nbytes) == width % (WORD // nbytes) == 0
         together = WORD // nbytes if words else 1  # columns that a thread stores at once
         type_ = ir.IntegerType.get_signless(8 * together * nbytes)
         lane, first = self.boxes.lane, device.add(self.boxes.first_row, device.mul(self.boxes.warp, WARP_ROWS))
@@ -197,7 +199,7 @@ class Outbox:
             local = device.value(device.add(own, before + part))
             column = device.value(device.add(local, start))
             place = device.value(device.mul(device.add(own, part), nbytes))
-            inside = arith.andi(device.less(local, columns), device.less(column, tile.width))
+            inside = arith.andi(device.less(local, columns), device.less(column, width))
             with device.when(inside):
                 _copy_column(type_, (box, place), memory, first, column, valid)
 

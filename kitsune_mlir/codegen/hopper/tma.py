@@ -40,7 +40,8 @@ class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
     after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for the
     call's rows; `strides` are bytes of the dimensions after the first, multiples of 16, times the call's rows as often
-    as `powers` says, where it says anything."""
+    as `powers` says, where it says anything. The first dimension's elements lie in lines of a multiple of `line`, of
+    which one of these rows is."""
 
     tensor: int
     element: str
@@ -51,6 +52,7 @@ class TensorMap:
     offset: int = 0  # bytes from where the tensor begins
     corners: Corners | None = None  # of a map of windows, whose box is of channels and windows
     powers: tuple[int, ...] = ()
+    line: int = 1
 
     def description(self) -> dict:
         """For the launch description (runtime/tensor_map.py encodes it)."""
@@ -63,6 +65,7 @@ class TensorMap:
             "box": list(self.box),
             "swizzle": self.swizzle,
             **({"powers": list(self.powers)} if self.powers else {}),
+            **({"line": self.line} if self.line > 1 else {}),
         }
         return found if self.corners is None else found | self.corners.description()
 

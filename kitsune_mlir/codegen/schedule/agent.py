@@ -345,7 +345,7 @@ class AgentCode(ProductCode):
             found.loads = parts.is_of_tensors(tile)
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
-                pointer, type_ = whole_rows.of_batch(pointer, type_, batch)
+                pointer, type_ = whole_rows.of_batch(pointer, type_, batch, self.around.rows)
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
             else:
                 self._depart(self.around.map_of[op], found, (column, row))

@@ -10,7 +10,7 @@ from functools import reduce
 from kitsune_mlir.codegen.ampere.cp_async import NBYTES
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.dialects.columns import place_of, strides_of
+from kitsune_mlir.dialects.columns import open_behind, place_of, strides_of
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -23,7 +23,8 @@ Granule = tuple[ir.Value, ir.Value | None]  # its address, and how many bytes ar
 @dataclass(frozen=True)
 class TensorGranules:
     """Those of a box of a dense tensor, which begins at `at`, with rows along `outer` and neighbours along `inner`. The
-    tensor has all of the box along its dimensions in `whole`; `rows` is its first size where that is open."""
+    tensor has all of the box along its dimensions in `whole`; `rows` is the size that is open. Lines of so many
+    elements have been made `longer` where they have whole granules so."""
 
     pointer: ir.Value
     type_: ir.RankedTensorType
@@ -32,30 +33,32 @@ class TensorGranules:
     outer: int
     inner: int
     whole: Collection[int]
+    longer: bool = False
 
     def __post_init__(self) -> None:
         nbytes = self.type_.element_type.width // 8
+        if self.type_.is_dynamic_dim(self.type_.rank - 1) and not self.longer:
+            raise UnsupportedError(f"lines of {self.type_} are of an open length")
         if self.inner != self.type_.rank - 1 or place_of(self.type_).step * nbytes % NBYTES:
             raise UnsupportedError(f"rows of {self.type_} are no multiples of {NBYTES} bytes that a box lies along")
 
     def column(self, own_row: Int, column: Int) -> list[Granule]:
         """What `row` is given: a thread's granule in its first row."""
-        strides = strides_of(self.type_)
         place = device.offset(self.pointer, place_of(self.type_).first, self.type_.element_type)
-        for dim, (start, stride) in enumerate(zip(self.at, strides, strict=True)):
+        for dim, start in enumerate(self.at):
             index = start
             if dim == self.outer:
                 index = device.add(start, own_row)
             elif dim == self.inner:
                 index = device.add(start, column)
-            place = _moved(place, index, stride, self.type_.element_type)
+            place = _moved(place, index, strides_of(self.type_)[dim], self.type_.element_type, self._open_behind(dim))
         return [(place, None if self.inner in self.whole else self._there(column))]
 
     def _there(self, column: Int) -> ir.Value:
         """How many bytes of a granule the tensor's rows have."""
-        columns, nbytes = self.type_.shape[-1], self.type_.element_type.width // 8
+        columns, nbytes = self._size(self.inner), self.type_.element_type.width // 8
         first = device.add(self.at[self.inner], column)
-        if columns * nbytes % NBYTES == 0:
+        if isinstance(columns, int) and columns * nbytes % NBYTES == 0:
             return _bytes_where(device.less(first, columns), device.value(NBYTES))
         left = device.mul(device.sub(columns, first), nbytes)
         return arith.maxsi(device.value(device.least(left, NBYTES)), device.value(0))
@@ -63,12 +66,22 @@ class TensorGranules:
     def row(self, own_row: Int, row: int, first: list[Granule]) -> Granule:
         """The granule so many rows further."""
         ((place, there),) = first
-        place = device.offset(place, row * strides_of(self.type_)[self.outer], self.type_.element_type)
+        stride = strides_of(self.type_)[self.outer]
+        place = _moved(place, row, stride, self.type_.element_type, self._open_behind(self.outer))
         if self.outer not in self.whole:
             start = device.add(self.at[self.outer], own_row)
             here = device.less(start, device.sub(self._size(self.outer), row))
             there = _bytes_where(here, device.value(NBYTES) if there is None else there)
         return place, there
+
+    def _open_behind(self, dim: int) -> list[ir.Value]:
+        """The open sizes, or lengths of lines, that neighbours along a dimension are apart times."""
+        found = [self.rows] * open_behind(self.type_)[dim]
+        if found and self.longer:
+            count = NBYTES * 8 // self.type_.element_type.width
+            words = device.div(device.add(self.rows, count - 1), count)
+            found[0] = device.value(device.mul(words, count))
+        return found
 
     def _size(self, dim: int) -> Int:
         return self.rows if self.type_.is_dynamic_dim(dim) else self.type_.shape[dim]
@@ -117,10 +130,12 @@ def _bytes_where(inside: ir.Value, count: ir.Value) -> ir.Value:
     return arith.select(inside, count, device.value(0))
 
 
-def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type) -> ir.Value:
-    """The address `count` times `stride` elements on, computed in 64 bits."""
-    if isinstance(count, int):
+def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type, sizes: Sequence[ir.Value] = ()) -> ir.Value:
+    """The address `count` times `stride` elements on, and times these sizes, computed in 64 bits."""
+    if isinstance(count, int) and not (count and sizes):
         return device.offset(pointer, count * stride, element)
     i64 = ir.IntegerType.get_signless(64)
     far = arith.muli(arith.extsi(i64, device.value(count)), arith.constant(i64, stride))
+    for size in sizes:
+        far = arith.muli(far, arith.extui(i64, size))
     return device.offset(pointer, far, element)

@@ -83,19 +83,19 @@ class ScheduledKernel:
                     raise UnsupportedError(f"{location(op.location)}: {op.name} reads {value.type}")
 
     def _check_open(self) -> None:
-        """Of tensors with a size that is open until the call, and not their first, copies by the copy engine and
-        threads that read and write element by element alone know where elements lie."""
+        """Of tensors with a size that is open until the call, and not their first, copies of boxes and
+        threads that read element by element, and write so or row by row, alone know where elements lie."""
         for value in filter(_is_open_inside, self.tensors):
             for op in walk(self.kernel):
-                copied = op.name == schedule.CopyOp.OPERATION_NAME and op.opview.engine_name == "tma"
+                copied = op.name == schedule.CopyOp.OPERATION_NAME
                 read = op.name == schedule.ReadOp.OPERATION_NAME and "together" not in op.attributes
                 sized = op.name == "tensor.dim"
                 if any(operand == value for operand in op.operands) and not (copied or read or sized):
                     raise UnsupportedError(f"{location(op.location)}: {op.name} takes no {value.type}")
         for write in self.kernel.writes:
             results = [result.results[0] for result in self.results if result.position == write.position]
-            if write.engine_name is not None and any(map(_is_open_inside, results)):
-                raise UnsupportedError(f"{location(write.location)}: an engine stores no {results[0].type}")
+            if write.engine_name == schedule.COPIED and any(map(_is_open_inside, results)):
+                raise UnsupportedError(f"{location(write.location)}: the copy engine stores no {results[0].type}")
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
@@ -216,7 +216,8 @@ class ScheduledKernel:
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
         powers = tuple(open_behind(kind)[-2::-1]) if _is_open_inside(source) else ()
         described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
-        return TensorMap(number, *described, offset=first, powers=powers)
+        line = schedule.GRANULE // nbytes if copy.is_longer else 1
+        return TensorMap(number, *described, offset=first, powers=powers, line=line)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]

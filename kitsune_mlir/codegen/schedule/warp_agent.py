@@ -136,7 +136,8 @@ class WarpCode(AgentCode):
             return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
         whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile)
         kind = ir.RankedTensorType(tensor.type)
-        return TensorGranules(self._pointer(tensor), kind, rows, at, outer, inner, [copy.axes[dim] for dim in whole])
+        has_whole = [copy.axes[dim] for dim in whole]
+        return TensorGranules(self._pointer(tensor), kind, rows, at, outer, inner, has_whole, copy.is_longer)
 
     # ---- tiles that wait
 

@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import storage_type
-from kitsune_mlir.dialects.columns import place_of, strides_of
+from kitsune_mlir.dialects.columns import open_behind, place_of, strides_of
 from kitsune_mlir.mlir import arith, ir
 
 
@@ -34,27 +34,30 @@ def read(
 def write(
     pointer: ir.Value, type_: ir.Type, rows: ir.Value, at: tuple[Int, Int], outbox: Outbox, tile: Fragment
 ) -> None:
-    """Writes columns of the copy's rows, from a row and a column on, row by row."""
+    """Writes columns of the copy's rows, from a row and a column on, row by row. `rows` is the size that is open."""
     row, column = at
     first = device.sub(row, outbox.boxes.first_row)
-    memory = _from_row(pointer, type_, first, tile.lanes)
-    outbox.store_rows(
-        _as_wide(tile, memory.shape[1]),
-        memory,
-        tile.width,
-        column,
-        device.value(device.sub(_count(type_, rows), first)),
-    )
+    memory, width = _from_row(pointer, type_, first, tile.lanes, rows=rows), ir.RankedTensorType(type_).shape[1]
+    columns = tile.width
+    if ir.RankedTensorType(type_).is_dynamic_dim(1):
+        width = rows
+    else:
+        tile = _as_wide(tile, width)
+    valid = device.value(device.sub(_count(type_, rows), first))
+    outbox.store_rows(tile, memory, columns, column, valid, width)
 
 
-def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int]) -> tuple[ir.Value, ir.Type]:
-    """The matrix at these places of the first dimensions of a tensor, of which the first alone may be open."""
+def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int], rows: ir.Value) -> tuple[ir.Value, ir.Type]:
+    """The matrix at these places of the first dimensions of a tensor; `rows` is the size that is open."""
     if not batch:
         return pointer, type_
     kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
     far = arith.constant(i64, 0)
-    for at, stride in zip(batch, strides_of(type_), strict=False):
-        far = arith.addi(far, arith.muli(arith.extui(i64, device.value(at)), arith.constant(i64, stride)))
+    for at, stride, power in zip(batch, strides_of(type_), open_behind(type_), strict=False):
+        own = arith.muli(arith.extui(i64, device.value(at)), arith.constant(i64, stride))
+        for _ in range(power):
+            own = arith.muli(own, arith.extui(i64, rows))
+        far = arith.addi(far, own)
     matrix = ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding)
     return device.offset(pointer, far, storage_type(kind.element_type)), matrix
 
@@ -95,11 +98,22 @@ def _count(type_: ir.Type, rows: ir.Value) -> Int:
 
 
 def _from_row(
-    pointer: ir.Value, type_: ir.Type, first: Int, lanes: Lanes, column: Int = 0, width: int | None = None
+    pointer: ir.Value,
+    type_: ir.Type,
+    first: Int,
+    lanes: Lanes,
+    column: Int = 0,
+    width: int | None = None,
+    rows: ir.Value | None = None,
 ) -> PairedMemory:
     """A tensor of two dimensions from a row and a column on, so many columns of it; the column is a multiple of 16
-    bytes."""
+    bytes. Of one whose columns are open there are as many as `rows`."""
     kind, place = ir.RankedTensorType(type_), place_of(type_)
+    if kind.is_dynamic_dim(1):
+        i64 = ir.IntegerType.get_signless(64)
+        far = arith.muli(*(arith.extui(i64, device.value(number)) for number in (first, rows)))
+        begin = device.offset(pointer, far, storage_type(kind.element_type))
+        return PairedMemory(begin, kind.element_type, (kind.shape[0], 1), rows, lanes, 1)
     begin = device.further(pointer, first, place.pitch, storage_type(kind.element_type))
     begin = device.offset(begin, device.add(column, place.first), storage_type(kind.element_type))
     shape = kind.shape[0], kind.shape[1] if width is None else width
