@@ -166,7 +166,7 @@ class TensorSizes:
         for argument, symbols in zip(self._block.arguments, ir.ArrayAttr(holder.attributes[SYMBOLS]), strict=True):
             for size, symbol in zip(self.shape(argument), ir.DenseI64ArrayAttr(symbols)):
                 if symbol != NO_SYMBOL:
-                    self._sizes.equate(first.setdefault(symbol, size), size)
+                    self._equate(first.setdefault(symbol, size), size)
 
     def _learn(self, op: ir.Operation) -> None:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""
