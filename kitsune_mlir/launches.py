@@ -202,5 +202,5 @@ class _Describer:
             "registers": known["registers"],
             "shared_bytes": known["shared"],
             "predicted_us": round(price.us, 3),
-            "work": {key: round(float(value), 1) for key, value in asdict(work).items()},
+            "work": {key: round(float(value), 1) for key, value in asdict(work).items() if key != "joined"},
         }

@@ -3,12 +3,16 @@ go the way that the example's goes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 import sympy
 import torch
 
 from kitsune_mlir.errors import UnsupportedError
+
+_TRIED = (0, 1, 2, 3, 5, 7, 16, 30, 97, 128, 1001)
 
 
 def guards(graph: torch.fx.Graph) -> list[Any]:
@@ -20,11 +24,19 @@ def guards(graph: torch.fx.Graph) -> list[Any]:
     return []
 
 
-def refuse_guards(found: list[Any], sizes: set[sympy.Symbol], name: str) -> None:
+def refuse_guards(found: list[Any], ranges: Mapping[sympy.Symbol, Any], name: str) -> None:
     """Raises UnsupportedError where a rule that took an operator apart found an open size equal to another, or to a
-    number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie."""
+    number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie.
+    `ranges` has those of the open sizes."""
     for guard in found:
-        if isinstance(guard.expr, sympy.Eq) and not sizes.isdisjoint(guard.expr.free_symbols):
+        if isinstance(guard.expr, sympy.Eq) and not _holds(guard.expr, ranges):
             raise UnsupportedError(
                 f"{name}: torch takes an operator apart for open sizes of which {guard.expr} only; fix these sizes"
             )
+
+
+def _holds(equality: sympy.Eq, ranges: Mapping[sympy.Symbol, Any]) -> bool:
+    """Whether an equality, such as of a size and the lesser of it and twice as much, holds for sizes of all kinds."""
+    symbols = sorted(equality.free_symbols & ranges.keys(), key=str)
+    sizes = [[size for size in _TRIED if ranges[one].lower <= size <= ranges[one].upper] for one in symbols]
+    return all(equality.subs(list(zip(symbols, drawn))) != sympy.false for drawn in product(*sizes))

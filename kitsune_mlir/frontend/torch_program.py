@@ -94,7 +94,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph = module.graph
-    refuse_guards(guards(graph)[before:], set(exported.range_constraints), name)
+    refuse_guards(guards(graph)[before:], exported.range_constraints, name)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}

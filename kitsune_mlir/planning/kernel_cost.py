@@ -104,6 +104,12 @@ class KernelWork:
     instructions: float = 0.0
     atomics: float = 0.0
     cycles: float = 0.0
+    joined: tuple[float, ...] = ()  # of several kernels, the distinct bytes of each
+
+    @property
+    def moved(self) -> tuple[float, ...]:
+        """The distinct bytes of each kernel."""
+        return self.joined or (self.read_bytes + self.written_bytes,)
 
 
 def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Mapping[int, int]) -> KernelWork:
@@ -151,6 +157,7 @@ def _summed(works: Sequence[KernelWork]) -> KernelWork:
         sent=sum(work.sent for work in works),
         instructions=sum(work.instructions for work in works),
         atomics=sum(work.atomics for work in works),
+        joined=tuple(nbytes for work in works for nbytes in work.moved),
     )
 
 
@@ -171,7 +178,7 @@ def kernel_price(work: KernelWork, target: Target) -> Price:
     resident = max(1, min(_BLOCKS, _WARPS // warps, _REGISTERS // (max(1, work.registers) * warps * WARP)))
     share = min(1.0, _FEW * sms / target.sms)
     terms = {
-        DRAM: dram_us(work.read_bytes + work.written_bytes, target) / share,
+        DRAM: sum(dram_us(nbytes, target) for nbytes in work.moved) / share,
         L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * ADDED * CYCLES_A_US)),
         L1: (work.lines / _LOOKED_UP + work.sent / _SENT) / (sms * CYCLES_A_US),
         ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),

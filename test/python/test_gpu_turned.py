@@ -117,7 +117,7 @@ BESIDE = {  # and the kernels that they are
     "between two": (lambda x, y: torch.relu(x).mT + y, 2),
     "two readers": (lambda x, y: (x.mT + y, x.mT * 2.0), 3),
     "a view of what is written": (lambda x, y: torch.relu(x).mT, 1),
-    "read for several": (lambda x, y: x.mT + torch.stack([y, y]), 3),
+    "read for several": (lambda x, y: x.mT + torch.stack([y, y]), 4),
     "summed": (lambda x, y: (x.mT * y).sum(0), 2),
 }
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, computed
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -52,7 +52,7 @@ def test_whole_lines_are_copied(mode):
     x = torch.randn(2, 3, 6, 8, dtype=torch.bfloat16)
     module = Function(lambda x: F.pad(x, (0, 0, 1, 2), mode=mode))
     compiled = kitsune_mlir.compile(module, (x,), target="sm_90a")
-    assert [launch["computes"] for launch in compiled.plan["launches"]] == ["copy"]
+    assert len(compiled.plan["launches"]) == 1 and set(computed(compiled)) == {"copy"}
     assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), module(x))
 
 

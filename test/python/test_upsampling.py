@@ -56,13 +56,13 @@ LINEAR = {
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_between_elements(name, dtype, small_gpu, monkeypatch):
-    """Each element and its neighbours are read where they lie, not by number."""
+    """Each element and its neighbours are read where they lie, not by number; what is beyond the edges may be."""
     monkeypatch.setattr(upsampling, "MANY", 0)
     torch.manual_seed(0)
     function, is_between = LINEAR[name]
     x = torch.randn(2, 3, 6, 7).to(dtype)
     compiled = kitsune_mlir.compile(Function(function), (x,), target=small_gpu)
-    assert ("gather" not in computed(compiled)) == is_between
+    assert (computed(compiled)[-1] != "gather") == is_between
     found, wanted = torch.as_tensor(Simulation(compiled)(x)), function(x.double()).to(dtype)
     torch.testing.assert_close(found, wanted, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
