@@ -19,7 +19,7 @@ MOST_TURNS = 8  # blocks of a kernel that one block does in turn
 MOST_BYTES = 32_000  # of one kernel's parameters; PTX has 32,764 (ISA 5.1.6, kernel function parameters)
 MOST_SHARED = 40 << 10  # bytes of shared memory, of which a kernel may have 48 KB without being asked for more
 MOST_CALLS = 64  # of a launch: each is code
-WITHIN = 12  # launches behind what a call depends on that it is tried in
+NEAR = 8  # launches behind what a call depends on that it is tried in: so many of the first, and of the last
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ class _Joining:
             return
         alone = _Strand([number], call.work)
         best, place, made = self._price([alone]), len(self._launches), [alone]
-        for at in range(max(last, 0), min(len(self._launches), max(last, 0) + WITHIN)):
+        behind = [at for at in range(max(last, 0), len(self._launches)) if self._launches[at].open]
+        for at in dict.fromkeys(behind[:NEAR] + behind[-NEAR:]):
             launch = self._launches[at]
             strands = self._joined(number, call, launch, before & launch.calls)
             if strands is not None and (more := self._price(strands) - launch.us) < best:
@@ -107,7 +108,7 @@ class _Joining:
     def _joined(self, number: int, call: Call, launch: _Launch, before: set[int]) -> list[_Strand] | None:
         """The strands of a launch with one more call, which depends on those of `before`; None where it can't be."""
         nbytes = sum(size for _, size in launch.arguments | call.arguments)
-        if not launch.open or nbytes > MOST_BYTES or len(launch.calls) == MOST_CALLS:
+        if nbytes > MOST_BYTES or len(launch.calls) == MOST_CALLS:
             return None
         if launch.shared + call.shared > MOST_SHARED:
             return None
