@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from kitsune_mlir import precision
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
@@ -30,7 +30,7 @@ from .gpu_points import Nest, Point
 from .pipeline import device
 
 LEAST = 1 << 20  # multiply-adds from which on threads do not multiply by themselves
-LEAST_SIDE = 8  # rows and columns of which a tile is not mostly empty
+LEAST_SIDE, LEAST_USED = 8, 1 / 16  # of what is summed, and which part of tiles: threads do the others sooner
 SIDE, CHUNK, THREADS = 64, 32, 128  # rows and columns of a tile, columns of k at a time, threads of a block
 _OWN = 32  # rows and columns of a warp
 _WORDS = CHUNK // 2
@@ -51,7 +51,9 @@ def is_product(generic: Generic) -> bool:
         return False
     sizes = {d: generic.known_size(d) for d in (*generic.parallel, *generic.reduction)}
     sizes = {d: MANY * generic.example_size(d) if size is None else size for d, size in sizes.items()}
-    return prod(sizes.values()) > LEAST and min(sizes[d] for d in (*loops, *generic.reduction)) >= LEAST_SIDE
+    used = prod(sizes[d] / (SIDE * ceil(sizes[d] / SIDE)) for d in loops)
+    is_worth_it = used >= LEAST_USED and sizes[generic.reduction[0]] >= LEAST_SIDE
+    return prod(sizes.values()) > LEAST and is_worth_it
 
 
 def _multiplies_and_adds(generic: Generic) -> bool:
