@@ -152,7 +152,7 @@ def part(generic: Generic) -> Words | Turned | Flat | None:
     if (found := Turned.of(generic) or (uneven(generic) if count == 1 else None)) is not None:
         return found
     flat = Flat.of(generic)
-    shares = count > 1 and generic.label() == "windows"  # lanes that are farther apart share fewer lines of these
+    shares = generic.label() == "windows"  # lanes that are farther apart share fewer lines of memory
     if flat is not None and flat.count >= LONGER * count and not shares:
         return flat
     return Words(generic, count) if count > 1 else None
