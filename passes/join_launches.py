@@ -29,12 +29,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import example_sizes, weights
 from kitsune_mlir.codegen.gpu_buffers import root_of
-from kitsune_mlir.codegen.gpu_kernel import MODULE, SHARED, THREADS, as_value, in_shared_memory
+from kitsune_mlir.codegen.gpu_kernel import MODULE, SHARED, THREADS, KernelNames, as_value, in_shared_memory
 from kitsune_mlir.codegen.gpu_parts import lie_apart
 from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of, written
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
@@ -218,7 +219,7 @@ class _Joined:
 
     main: ir.Operation
     functions: dict[str, ir.Operation]
-    _made: dict[str, str] = field(default_factory=dict)  # the names of kernels that were made here, by their code
+    _names: KernelNames = field(default_factory=KernelNames)
     _placed: set[ir.Operation] = field(default_factory=set)  # by which they are: equal ones have one hash
 
     def write(self, launches: Sequence[Sequence[Sequence[ir.Operation]]]) -> None:
@@ -260,9 +261,7 @@ class _Joined:
         one = as_value(1)
         counts = [strand[0].blocks if len(strand) == 1 else one for strand in strands]
         values = list(dict.fromkeys([value for strand in strands for part in strand for value in part.arguments]))
-        grid = counts[0]
-        for count in counts[1:]:
-            grid = arith.addi(grid, count)
+        grid = reduce(arith.addi, counts)
         arguments = [*counts[:-1], *values]
         name = self._kernel(strands, [value.type for value in arguments], values)
         gpu.LaunchFuncOp([MODULE, name], (grid, one, one), (as_value(THREADS), one, one), arguments)
@@ -282,17 +281,7 @@ class _Joined:
             code.side_by_side(strands, counts, gpu.block_id(gpu.Dimension.x))
             gpu.ReturnOp([])
             in_shared_memory(made.operation, code.shared)
-        return self._settled(made.operation)
-
-    def _settled(self, function: ir.Operation) -> str:
-        """Names a kernel, or erases it where there is one of the same code."""
-        code = function.get_asm(use_local_scope=True)
-        if code in self._made:
-            function.erase()
-        else:
-            name = self._made[code] = f"joined_{len(self._made)}"
-            function.attributes["sym_name"] = ir.StringAttr.get(name)
-        return self._made[code]
+        return self._names.settle(made.operation, "joined")
 
 
 def _kernel(launch: ir.Operation) -> str:

@@ -31,23 +31,12 @@ Size = int | ir.Value
 See = Callable[[ir.Value], ir.Value]  # what brings a host value to where it is needed
 
 
-class Kernels:
-    """The gpu.module @kernels of a module; kernels with the same code are kept once. `adds_words`: the chip adds
-    several neighbouring numbers to memory by one operation; `has_tensor_cores`: it has mma.sync."""
+class KernelNames:
+    """Names of kernels, of which those with the same code are kept once."""
 
-    def __init__(self, module: ir.Module, adds_words: bool = False, has_tensor_cores: bool = False):
-        self.adds_words, self.has_tensor_cores = adds_words, has_tensor_cores
-        self._names: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
-        self.checks, self.deterministic = Checks(), determinism.of(module)
-        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get(module.context)
-        with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
-            self.module = gpu.GPUModuleOp(MODULE)
-            self.module.bodyRegion.blocks.append()
-
-    @property
-    def block(self) -> ir.Block:
-        return self.module.bodyRegion.blocks[0]
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # by code
+        self._counts: dict[str, int] = {}  # by label
 
     def settle(self, function: ir.Operation, label: str) -> str:
         """Names a finished kernel, or erases it when there is one with its code; gives the name."""
@@ -60,6 +49,24 @@ class Kernels:
             self._names[code] = f"{label}_{count}"
             function.attributes["sym_name"] = ir.StringAttr.get(self._names[code])
         return self._names[code]
+
+
+class Kernels:
+    """The gpu.module @kernels of a module; kernels with the same code are kept once. `adds_words`: the chip adds
+    several neighbouring numbers to memory by one operation; `has_tensor_cores`: it has mma.sync."""
+
+    def __init__(self, module: ir.Module, adds_words: bool = False, has_tensor_cores: bool = False):
+        self.adds_words, self.has_tensor_cores = adds_words, has_tensor_cores
+        self.names = KernelNames()
+        self.checks, self.deterministic = Checks(), determinism.of(module)
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get(module.context)
+        with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
+            self.module = gpu.GPUModuleOp(MODULE)
+            self.module.bodyRegion.blocks.append()
+
+    @property
+    def block(self) -> ir.Block:
+        return self.module.bodyRegion.blocks[0]
 
     def prune(self, module: ir.Module) -> None:
         """Erases the kernels that nobody launches, and adds what the others need beside them."""
@@ -167,7 +174,7 @@ class Kernel:
             kind = ir.FunctionType.get(types, [])
             self._function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
             in_shared_memory(self._function.operation, self._shared)
-            name = self._kernels.settle(self._function.operation, self._label)
+            name = self._kernels.names.settle(self._function.operation, self._label)
             one = arith.ConstantOp.create_index(1).result
             grid = (as_value(blocks() if callable(blocks) else blocks), one, one)
             block = (as_value(self.threads), one, one)

@@ -77,15 +77,14 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         op.erase()
         return
     multiplies = joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic)
-    if multiplies and prod(map(generic.example_size, generic.parallel)) >= gpu_products.SIDE**2:
-        gpu_products.lower(nest)
-        op.erase()
-        return
-    if joined is not None and (parts := _parts(generic, WARP if by_warps else 1)) is not None:
+    # A product of few results and a long sum takes less time in parts than as tiles.
+    has_tiles = multiplies and prod(map(generic.example_size, generic.parallel)) >= gpu_products.SIDE**2
+    parts = None if joined is None or has_tiles else _parts(generic, WARP if by_warps else 1)
+    if parts is not None:
         _lower_in_parts(nest, parts, by_warps)
         op.erase()
         return
-    if multiplies:  # of few results, and not so long that parts of it take less time
+    if multiplies:
         gpu_products.lower(nest)
         op.erase()
         return

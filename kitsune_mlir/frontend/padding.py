@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 FEW = 8  # elements at an end that are parts of their own: any number of parts is copied by one kernel
 
-# Of an image, the parts before and behind a dimension.
+# Gives the parts that come before and behind a dimension of an image.
 Around = Callable[[Tensor, int, int, int], list[Sequence[Tensor]]]
 
 

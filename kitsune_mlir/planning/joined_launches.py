@@ -51,7 +51,7 @@ class _Strand:
 
 @dataclass
 class _Launch:
-    """Strands side by side. None are tried with what can't be joined."""
+    """Strands side by side, or a call that nothing is joined with."""
 
     strands: list[_Strand]
     open: bool = True
