@@ -18,6 +18,7 @@ from .windows import windows_of
 
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 COPY_ENGINES = ("tma", "cp_async")
+PATCH, ACROSS = "patch", "across"  # the attributes that say of which places a tile's rows, or columns, are
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 PATTERN = 8  # rows of a box after which its swizzle repeats
 
@@ -34,6 +35,9 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     rows alone, for rows that are not there take the copy engine longer than others. The slot's other rows hold anything
     then: products alone may read them, whose sums have them in rows or columns that are written nowhere.
 
+    With `patch` the tile's rows are a patch of the tensor, or, with the unit attribute `across`, its columns: so many
+    places along one of `dims` times so many along the next, in row-major order. There is one more of `dims` then.
+
     With the unit attribute `longer` the tensor's last dimension, whose size is open, is that of lines which have been
     made whole multiples of 16 bytes: the box ends where as many elements end as there are of the call's size.
 
@@ -49,6 +53,11 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     @property
     def axes(self) -> list[int]:
         return numbers(self, "dims")
+
+    @property
+    def box(self) -> list[int]:
+        """The sizes of the box along `dims`."""
+        return box_of(self, tile_of(self.operands[0]))
 
     @property
     def engine_name(self) -> str:
@@ -160,7 +169,8 @@ def candidates(value: ir.Value) -> list[ir.Value]:
 
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
-    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
+    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, `dims` and `patch` as of
+    a copy.
     Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
@@ -178,6 +188,11 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     @property
     def axes(self) -> list[int]:
         return numbers(self, "dims")
+
+    @property
+    def box(self) -> list[int]:
+        """The sizes of the box along `dims`."""
+        return box_of(self, self.results[0].type)
 
     def verify_region_invariants(self) -> bool:
         if isinstance(self.operands[0].type, Slot):
@@ -218,11 +233,11 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
-    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
-    engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
-    leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes; any others
-    warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute `once` it
-    is what each CTA of a cluster has, and the first alone writes it."""
+    tensor has, and along `dims` and by `patch` as of a copy. Elements beyond the tensor are dropped. Threads store it,
+    or, with an engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while
+    the other leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes;
+    any others warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute
+    `once` it is what each CTA of a cluster has, and the first alone writes it."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -231,6 +246,11 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     @property
     def axes(self) -> list[int]:
         return numbers(self, "dims")
+
+    @property
+    def box(self) -> list[int]:
+        """The sizes of the box along `dims`."""
+        return box_of(self, self.operands[0].type)
 
     @property
     def position(self) -> int:
@@ -255,6 +275,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
         along = [0, 1]
         if self.engine_name == BY_ROWS:
             along = [len(self.operands) - 3, len(self.operands) - 2]
+        elif PATCH in self.attributes:
+            along = [1, 2, 3]
         if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != along:
             return f"has an engine for tiles of numbers along both dimensions, found {type_}"
         return ""
@@ -279,7 +301,7 @@ def overwrites(output: ir.Type) -> str:
     empty where it stores it. It stores 16 bytes at a time: of rows that end within such, it overwrites what lies behind
     them (so two nets on an H100 say; the simulator has it so)."""
     kind, place = ir.RankedTensorType(output), place_of(output)
-    element, columns = kind.element_type, kind.shape[1]
+    element, columns = kind.element_type, kind.shape[-1]
     if place.step * element_bytes(element) % GRANULE:
         return f"is stored at multiples of {GRANULE} bytes, as columns from {place.first} on of {place.pitch} are not"
     if place.shared and columns * element_bytes(element) % GRANULE:
@@ -291,7 +313,7 @@ def _overlap(tile: ir.Type, output: ir.Type) -> str:
     """Why the copy engine, which stores boxes of BOX_BYTES of each row, would store columns beside a tile's; empty
     where it does not, or the tile has all columns."""
     columns, element = ir.RankedTensorType(tile).shape[1], ir.RankedTensorType(tile).element_type
-    whole = ir.RankedTensorType(output).shape[1]
+    whole = ir.RankedTensorType(output).shape[-1]
     if columns >= whole or columns * element_bytes(element) % BOX_BYTES == 0:
         return ""
     return f"is stored in boxes of {BOX_BYTES} bytes of each row, found {columns} of {whole} columns of {element}"
@@ -302,15 +324,27 @@ def tile_of(value: ir.Value) -> ir.Type:
     return value.type if isinstance(value.type, ir.RankedTensorType) else ir.TypeAttr(value.type.elem).value
 
 
+def box_of(op: Any, tile: ir.Type) -> list[int]:
+    """The sizes of an operation's box along its `dims`, of which the tile's rows may be a patch."""
+    sizes = list(ir.RankedTensorType(tile).shape)
+    if PATCH not in op.attributes:
+        return sizes
+    return [*sizes[:-1], *numbers(op, PATCH)] if ACROSS in op.attributes else [*numbers(op, PATCH), *sizes[1:]]
+
+
 def _verify_box(op: Any, whole: ir.Type, tile: ir.Type, offsets: int) -> bool:
-    """The tile is a box of the whole: `dims` name different dimensions, one for each of the tile's."""
-    if not has_numbers(op, "dims"):
+    """The tile is a box of the whole: `dims` name different dimensions, one for each of the tile's, two for its rows
+    where these are a patch."""
+    if not has_numbers(op, "dims") or PATCH in op.attributes and not has_numbers(op, PATCH):
         return False
     if not isinstance(whole, ir.RankedTensorType) or not isinstance(tile, ir.RankedTensorType):
         return fail(op, f"moves a box of a ranked tensor, found {whole} and {tile}")
     dims = numbers(op, "dims")
-    if len(dims) != tile.rank or len(set(dims)) != len(dims) or not all(0 <= d < whole.rank for d in dims):
+    box = box_of(op, tile)
+    if len(dims) != len(box) or len(set(dims)) != len(dims) or not all(0 <= d < whole.rank for d in dims):
         return fail(op, f"dims must name a dimension of {whole} for each of {tile}, found {dims}")
+    if PATCH in op.attributes and (len(numbers(op, PATCH)) != 2 or prod(box) != prod(tile.shape)):
+        return fail(op, f"patch must be two numbers whose product is a size of {tile}, found {numbers(op, PATCH)}")
     if offsets != whole.rank:
         return fail(op, f"has {offsets} offsets for the {whole.rank} dimensions of {whole}")
     if whole.element_type != tile.element_type:

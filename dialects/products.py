@@ -2,6 +2,7 @@
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -9,13 +10,28 @@ from kitsune_mlir.mlir import ext, ir
 
 from .boxes import tile_of
 from .checks import check_integer, fail, integer, parent_of, string
-from .kernels import AgentOp, inside
+from .kernels import AgentOp, has_numbers, inside, numbers
 from .rings import L2, is_stowed, ring_of
 from .types import Acc, Kitsune, Slot, Token
 
 BLOCK = 8  # columns that a row's four threads have together
+WINDOW, RIGHT_WINDOW = "window", "right_window"  # the attributes that say which rows of a slot are multiplied
 PIECES = ("high", "low")  # of an f32, as tf32 numbers
 PRODUCT_ENGINES = ("wgmma", "mma_sync")
+
+
+@dataclass(frozen=True)
+class Window:
+    """As ProductOp says."""
+
+    first: int
+    pitch: int
+    apart: int
+
+    def rows(self, copy: int, count: int) -> list[int]:
+        """The rows of a slot, so many, that a copy multiplies."""
+        start = self.first + copy * self.apart
+        return [start + line * self.pitch + place for line in range(count // BLOCK) for place in range(BLOCK)]
 
 
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
@@ -52,6 +68,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
     take sums.
 
+    With `window`, three numbers, a copy multiplies rows of a left slot that all copies see, 8 by 8 of them: the first
+    one's number, how many rows lie from one 8 to the next, and from a copy's first to the next copy's. With
+    `right_window` so it is with the right slot's rows, for all copies alike. So a convolution's products read the
+    same pixels for each element of its filter. The engine is "wgmma" then.
+
     By wgmma f32 is multiplied as tf32. What copies did not round is cut off, but for the left operand: its numbers are
     rounded or, as `piece` says, the "high" or the "low" part of each is taken. Of a tile in registers, or stowed, each
     8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must right's."""
@@ -72,6 +93,19 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     def piece(self) -> str | None:
         """The part of f32 numbers that is multiplied; None where these are rounded."""
         return string(self, "piece")
+
+    @property
+    def window(self) -> Window | None:
+        """Which rows of the left slot are multiplied; None where these are the copy's part of it."""
+        return self._window(WINDOW)
+
+    @property
+    def right_window(self) -> Window | None:
+        """Which rows of the right slot are multiplied; None where these are all."""
+        return self._window(RIGHT_WINDOW)
+
+    def _window(self, name: str) -> Window | None:
+        return Window(*numbers(self, name)) if name in self.attributes else None
 
     @property
     def is_from_registers(self) -> bool:
@@ -106,20 +140,42 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         widths_agree = left.shape[1] <= width if narrow else left.shape[1] == width
         if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
+        if WINDOW in self.attributes and not self._verify_window(WINDOW, 1, sums.shape[0]):
+            return False
+        if RIGHT_WINDOW in self.attributes and not self._verify_window(RIGHT_WINDOW, 2, sums.shape[1]):
+            return False
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
         fewer = copies == 1 and not self.is_from_registers and left.shape[0] < sums.shape[0]
         widths = (sums.shape[1],) if self.is_turned else (sums.shape[1], sums.shape[1] * copies)
-        if count not in widths or not fewer and left.shape[0] not in heights:
+        count = sums.shape[1] if RIGHT_WINDOW in self.attributes else count
+        height = sums.shape[0] if WINDOW in self.attributes else left.shape[0]
+        if count not in widths or not fewer and height not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
-                (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
+                (self.operands[1], ("split", "own") if height > sums.shape[0] else ("all",)),
                 (self.operands[2], ("split",) if count > sums.shape[1] else ("all",)),
             ):
                 ring = ring_of(value) if isinstance(value.type, Slot) else None
                 if ring is not None and ring.sharing not in wanted:
                     return fail(self, f"wants ring '{ring.label}' shared as \"{wanted[0]}\" by the copies of its agent")
+        return self._gives_sums()
+
+    def _gives_sums(self) -> bool:
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
+
+    def _verify_window(self, name: str, operand: int, count: int) -> bool:
+        if not has_numbers(self, name) or len(numbers(self, name)) != 3 or min(numbers(self, name)) < 0:
+            return fail(self, f"{name} must be three numbers from 0 on, found {self.attributes[name]}")
+        slot = self.operands[operand]
+        ring = ring_of(slot) if isinstance(slot.type, Slot) else None
+        if ring is None or (ring.layout, ring.sharing) != ("rows", "all") or self.engine_name != "wgmma":
+            return fail(self, "sees windows of a slot of rows that all copies have, by wgmma")
+        if count % BLOCK or self.is_turned:
+            return fail(self, f"sees lines of {BLOCK} rows, found {count}")
+        copies = parent_of(self, AgentOp.OPERATION_NAME).opview.count if name == WINDOW else 1
+        last, whole = self._window(name).rows(copies - 1, count)[-1], ir.RankedTensorType(tile_of(slot))
+        return last < whole.shape[0] or fail(self, f"sees row {last} of {whole}")
 
 
 class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):

@@ -16,7 +16,20 @@ parities, no fences, no numbers of outstanding products. A *slot* is opened once
 Bodies are linalg on tiles.
 """
 
-from .boxes import BY_ROWS, COPIED, COPY_ENGINES, GRANULE, CopyOp, ReadOp, SelectOp, WriteOp, candidates, overwrites
+from .boxes import (
+    ACROSS,
+    BY_ROWS,
+    COPIED,
+    COPY_ENGINES,
+    GRANULE,
+    PATCH,
+    CopyOp,
+    ReadOp,
+    SelectOp,
+    WriteOp,
+    candidates,
+    overwrites,
+)
 from .kernels import (
     BOX_BYTES,
     COLLECT,
@@ -34,12 +47,13 @@ from .kernels import (
     TilesOp,
     kernels,
 )
-from .products import PIECES, PRODUCT_ENGINES, PartOp, ProductOp, SettleOp, SumsOp
+from .products import PIECES, PRODUCT_ENGINES, RIGHT_WINDOW, WINDOW, PartOp, ProductOp, SettleOp, SumsOp
 from .rings import DSMEM, L2, AcquireOp, AllocRingOp, CommitOp, ReleaseOp, WaitOp, distance, is_stowed, ring_of
 from .split import SplitOp
 from .types import Acc, Slot, Token
 
 __all__ = [
+    "ACROSS",
     "Acc",
     "AcquireOp",
     "AgentOp",
@@ -58,10 +72,12 @@ __all__ = [
     "L2",
     "MOST_OUTBOXES",
     "OUTBOX_BYTES",
+    "PATCH",
     "PIECES",
     "PRODUCT_ENGINES",
     "PartOp",
     "ProductOp",
+    "RIGHT_WINDOW",
     "ROLE",
     "ReadOp",
     "ReleaseOp",
@@ -76,6 +92,7 @@ __all__ = [
     "TOTAL",
     "TilesOp",
     "Token",
+    "WINDOW",
     "WRITE_ROWS",
     "WaitOp",
     "WriteOp",

@@ -51,9 +51,11 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         words += [f"{' + '.join(str(part.cta_count) for part in parts)} CTAs", f"{len(products)} products of chunks"]
     elif products and not chained:
         copies = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)
-        copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
+        copy = next(copy for copy in copies if len(copy.opview.axes) == 2)  # others bring vectors, and patches
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
+    seen = any(product.window or product.right_window for product in products)
+    words += ["windows of patches"] if seen else []
     splits = not chained and mlir.walk(kernel, MeetOp.OPERATION_NAME)
     shared = "k split over" if splits else "columns shared by"
     words += [f"{shared} {kernel.cluster} CTAs"] if kernel.cluster > 1 else []

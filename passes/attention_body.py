@@ -10,7 +10,7 @@ from math import ceil, log, log2
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
-from kitsune_mlir.planning.product_tiles import COPY_ROWS
+from kitsune_mlir.planning.product_engines import COPY_ROWS
 
 from .chain_tiles import part
 from .of_places import is_of_places, tile_of_places

@@ -27,7 +27,7 @@ from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS
+from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
 
 from .attention_body import Weighing

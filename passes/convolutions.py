@@ -11,7 +11,9 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS
+from kitsune_mlir.planning.patch_tiles import takes_patches
+from kitsune_mlir.planning.product_engines import CHUNK
+from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
@@ -29,6 +31,9 @@ MOST_ZEROS = 100
 FEW = 256
 # Multiply-adds with zeros, beyond which images are copied for fewer: of a product's rows there are at least CHUNK.
 MOST_FOR_NOTHING = 1 << 34
+# Times the chunks of windows whose rows are one element, up to which others are not slower that come as patches, whose
+# pixels are in shared memory once for all elements.
+FEWER = 1.5
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,8 @@ class Convolution:
         if reason or self.folded is None:
             return reason is not None
         fewer = self.plain.columns - self.folded.windows.columns
+        if takes_patches(self.plain) and FEWER * self.folded.windows.columns > self.plain.columns:
+            return False
         places = example_sizes.shape_of(self.by.operands[0])[0] * self.count
         return fewer * places * max(self.outputs, CHUNK) > (MOST_FOR_NOTHING if has_plain else 0)
 

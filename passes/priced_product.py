@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import example_sizes
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, Roles, is_zero_filled
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.patch_tiles import choose_patches
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
     MOST_SPLIT,
@@ -24,10 +25,10 @@ from kitsune_mlir.planning.product_tiles import (
 from kitsune_mlir.planning.product_widths import COLUMNS, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.traffic import tensor_bytes
+from kitsune_mlir.traffic import element_bytes, tensor_bytes
 from kitsune_mlir.weights import is_weight
 
-from .operand_layout import has_open_lines
+from .operand_layout import GRANULE, has_open_lines
 from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .single_products import NAME
 from .split_batches import is_batch
@@ -82,7 +83,12 @@ class PricedProduct:
         sum over k, where there are such. `form` is asked of the choice besides. Their time is with that of kernels
         which prepare operands, but where it is faster that this is done in the product's own."""
         plain, before = self._chosen(follows, split_k, **form), self.before_us()
-        if plain is None or not before:
+        if plain is None:
+            return None
+        patches = self._patches(follows) if not form and not split_k else None
+        if patches is not None and patches.microseconds < plain.microseconds:
+            plain = patches
+        if not before:
             return plain
         if ("rights" not in form or not self.words) and self.target.has_warpgroups and self.sizes["k"] is not None:
             made = self._chosen(follows, split_k, made=frozenset(self._prepared), **form)
@@ -147,6 +153,7 @@ class PricedProduct:
             by_rows=(known or self.sizes["n"] is None) and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
             open_=self.open_,
+            windows=self._windows,
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
@@ -160,6 +167,26 @@ class PricedProduct:
             if asked is not None:
                 return asked
         return chosen(**form)
+
+    def _patches(self, follows: Follows) -> ProductTiles | None:
+        """The fastest tiles that are patches of images, of a convolution's product that has any."""
+        across = windows_of(self.found.right) is not None
+        matrix = windows_of(self.found.right if across else self.found.left)
+        if matrix is None or "pitches" in matrix.attributes or self.pieces > 1 or self.across:
+            return None
+        if (self.found.left_roles if across else self.found.right_roles) != (("m" if across else "n"), "k"):
+            return None
+        reads = [map_ for op in follows.ops for map_ in rows.Structured(op).maps]
+        places = [[e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)] for map_ in reads]
+        if any(dims != sorted(dims) for dims in places):
+            return None  # rows of a tile would be columns of what is read
+        b, m, n, _ = self.known
+        images, outputs = (b, m) if across else (b * m // matrix.windows.count, n)
+        kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [self.op]]
+        widths = {element_bytes(kind.element_type) for kind in kinds}
+        stored = min(widths) if len(widths) == 1 and n * min(widths) % GRANULE == 0 else 0
+        given = (self.target, across, self.words, work_of(follows), stored, vector_bytes(follows, n))
+        return choose_patches(images, outputs, matrix.windows, *given)
 
     def shared(self) -> frozenset[str]:
         """The operands that are the same throughout the batch, and of a length that is known."""
@@ -181,6 +208,12 @@ class PricedProduct:
             for name, (value, own) in operands.items()
             if self.sizes[own] is not None and in_memory(value) == value and (self.words or roles[name][-1] == "k")
         )
+
+    @property
+    def _windows(self) -> frozenset[str]:
+        """The operands that are matrices of windows."""
+        operands = {"left": self.found.left, "right": self.found.right}
+        return frozenset(name for name, value in operands.items() if windows_of(value) is not None)
 
     @property
     def pieces(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from types import MappingProxyType
+from typing import Protocol
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
@@ -32,6 +33,18 @@ class Follows:
 
     ops: list[ir.Operation] = field(default_factory=list)
     stored: list[ir.Operation] = field(default_factory=list)
+
+
+class Patch(Protocol):
+    """Rows or columns, as `role` says, that are places of images (patch_kernel.py)."""
+
+    role: str
+
+    def view(self, value: ir.Value, named: list[str | None]) -> tuple[ir.Value, list[str | None]]:
+        """A tensor whose dimensions have these roles as one of images, and the roles of its dimensions."""
+
+    def mark(self, op: ir.OpView) -> None:
+        """Says of an operation that moves a tile which patch its rows are."""
 
 
 def follows_of(product: ir.Operation) -> Follows:
@@ -176,9 +189,11 @@ def tiled(
     at: dict[str, ir.Value],
     slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
     ahead: bool = False,
+    patch: Patch | None = None,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these, of 16 bits or f32 with rows and columns `ahead`."""
+    inputs are read, those in `slots` out of these, of 16 bits or f32 with rows and columns `ahead`. Of a `patch` rows
+    or columns are places of images."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -197,11 +212,16 @@ def tiled(
         else:
             named = [roles[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in exprs]
             own = [role for role in named if role in shape]
+            if patch is not None and patch.role in named:
+                value, named = patch.view(value, named)
             offsets = [constant_index(0) if role is None else at[role] for role in named]
             kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
             read = schedule.ReadOp(slots.get(value, value), offsets, kind)
             if value not in slots:
-                read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+                dims = [d for d, role in enumerate(named) if role is not None and role in "myxn"]
+                read.attributes["dims"] = ir.DenseI64ArrayAttr.get(dims)
+                if patch is not None and patch.role in own:
+                    patch.mark(read)
                 if (
                     ahead
                     and own == ["m", "n"]

@@ -15,7 +15,8 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
+from kitsune_mlir.planning.product_engines import CHUNK, engine
+from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles, short_rows
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import tensor_bytes
 
@@ -24,11 +25,11 @@ from .joined_weights import are_joined, side_by_side
 from .numbered_matrices import looked_up
 from .operand_layout import GRANULE, has_open_lines, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
-from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
+from .product_follows import AHEAD, Follows, Patch, matrices_of, tiled, vectors_of
 from .product_parts import feed_parts, parts_side_by_side
 from .product_pieces import make_pieces
 from .product_pingpong import PingPong, slot_type
-from .product_sums import all_chunks, release
+from .product_sums import Rings, all_chunks, release
 from .product_vectors import open_vector, vector_ring
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
@@ -58,6 +59,8 @@ class Asked:
 class ProductKernel:
     """Builds the kernel of a product at the insertion point."""
 
+    counted = order = "sbmn"  # of a tile's place, as they are counted, and of what is stored
+
     def __init__(
         self,
         of: Asked,
@@ -67,6 +70,7 @@ class ProductKernel:
         stored: Stored | None = None,
     ):
         self.of, self.tiles, self.follows, self.rows, self.stored = of, tiles, follows, rows, stored
+        self.patch: Patch | None = None
         self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
         self.made = [of.op, *(op for op, _ in of.beside)]  # products, whose tiles lie beside each other
         self.operands: dict[str, Roles] = {}
@@ -144,7 +148,7 @@ class ProductKernel:
     def _kernel(self, written: int) -> schedule.KernelOp:
         """The kernel, whose results have about so many bytes."""
         tiles, f32 = self.tiles, ir.F32Type.get()
-        kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
+        kernel = self.kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
         price = self._price(written)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
@@ -155,7 +159,7 @@ class ProductKernel:
             kernel.attributes["pairs"] = i64(len(PAIRS[self.of.pieces]))
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
-            roles = [role for role in "sbmn" if role in sizes]
+            roles = [role for role in self.counted if role in sizes]
             extents = [constant_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
@@ -204,6 +208,20 @@ class ProductKernel:
         beside the sums. A part at a time a multiprocessor has too few bytes on their way: 16,384 x 512 numbers that are
         added to a product took 10 us, and 5 are what memory takes (H200)."""
         return self.of.target.has_warpgroups and columns * len(matrices_of(self.made, self.follows)) <= AHEAD
+
+    def own_place(self, at: dict[str, ir.Value]) -> dict[str, ir.Value]:
+        """Where the agent's copy of a tile is."""
+        return at | {"m": self.own_row(at["m"])}
+
+    def all_chunks(
+        self, rings: Rings, kept: Sequence[ir.Value], at: dict[str, ir.Value], acc: ir.Type
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
+        """A tile's sums, and what of the last chunk `release_last` is still to be given."""
+        return all_chunks(self, rings, kept, at, acc)
+
+    def release_last(self, *last: ir.Value) -> None:
+        """Releases a tile's last slots."""
+        release(self, *last)
 
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""
@@ -356,7 +374,7 @@ class ProductKernel:
         at = place()[0] if self.tiles.split > 1 else {}
         sets = len(self.made) if self.joined else 1
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, sets * self.tiles.columns], ir.F32Type.get())
-        totals, last = all_chunks(self, rings, kept, at, schedule.Acc.get(tile))
+        totals, last = self.all_chunks(rings, kept, at, schedule.Acc.get(tile))
         at = at or place()[0]
         if self.of.pieces == 1:
             totals = [schedule.SettleOp(total, tile).results[0] for total in totals]
@@ -366,8 +384,8 @@ class ProductKernel:
             ]
         value, *others = totals
         if last:
-            release(self, *last)
-        own = at | {"m": self.own_row(at["m"])}
+            self.release_last(*last)
+        own = self.own_place(at)
         if self.tiles.cluster > 1:
             width = self.tiles.columns // self.tiles.cluster
             share = ir.RankedTensorType.get([self.tiles.copy_rows, width], ir.F32Type.get())
@@ -382,11 +400,13 @@ class ProductKernel:
             return
         ahead = self.reads_ahead(self.tiles.columns * len(totals))
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, slots, ahead)
-        roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
+            made[op.results[0]] = tiled(op, made, own, slots, ahead, self.patch)
+        roles = tuple(role for role in self.order if role in own) if self.stored is None else self.stored.roles
         for number, op in enumerate(self.follows.stored or [self.of.op]):
             write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, own), i64(number))
-            write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+            write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(role) for role in roles if role in "myxn"])
+            if self.patch is not None:
+                self.patch.mark(write)
             if self.tiles.copied:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
             elif self.tiles.by_rows and self.stored is None:

@@ -35,7 +35,8 @@ from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
-from kitsune_mlir.planning.product_tiles import COPY_ROWS, PAIRS, ProductTiles
+from kitsune_mlir.planning.product_engines import COPY_ROWS
+from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import SMALL_POINT_US
 from kitsune_mlir.traffic import element_bytes

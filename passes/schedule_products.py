@@ -45,13 +45,8 @@ from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.open_sizes import is_open, is_single
-from kitsune_mlir.planning.product_tiles import (
-    CLUSTERS,
-    COPY_ROWS,
-    PAIRS,
-    ProductTiles,
-    choose,
-)
+from kitsune_mlir.planning.product_engines import COPY_ROWS
+from kitsune_mlir.planning.product_tiles import CLUSTERS, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.thin_products import THIN_BY, small_us
 from kitsune_mlir.traffic import element_bytes
 
@@ -60,6 +55,7 @@ from .base import ModulePass
 from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
 from .operand_layout import has_open_lines, with_last
+from .patch_kernel import PatchKernel
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
@@ -179,12 +175,16 @@ class _Scheduler(PricedProduct):
             return True
         follows = Follows() if tiles.split > 1 else follows
         ends = follows.stored or [self.op]
-        stored = stored_apart(ends[0].results[0]) if tiles.split == 1 and len(ends) == 1 else None
+        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None
+        stored = stored_apart(ends[0].results[0]) if apart else None
         moved = [] if stored is None else list(stored.operations)
         self.rows.forget([self.op, *follows.ops, *moved])
         ends = moved[-1:] or ends
         with ir.InsertionPoint((moved or follows.ops or [self.op])[-1]):
-            made = ProductKernel(self._asked(), tiles, follows, stored=stored)
+            if tiles.patch is None:
+                made = ProductKernel(self._asked(), tiles, follows, stored=stored)
+            else:
+                made = PatchKernel(self._asked(), tiles, follows)
             results = made.build([end.results[0] for end in ends])
         for end, result in zip(ends, results, strict=True):
             end.results[0].replace_all_uses_with(result)

@@ -19,7 +19,8 @@ from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, linalg, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
-from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS
+from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
+from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.step_tiles import Recurrence, StepTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.weights import is_weight

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from kitsune_mlir.planning.product_tiles import CHUNK
+from kitsune_mlir.planning.product_engines import CHUNK
 
 aten = torch.ops.aten
 

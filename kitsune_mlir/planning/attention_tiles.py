@@ -9,7 +9,8 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_tiles import CHUNK, CLUSTERS, COPY_ROWS, HANDED, PIECES_OF
+from .product_engines import CHUNK, COPY_ROWS
+from .product_tiles import CLUSTERS, HANDED, PIECES_OF
 from .target import Target
 
 _COLUMNS = (64, 128)

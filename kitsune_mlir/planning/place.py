@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from .cost import CYCLES_A_US, EXCHANGE_US, L2, StageCost, pipeline_price, reduction_us, role_price, start_us
 from .open_rows import MANY, UNKNOWN_ROWS, Rows, nearly_fastest
-from .product_tiles import Warpgroups
+from .product_engines import Warpgroups
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")

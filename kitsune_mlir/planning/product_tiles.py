@@ -11,12 +11,11 @@ from math import ceil
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
+from .product_engines import CHUNK, COPY_ROWS, ISSUED, Warpgroups, Warps, engine
 from .product_slots import alternating_slots, making_slots
 from .product_widths import BETWEEN, COLUMNS, line_parts, lines
 from .target import Target
 
-CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
-COPY_ROWS = 64  # rows of a copy of the agent that multiplies: of a warpgroup, or of four warps one tile each
 MOST_SPLIT = 64
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
     1: ((0, 0),),
@@ -38,103 +37,14 @@ _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
 # part of a line that a warp sends: four threads 16 bytes each, or 4 each of what is no 32 columns (110 tiles, H200).
 _SENT, _SENT_PART = 1000.0, 1.0
 _MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100); for one that it turns as many
-_BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
-_ISSUED = 64.0  # instructions of a copy's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
 # Cycles for each row of a box that is behind a tensor's last, besides those that any row takes: 129 x 4096 times 4096 x
 # 4096 took 37 us in tiles of 128 rows, 160 rows 32, 200 rows 27, 256 rows 19 (H200). Tiles that alternate take none.
 # Boxes that end with the tensor (`short`) have at most 7.
 _BEYOND = 4.0
 _PATTERN = 8  # rows of a box after which its swizzle repeats
-
-_WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
-_REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
-
-
-@dataclass(frozen=True)
-class Warpgroups:
-    """wgmma and tensor copies. A copy has 64 rows; registers move from who feeds. Cycles are fitted to 132 products of
-    bf16 with tiles of all shapes on an H200, from 128 x 128 x 64 to 4096 x 4096 x 4096, what is multiplied and loaded
-    a cycle to 19 layers in tiles of 13 widths each on an H100, of which the fastest by these numbers take 0.7 % longer
-    than the fastest measured. The next tile's chunks are on their way while one is stored."""
-
-    target: Target
-    copy_rows = (COPY_ROWS,)
-    most_kept = 16  # chunks of an operand that is kept: each turn of their loop is code of its own
-    whole_copies = (1, 2)  # where a tile has all columns, and what joins them is done to it
-    multiplied = 1850.0  # multiply-adds a cycle; tensor cores have 2048
-    loaded = 63.0  # bytes a cycle and SM from L2, of whole lines
-    turn = 10.0  # of a chunk, besides
-    added = 200.0  # the same where its sums are added outside of tensor cores
-    start = 1550.0  # until the first tile's first chunk is there
-    tile = 150.0  # of a tile, besides
-    stored = 4.0  # instructions of a thread for an element that leaves, besides those of what is done to it
-    last = 9.0  # the same of the last tile besides, behind which nothing is on its way
-
-    def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
-        """The registers of a thread that feeds, of one that multiplies, and of one that makes pieces."""
-        return (24, 240 if copies == 1 else 200, 88) if makes else (24, 240)
-
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool, makes: bool) -> bool:
-        """Whether the sums fit the registers; those that are added outside tensor cores take another set. Of four
-        warpgroups, of which one makes, ptxas gives a thread 128."""
-        most = COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2
-        return columns <= (min(most, _BESIDE_MAKING) if makes and copies > 1 else most)
-
-    def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
-        """Cycles in which a chunk's operands leave shared memory."""
-        return 0.0
-
-
-@dataclass(frozen=True)
-class Warps:
-    """mma.sync and cp.async, by the target's rates. A copy is four warps of 16 or 32 rows, which load their operands
-    from shared memory; all threads have equally many registers."""
-
-    target: Target
-    copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
-    most_kept = 4
-    whole_copies = (1,)  # else threads have too few registers for what is kept of a row
-    turn = added = 150.0
-    start, tile = 0.0, 1500.0
-    stored, last = 9.0, 0.0
-    _BESIDE_SUMS = 64  # registers
-    _SHARED = 128.0  # bytes a cycle that shared memory gives or takes
-
-    @property
-    def multiplied(self) -> float:
-        return self.target.tensor_tflops * 1e6 / 2 / self.target.sms / CYCLES_A_US
-
-    @property
-    def loaded(self) -> float:
-        return self.target.l2_gbps * 1e3 / self.target.sms / CYCLES_A_US
-
-    def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
-        """The same as in Warpgroups: all agents have equally many."""
-        given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
-        return given, given
-
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool, makes: bool) -> bool:
-        """Whether registers hold it. What follows wants a register for each of a thread's columns, unless tiles have
-        exactly all, of f32 two; sums that are added outside tensor cores take another set, of 16 rows a warp."""
-        if pairs > 1 and copy_rows > COPY_ROWS:
-            return False
-        wanted = copy_rows * columns // _THREADS * (1 if pairs == 1 else 2) + self._BESIDE_SUMS
-        if not whole:
-            wanted += columns // 4 * (1 if pairs == 1 else 2)
-        return wanted <= self.registers(copies)[1]
-
-    def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
-        """As Warpgroups says; here a warp reads its rows and all columns."""
-        written = (copies * copy_rows + columns) * CHUNK * 2
-        return (copies * (copy_rows + _WARPS * columns) * CHUNK * 2 + written) / self._SHARED
-
-
-def engine(target: Target) -> Warpgroups | Warps:
-    """What a target multiplies with, whose `products` are "wgmma" or "mma"."""
-    return Warpgroups(target) if target.has_warpgroups else Warps(target)
 
 
 @dataclass(frozen=True)
@@ -146,8 +56,9 @@ class ProductTiles:
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
     Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. Boxes of
     operands that are `short` end with the tensor's last row. What is `made` of operands in the kernel is
-    made of chunks of f32, which lie in `whole_slots` besides. `price` is the kernel's; `microseconds` are with the sum
-    of the parts, which is another's."""
+    made of chunks of f32, which lie in `whole_slots` besides. A `patch` are a tile's windows where these are next to
+    each other, `slots` those of their pixels and `right_slots` of filters (patch_tiles.py). `price` is the kernel's;
+    `microseconds` are with the sum of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -166,6 +77,7 @@ class ProductTiles:
     short: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
     whole_slots: int = 0
+    patch: tuple[int, int] | None = None
 
     @property
     def rows(self) -> int:
@@ -202,6 +114,7 @@ def choose(
     results: int = 1,
     made: frozenset[str] = frozenset(),
     open_: str = "",
+    windows: frozenset[str] = frozenset(),
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -216,7 +129,9 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows)."""
+    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows). Of
+    operands that are `windows` no tiles read the same but those beside each other, which makes none of them faster than
+    another."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -230,22 +145,27 @@ def choose(
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
     ]
 
-    def at(sizes: tuple[int, int, int], of: tuple[int, int, int, _Form]) -> ProductTiles | None:
+    def at(
+        sizes: tuple[int, int, int], of: tuple[int, int, int, _Form], windows: frozenset[str] = frozenset()
+    ) -> ProductTiles | None:
         copies, copy_rows, columns, form = of
         return _tiles(
             *(*sizes, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-            *(aligned, by_rows, short - made, rights, made),
+            *(aligned, by_rows, short - made, rights, made, windows),
         )
 
     found = [(of, tiles) for of in forms if (tiles := at((b, m, n), of))]
     order = [(own.microseconds, own.split, own.rows * own.columns, number) for number, (_, own) in enumerate(found)]
-    best = found[min(order)[-1]][1] if found else None
-    if best and open_:
+    if not found:
+        return None
+    form, best = found[min(order)[-1]]
+    if open_:
         many = {name: MANY if name == open_ else 1 for name in "bmn"}
         larger = b * many["b"], m * many["m"], n * many["n"]
         of_many = [(at(larger, of) or own).microseconds for of, own in found]
-        best = found[nearly_fastest([own.microseconds for _, own in found], of_many)][1]
-    return replace(best, part=best.part // 2) if best and words else best
+        form, best = found[nearly_fastest([own.microseconds for _, own in found], of_many)]
+    best = (at((b, m, n), form, windows) or best) if windows else best
+    return replace(best, part=best.part // 2) if words else best
 
 
 @dataclass(frozen=True)
@@ -319,6 +239,7 @@ def _tiles(
     short: frozenset[str],
     rights: int,
     made: frozenset[str],
+    windows: frozenset[str],
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
@@ -352,8 +273,10 @@ def _tiles(
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
     brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
-    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed)
-    loaded /= on.loaded
+    tiles_of = {"left": ceil(n / columns), "right": ceil(m / rows)}
+    moved = {name: brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed}
+    loaded = sum(moved.values()) / on.loaded
+    loaded = max([loaded, *(moved[name] / on.alone(tiles_of[name]) for name in windows if name in moved)])
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
@@ -361,10 +284,10 @@ def _tiles(
     places = target.clusters_at_once(form.cluster)
     turns, count = ceil(tiles / places), ceil(part / CHUNK)
     products = turns * count * max(multiplied, loaded)
-    element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
+    element = rows * columns / (ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
     if stored_bytes and columns in BETWEEN and not copied and isinstance(on, Warpgroups):
-        leaves += _SENT + _SENT_PART * rows * line_parts(columns, stored_bytes)
+        leaves += sending_cycles(rows, columns, stored_bytes)
     if form.alternates:  # each set beside the other's products; the last tile's second set beside nothing
         last = leaves / 2
         leaves = max(leaves * _SHOWN, leaves - count * max(multiplied, loaded) / 2) + _TURNS
@@ -387,6 +310,11 @@ def _tiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
         *(copied, by_rows, short, made, whole_slots),
     )
+
+
+def sending_cycles(rows: int, columns: int, nbytes: int) -> float:
+    """Cycles of a tile that threads store."""
+    return _SENT + _SENT_PART * rows * line_parts(columns, nbytes)
 
 
 def short_rows(m: int) -> int:

@@ -158,9 +158,19 @@ class _Walk:
                     f"closes a slot of ring '{ring}' without the token of the {what} at {work.place.line}, "
                     "which may still be going on",
                 )
+        if step.side == "consumer":
+            self._wait_for(tokens)
         queue.pop(0)
         slot.gone = f"was closed at {step.place.line}"
         self.nodes.append(Event(ring, CLOSES[step.side], step.place))
+
+    def _wait_for(self, tokens: list[values.Token]) -> None:
+        """What an agent has waited for is done for the other slots that it reads, too. Of a loop that may have no turn
+        nothing follows for work from before it."""
+        waited = [token for token in tokens if token.depth == self.depth]
+        for queue in self.queues.values():
+            for work in (work for slot in queue for work in slot.pending):
+                work.done |= any(token in work.tokens for token in waited)
 
     def _copy(self, step: Copy) -> None:
         slot = self._slot(step.slot, step.place)
@@ -212,7 +222,7 @@ class _Walk:
         slot.read = True
 
     def _product(self, step: Product) -> None:
-        token, total = values.Token(), values.Sums(self.depth, self._sums(step.sums, step.place))
+        token, total = values.Token(self.depth), values.Sums(self.depth, self._sums(step.sums, step.place))
         work = values.Work(frozenset([token]), frozenset([total]), step.place)
         total.work.append(work)
         for value in step.slots:

@@ -28,7 +28,10 @@ class Sums:
 
 @dataclass(eq=False)
 class Token:
-    """The completion of one piece of work, or of those that a loop carries at one position."""
+    """The completion of one piece of work, or of those that a loop carries at one position. `depth` is how many loops
+    of unknown trip counts stand around the work; None where it is not one piece."""
+
+    depth: int | None = None
 
 
 @dataclass(eq=False)

@@ -12,7 +12,8 @@ from itertools import product
 from math import ceil
 
 from .cost import CYCLES_A_US, LATENCY, Price
-from .product_tiles import CHUNK, PAIRS, Warpgroups
+from .product_engines import CHUNK, Warpgroups
+from .product_tiles import PAIRS
 from .schedule_slots import MOST_STEPS
 from .target import Target
 

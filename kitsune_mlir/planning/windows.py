@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, prod
 
-from .product_tiles import CHUNK
+from .product_engines import CHUNK
 
 GRANULE = 16  # bytes of which the copy engine's strides are multiples
 MOST_STRIDE = 8  # elements that the copy engine may skip between windows
@@ -70,6 +70,12 @@ class Windows:
     def element(self, number: int) -> tuple[int, ...]:
         """How far the filter's element of that number is from the window's begin."""
         return tuple(i * dilation for i, dilation in zip(split(number, self.filter), self.dilations))
+
+    def seen(self, patch: tuple[int, ...]) -> tuple[int, ...]:
+        """The elements of an image along each dimension that windows see whose places are a patch of these sizes, where
+        places are neighbours."""
+        reach = ((size - 1) * dilation for size, dilation in zip(self.filter, self.dilations))
+        return tuple(size + more for size, more in zip(patch, reach))
 
     def unreadable(self) -> str | None:
         """Why the copy engine cannot read them, or None where it can."""

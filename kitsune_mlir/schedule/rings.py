@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
-from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.mlir import location
 
 from . import numeric
 
@@ -46,14 +46,15 @@ class Product:
     before: Product | None
     left: Slot | np.ndarray
     right: Slot
-    rows: slice
+    rows: slice | list[int]
     where: str
     height: int = 0  # rows of the sums, of which those behind the left operand's have no value
     value: np.ndarray | None = None
     settled: bool = False
+    awaited: bool = False  # by a release that was given its token
     start: np.ndarray | float = 0.0  # what the first of the sums is added to
     taken: Callable[[np.ndarray], np.ndarray] | None = None  # what is multiplied of the left operand; None: it itself
-    columns: slice | None = None  # the rows of the right operand that are multiplied; None: all
+    columns: slice | list[int] | None = None  # the rows of the right operand that are multiplied; None: all
     turned: bool = False  # the right operand's columns do
 
     def finish(self) -> None:
@@ -207,8 +208,9 @@ class Ring:
         for token in tokens:
             if isinstance(token, Product):
                 token.finish()
+                token.awaited = True
         for product in slot.readers:
-            if product not in tokens and not product.settled:
+            if not product.awaited and not product.settled:
                 raise ScheduleFault(
                     f"{where} releases a slot of ring '{self.name}' without the token of its reader, {product.where}"
                 )
@@ -247,12 +249,12 @@ def rounded_to_tf32(x: np.ndarray, ties_up: bool) -> np.ndarray:
     return np.where(np.isfinite(x), found, x)
 
 
-def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType) -> tuple[tuple, tuple]:
-    """Where the part of a tile that lies within a tensor is: in the tensor, with the box's dimensions in its order, and
-    in the tile."""
+def box(array: np.ndarray, at: list[int], dims: list[int], sizes: list[int]) -> tuple[tuple, tuple]:
+    """Where the part of a box that lies within a tensor is: in the tensor, with the box's dimensions in its order, and
+    in the box."""
     inside, own = [], {}
     for d, (start, size) in enumerate(zip(at, array.shape, strict=True)):
-        length = tile.get_dim_size(dims.index(d)) if d in dims else 1
+        length = sizes[dims.index(d)] if d in dims else 1
         low = max(0, start)
         high = max(low, min(size, start + length))
         inside.append(slice(low, high))
@@ -260,10 +262,10 @@ def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensor
     return tuple(inside), tuple(own[d] for d in dims)
 
 
-def take_box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType, beyond: float) -> np.ndarray:
+def take_box(array: np.ndarray, at: list[int], dims: list[int], sizes: list[int], beyond: float) -> np.ndarray:
     """The box of a tensor that begins at `at`; elements outside the tensor are `beyond`."""
-    found = np.full(list(tile.shape), beyond if np.issubdtype(array.dtype, np.floating) else 0, array.dtype)
-    inside, own = box(array, at, dims, tile)
+    found = np.full(sizes, beyond if np.issubdtype(array.dtype, np.floating) else 0, array.dtype)
+    inside, own = box(array, at, dims, sizes)
     part = array[inside]
     if part.size:
         others = [d for d in range(array.ndim) if d not in dims]

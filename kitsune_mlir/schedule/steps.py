@@ -122,17 +122,17 @@ def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
 
 def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     elements, dims, last = op.opview.elements, op.opview.axes, op.opview.last_rows
-    tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+    tile, sizes = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value), op.opview.box
 
     def step(frame: Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
         if isinstance(source, TileSlot):
             source.check_open(frame.at(where), "consumer")
-            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, tile, 0.0))
+            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, sizes, 0.0))
             source.copies.append(copy)
         elif elements is None:
-            found = take_box(source, at, dims, tile, 0.0)
+            found = take_box(source, at, dims, sizes, 0.0).reshape(tile.shape)
             found = rounded_to_tf32(found, ties_up=False) if op.opview.is_rounded else found
             if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
                 found[last:] = np.nan
@@ -183,17 +183,23 @@ def product(op: ir.Operation, where: str, operands: list[int], results: list[int
     in_f32 = op.opview.engine_name == "wgmma" and isinstance(_element_of(op.operands[2]), ir.F32Type)
     paired = op.opview.is_from_registers or dialect.is_stowed(op.operands[1])
     taken, turned = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None, op.opview.is_turned
+    window, right_window = op.opview.window, op.opview.right_window
 
     def step(frame: Frame) -> Run:
         sums, left, right = [frame.values[o] for o in operands]
         slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
         for slot in slots:
             slot.check_open(frame.at(where), "consumer")
-        rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
+        rows: Any = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
         fewer = frame.copies == 1 and rows.stop < sums.shape[0]
-        own = _seen(right, frame)
+        own: Any = _seen(right, frame)
         columns = right.buffer.shape[1] if turned else own.stop - own.start
-        if not fewer and rows.stop - rows.start != sums.shape[0] or columns != sums.shape[1]:
+        height = rows.stop - rows.start
+        if window is not None:
+            rows, height = window.rows(frame.number, sums.shape[0]), sums.shape[0]
+        if right_window is not None:
+            own, columns = right_window.rows(0, sums.shape[1]), sums.shape[1]
+        if not fewer and height != sums.shape[0] or columns != sums.shape[1]:
             names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
             raise ScheduleFault(
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
@@ -311,7 +317,7 @@ def collect(where: str, cluster: int, operands: list[int]) -> Step:
 
 def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     tile = ir.RankedTensorType(op.results[0].type)
-    dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes
+    dims, sizes = ([], []) if isinstance(op.operands[0].type, SlotType) else (op.opview.axes, op.opview.box)
     whole = op.opview.is_of_boxes
 
     def step(frame: Frame) -> None:
@@ -323,7 +329,7 @@ def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
                 return
             frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
             return
-        frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
+        frame.values[results[0]] = take_box(source, at, dims, sizes, np.nan).reshape(tile.shape)
 
     return step
 
@@ -342,7 +348,7 @@ def fill(where: str, operands: list[int]) -> Step:
 
 
 def write(op: ir.Operation, where: str, operands: list[int]) -> Step:
-    dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
+    dims, sizes, index = op.opview.axes, op.opview.box, op.opview.position
     once = op.opview.is_once
 
     def step(frame: Frame) -> None:
@@ -350,11 +356,11 @@ def write(op: ir.Operation, where: str, operands: list[int]) -> Step:
             return
         tile, *at = [frame.values[o] for o in operands]
         output = frame.cta.outputs[index]
-        inside, own = box(output.data, at, dims, type_)
+        inside, own = box(output.data, at, dims, sizes)
         part, done = output.data[inside], output.written[inside]
         others = [d for d in range(output.data.ndim) if d not in dims]
         order = [*others, *dims]
-        new = tile[own].reshape([part.shape[d] for d in order]).transpose(np.argsort(order))
+        new = tile.reshape(sizes)[own].reshape([part.shape[d] for d in order]).transpose(np.argsort(order))
         if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
             raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
         output.data[inside], output.written[inside] = new, True

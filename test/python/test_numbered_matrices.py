@@ -181,4 +181,4 @@ def test_an_index_is_followed_once():
         for _ in range(64):
             x = arith.remui(x, x)
         whole, tile = (ir.RankedTensorType.get([rows], ir.F32Type.get()) for rows in (128, 64))
-    assert whole_of(agent, whole, [x], [0], tile) == []
+    assert whole_of(agent, whole, [x], [0], tile.shape) == []

@@ -79,15 +79,16 @@ def test_products(name, monkeypatch):
     assert "mbarrier.complete_tx" in texts[0] or name not in LAST
 
 
-def test_convolutions_in_tf32():
-    """Windows as the left operand and as the right one, as f32 words."""
-    layers = [torch.nn.Conv2d(64, 64, 3, padding=1) for _ in range(2)]
+@pytest.mark.parametrize("stride, copy", [(1, "4d.shared::cluster.global.tile"), (2, "im2col")])
+def test_convolutions_in_tf32(stride, copy):
+    """Windows as the left operand and as the right one, as f32 words; patches of images where they are neighbours."""
+    layers = [torch.nn.Conv2d(64, 64, 3, padding=1, stride=stride) for _ in range(2)]
     program = import_model(torch.nn.Sequential(*layers), (torch.randn(128, 64, 56, 56),))
     precision.give(program.module, "high")
     steps = ["prepare-linalg", "convolutions-to-products", "schedule-products"]
     pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
     texts = check(program.module, target.load("sm_90a"))
-    assert len(texts) == 2 and all("im2col" in text and "tf32.tf32" in text for text in texts)
+    assert len(texts) == 2 and all(copy in text and "tf32.tf32" in text for text in texts)
 
 
 @pytest.mark.parametrize("exact", ["highest", "high"])

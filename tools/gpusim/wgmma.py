@@ -147,6 +147,8 @@ class Descriptor:
     def chunks_across(self, rows: int) -> np.ndarray:
         """[16, rows / 8]: the same of 16 rows of k, in each of which 16-bit elements of `rows` rows or columns of
         the product follow one another."""
+        if self.start % (8 * self.swizzle) >= self.swizzle or self.stride % (8 * self.swizzle):
+            raise MemoryFault(f"a matrix descriptor of {self}: its start is not in the first row of the pattern")
         k, chunk = np.arange(16)[:, None], np.arange(-(-rows // 8))
         each = self.swizzle // 16
         place = self.start + k // 8 * self.stride + k % 8 * self.swizzle + chunk // each * self.leading
@@ -163,8 +165,8 @@ def descriptor(bits: int) -> Descriptor:
     if swizzle is None or bits >> 49 & 7 or bits & 0xC000 or bits >> 46 & 3:
         raise MemoryFault(f"no such matrix descriptor here: {bits:#x}")
     found = Descriptor((bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, swizzle, (bits >> 16 & 0x3FFF) << 4)
-    if found.start % (8 * swizzle) >= swizzle or found.stride % (8 * swizzle):
-        raise MemoryFault(f"a matrix descriptor of {found}: its start is not in the first row of the pattern")
+    if found.stride % swizzle:
+        raise MemoryFault(f"a matrix descriptor of {found}: 8 rows are no whole rows from the next ones")
     if found.leading != UNUSED and found.leading % (8 * swizzle):
         raise MemoryFault(f"a matrix descriptor of {found}: no box is so far from another; is the CTA's rank in it?")
     return found

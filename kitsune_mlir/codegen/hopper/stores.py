@@ -150,9 +150,9 @@ class Outbox:
     boxes: Boxes
     many: int = BOXES
 
-    def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
-        """Sends `columns` columns of a tile to the column and row `at` of an output, when no products are in flight. It
-        branches: without, ptxas lacks registers for a loop over layers before it (C7512)."""
+    def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, ...]) -> None:
+        """Sends `columns` columns of a tile to the column, the row and so on `at` of an output, when no products are in
+        flight. It branches: without, ptxas lacks registers for a loop over layers before it (C7512)."""
         for box in range(boxes_of(columns, element_bytes(tile.element))):
             with device.when(self.boxes.leader):
                 tma.wait_read(self.many - 1 if box else 0)
@@ -160,7 +160,7 @@ class Outbox:
             self.write(tile, box)
             self._depart(map_, tile, box, self.box(box), at)
 
-    def send(self, map_: int, tile: Fragment, at: tuple[Int, Int], sent: int) -> int:
+    def send(self, map_: int, tile: Fragment, at: tuple[Int, ...], sent: int) -> int:
         """Sends a tile while products are in flight, which branches would end. `sent` boxes have been sent before that
         are known of, 0 where others may have been; gives how many there are with the tile's."""
         for box in range(boxes_of(tile.width, element_bytes(tile.element))):
@@ -207,12 +207,12 @@ class Outbox:
         """Puts columns of the tile into its box."""
         self.boxes.write_whole(self.box(box), tile, box)
 
-    def _depart(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
+    def _depart(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, ...]) -> None:
         """Sends a box that all have written, and that lies at that place."""
         tma.fence()
         warps.barrier(self.boxes.barrier, THREADS)
         column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))
-        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), place, self.boxes.leader)
+        tma.store(tma.map_pointer(self.maps, map_), (column, *at[1:]), place, self.boxes.leader)
         tma.commit()
 
     def free(self) -> None:

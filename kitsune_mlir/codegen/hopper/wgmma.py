@@ -35,18 +35,20 @@ FENCE = "wgmma.fence.sync.aligned;"  # orders writes to registers before the pro
 BOX_ROW = 128  # bytes of a box's row
 STEPS = BOX_ROW // STEP_BYTES  # of a box
 _ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
-# Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
-_LAYOUT = (1024 // 16 << 32) | (1 << 62)
+_SWIZZLE = 1 << 62  # of a descriptor: 128 bytes
+_PATTERN = 8  # rows after which it repeats
 
 
-def descriptor(place: Int, next_box: int = 16) -> ir.Value:
-    """The descriptor of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor
-    Format). Of an operand across rows that takes several boxes, `next_box` is the distance between them in bytes; else
-    it is unused."""
+def descriptor(place: Int, next_box: int = 16, pitch: int = _PATTERN) -> ir.Value:
+    """The descriptor of a swizzled box in shared memory (PTX ISA, Matrix Descriptor Format). Of an operand across rows
+    that takes several boxes, `next_box` is the distance between them in bytes; else it is unused. The box begins at a
+    multiple of 1024 bytes; one whose rows lie along k at any row, and `pitch` rows lie from 8 of them to the next: the
+    swizzle is one of addresses (H100, shifts of 0 to 54 rows and pitches of 8 to 24)."""
     i64 = ir.IntegerType.get_signless(64)
     own = arith.andi(device.value(place), device.value(_ADDRESS))
     start = arith.extui(i64, arith.shrui(own, device.value(4)))
-    return arith.ori(start, arith.constant(i64, _LAYOUT | (next_box // 16 << 16)))
+    layout = _SWIZZLE | (pitch * BOX_ROW // 16 << 32) | (next_box // 16 << 16)
+    return arith.ori(start, arith.constant(i64, layout))
 
 
 def multiply(

@@ -193,8 +193,8 @@ class AgentCode(ProductCode):
                 op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
             )
             return
-        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
-        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
+        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read)
+        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole, *_patch(read))
         box.pair = self.lanes.pair if self.lanes else None
         if read.axes:
             first = divisor(list(op.operands)[1 + read.axes[-1]])
@@ -250,11 +250,14 @@ class AgentCode(ProductCode):
         boxes = self._own_boxes()
         return Outbox(self.around.maps, self.around.outboxes, boxes, self.agent.outboxes)
 
-    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> dict[int, int]:
+    def _whole(
+        self, kind: ir.Type, at: Sequence[ir.Value], moves: schedule.ReadOp | schedule.WriteOp
+    ) -> dict[int, int]:
         """`whole_of` with the box's sizes, but for dimensions that end within a block: a thread's columns go on to its
         end."""
-        sizes = ir.RankedTensorType(tile).shape
-        return {dim: sizes[dim] for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0}
+        sizes = moves.box
+        found = whole_of(self.agent, kind, at, moves.axes, sizes)
+        return {dim: sizes[dim] for dim in found if sizes[dim] % BLOCK == 0}
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""
@@ -343,7 +346,9 @@ class AgentCode(ProductCode):
             *batch, row, column = map(self.number, offsets)
             found = self._leaving(tile)
             found.loads = parts.is_of_tensors(tile)
-            if write.engine_name == schedule.BY_ROWS:
+            if schedule.PATCH in op.attributes:
+                self._depart(self.around.map_of[op], found, (column, row, *reversed(batch)))
+            elif write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
                 pointer, type_ = whole_rows.of_batch(pointer, type_, batch, self.around.rows)
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
@@ -351,14 +356,14 @@ class AgentCode(ProductCode):
                 self._depart(self.around.map_of[op], found, (column, row))
             return
         pointer, type_ = self.around.outputs[write.position]
-        whole = self._whole(type_, offsets, write.axes, tile.type)
-        box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
+        whole, at = self._whole(type_, offsets, write), list(map(self.number, offsets))
+        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole, *_patch(write))
         if write.is_once:
             stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))
         elif ir.RankedTensorType(tile.type).rank == 1:
             stores.column(box, self.halves, self.lanes, tile)
         else:
-            stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[1]]))
+            stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[-1]]))
 
 
 def _takes(op: ir.Operation) -> bool:
@@ -366,6 +371,15 @@ def _takes(op: ir.Operation) -> bool:
     if op.name == schedule.WaitOp.OPERATION_NAME:
         return is_between(op.operands[0])
     return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).is_between_roles
+
+
+def _patch(moves: schedule.ReadOp | schedule.WriteOp) -> tuple[int | None, bool]:
+    """The places of a line of the patch that a tile's rows or columns are, None where these are none; and whether it is
+    columns."""
+    attributes = moves.operation.attributes
+    if schedule.PATCH not in attributes:
+        return None, False
+    return ir.DenseI64ArrayAttr(attributes[schedule.PATCH])[1], schedule.ACROSS in attributes
 
 
 def _is_along_columns(value: ir.Value) -> bool:

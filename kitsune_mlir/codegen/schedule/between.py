@@ -86,8 +86,8 @@ class BetweenCode(ExchangeCode):
         row = device.add(slot.ring.row(slot.tile), Boxes.of(device.thread(), self._leader()).first_row)
         self._depart(self.around.map_of[op], found, (column, row))
 
-    def _depart(self, map_: int, tile: Fragment, at: tuple[device.Int, device.Int]) -> None:
-        """Sends a tile by tensor copies to a column and row."""
+    def _depart(self, map_: int, tile: Fragment, at: tuple[device.Int, ...]) -> None:
+        """Sends a tile by tensor copies to a column, a row, and places along further dimensions."""
         if self.products.are_pending:
             self.sent = self._outbox().send(map_, tile, at, self.sent)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from math import gcd
 from types import MappingProxyType
 
@@ -19,7 +20,9 @@ from kitsune_mlir.mlir import arith, ir
 class GlobalBox:
     """The box at `at` of a tensor, `axes` the dimensions of the box; `rows` is the size that is open until the call.
     The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
-    its last element. An even column is `pair` and an even number: who reads it gets the next one with it."""
+    its last element. The rows of tiles, or their columns where it lies `across`, are places of a `patch`, if one is
+    given, whose lines have so many: the box has a dimension more than indices then. An even column is `pair` and an
+    even number: who reads it gets the next one with it."""
 
     pair: ir.Value | None = None
     aligned = False  # the box's columns begin at a multiple of a block
@@ -33,8 +36,10 @@ class GlobalBox:
         at: Sequence[Int],
         axes: Sequence[int],
         whole: Mapping[int, int] = MappingProxyType({}),
+        patch: int | None = None,
+        across: bool = False,
     ):
-        self._whole = whole
+        self._whole, self._patch, self._across = whole, patch, across
         kind = ir.RankedTensorType(type_)
         self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
         self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
@@ -48,6 +53,7 @@ class GlobalBox:
         self._moved_on: dict[tuple[ir.Block, int, ir.Value], ir.Value] = {}  # where a thread's columns begin
         self._pairs: dict[tuple[ir.Block, Int, int], list[ir.Value]] = {}
         self._words: dict[tuple[ir.Block, Int, int], ir.Value] = {}  # by the number of a block of columns
+        self._places: dict[tuple[ir.Block, Int], tuple[Int, Int]] = {}  # of rows in a patch
 
     @property
     def takes_words(self) -> bool:
@@ -75,8 +81,24 @@ class GlobalBox:
         """Whether two neighbours are loaded together: those that are stored so, and bytes of conditions."""
         return self.even and (self.takes_pairs or self._is_even and self.element.width == 1)
 
+    def _parts(self, dim: int, index: Int) -> list[tuple[int, Int]]:
+        """An index along a tile's dimension as indices along the box's."""
+        if self._patch is None:
+            return [(dim, index)]
+        own = len(self._axes) - 2 if self._across else 0  # the dimension whose places are the patch's
+        if dim != own:
+            return [(dim + (dim > own), index)]
+        key = ir.InsertionPoint.current.block, index
+        if key not in self._places:
+            self._places[key] = device.div(index, self._patch), device.mod(index, self._patch)
+        line, place = self._places[key]
+        return [(own, line), (own + 1, place)]
+
     def surely_has(self, dim: int, index: Int) -> bool:
-        """Whether it is known now that the tensor has the box's index along its dimension `dim`."""
+        """Whether it is known now that the tensor has the index along a tile's dimension `dim`."""
+        return all(self._has(*part) for part in self._parts(dim, index))
+
+    def _has(self, dim: int, index: Int) -> bool:
         size = self._sizes[self._axes[dim]]
         if dim in self._whole and self._is_in_box(dim, index):
             return True
@@ -88,9 +110,12 @@ class GlobalBox:
         return not isinstance(index, Offset) or index.span is None or device.is_less(index, self._whole[dim]) is True
 
     def is_inside(self, dim: int, index: Int) -> ir.Value:
-        """Whether the tensor has the box's index along its dimension `dim`."""
-        axis = self._axes[dim]
-        return device.less(device.add(self._at[axis], index), self._sizes[axis])
+        """Whether the tensor has the index along a tile's dimension `dim`."""
+        found = []
+        for part, own in self._parts(dim, index):
+            axis = self._axes[part]
+            found.append(device.less(device.add(self._at[axis], own), self._sizes[axis]))
+        return reduce(arith.andi, found)
 
     @contextlib.contextmanager
     def where_inside(self, dim: int, index: Int) -> Iterator[None]:
@@ -103,7 +128,7 @@ class GlobalBox:
         last = index[-1] if index else None
         if isinstance(last, Offset) and self.pair is not None and last.base == self.pair and self._loads_pairs:
             return widened(self._load_of_pair(index[:-1], last), self.element)
-        place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
+        place = self._place(self._all_clamped(index))
         return widened(device.load(place, storage_type(self.element)), self.element)
 
     def load_together(self, index: Sequence[Int]) -> ir.Value:
@@ -118,7 +143,7 @@ class GlobalBox:
         if key not in self._words:
             first, lane = block // QUAD * QUAD, device.div(column.base, 2)
             start = Offset(device.value(device.mul(column.base, BLOCK // 2)), BLOCK * first)
-            place = self._place([self._clamped(0, row), self._along(1, start)])
+            place = self._place([*self._all_clamped([row]), self._along(len(self._axes) - 1, start)])
             words = transposed(device.load_together(place, QUAD, device.i32()), device.value(lane))
             self._words.update(((*key[:2], first + number), word) for number, word in enumerate(words))
         return unpack(self._words[key], e, self.element)
@@ -133,16 +158,17 @@ class GlobalBox:
     def _takes_wide(self, column: Int) -> bool:
         """Whether the tensor has all of the box's columns, four blocks of which begin at a multiple of 16 bytes."""
         own = isinstance(column, Offset) and self.pair is not None and column.base == self.pair
-        whole = self._whole.get(1, 1) % (QUAD * BLOCK) == 0 and self.aligned and self.takes_words
+        whole = self._whole.get(len(self._axes) - 1, 1) % (QUAD * BLOCK) == 0 and self.aligned and self.takes_words
         return own and whole and column.constant % BLOCK < 2
 
     def _load_of_pair(self, outer: Sequence[Int], column: Offset) -> ir.Value:
         """An element of a column that is loaded together with its neighbour."""
-        dim, odd = len(outer), column.constant % 2
+        odd = column.constant % 2
         key = ir.InsertionPoint.current.block, *outer, column.constant - odd
         if key not in self._pairs:
-            rows = [self._clamped(d, i) for d, i in enumerate(outer)]
-            first = self._clamped(dim, column.moved(-odd), together=2)
+            *lines, last = self._parts(len(outer), column.moved(-odd))
+            rows = [*self._all_clamped(outer), *(self._clamped(*line) for line in lines)]
+            first = self._clamped(*last, together=2)
             self._pairs[key] = device.load_together(self._place([*rows, first]), 2, storage_type(self.element))
         return self._pairs[key][odd]
 
@@ -150,8 +176,7 @@ class GlobalBox:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
         16 bytes; those of the last row where the tensor has no such row, the row's first where it is not `inside`."""
         *outer, last = index
-        rows = [self._clamped(dim, i) for dim, i in enumerate(outer)]
-        base = self._place([*rows, 0])
+        base = self._place([*self._all_clamped(outer), 0])
         if inside is not None:
             last = arith.select(inside, device.value(last), device.value(0))
         place = self._further(base, last)
@@ -164,7 +189,7 @@ class GlobalBox:
     def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
         """Stores neighbours as `load_vector` loads them; the tensor has them."""
         *outer, last = index
-        place = self._further(self._place([*(self._along(dim, i) for dim, i in enumerate(outer)), 0]), last)
+        place = self._further(self._place([*self._all_along(outer), 0]), last)
         stored = [narrowed(x, self.element) for x in values]
         for start, width in self._accesses(len(values)):
             device.store_together(
@@ -184,11 +209,11 @@ class GlobalBox:
         return self._moved(base, column, 1)
 
     def store(self, index: Sequence[Int], x: ir.Value) -> None:
-        device.store(narrowed(x, self.element), self._place([self._along(dim, i) for dim, i in enumerate(index)]))
+        device.store(narrowed(x, self.element), self._place(self._all_along(index)))
 
     def store_pair(self, index: Sequence[Int], pair: Sequence[ir.Value]) -> None:
         """The element at the index and that behind it."""
-        place = self._place([self._along(dim, i) for dim, i in enumerate(index)])
+        place = self._place(self._all_along(index))
         if is_packed(self.element):
             device.store(pack(*pair, self.element), place, align=4)
         else:
@@ -196,7 +221,13 @@ class GlobalBox:
 
     def store_word(self, index: Sequence[Int], words: Sequence[ir.Value]) -> None:
         """Words of elements, i32, from the element at the index on."""
-        device.store_together(words, self._place([self._along(dim, i) for dim, i in enumerate(index)]))
+        device.store_together(words, self._place(self._all_along(index)))
+
+    def _all_along(self, index: Sequence[Int]) -> list[Int]:
+        return [self._along(*part) for dim, i in enumerate(index) for part in self._parts(dim, i)]
+
+    def _all_clamped(self, index: Sequence[Int]) -> list[Int]:
+        return [self._clamped(*part) for dim, i in enumerate(index) for part in self._parts(dim, i)]
 
     def _along(self, dim: int, index: Int) -> Int:
         at = self._at[self._axes[dim]]
@@ -209,7 +240,7 @@ class GlobalBox:
 
     def _clamped(self, dim: int, index: Int, together: int = 1) -> Int:
         """Along the tensor, where it has so many neighbours from there on."""
-        if self.surely_has(dim, index):
+        if self._has(dim, index):
             return self._along(dim, index)
         return device.least(self._along(dim, index), device.sub(self._sizes[self._axes[dim]], together))
 

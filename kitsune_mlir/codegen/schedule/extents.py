@@ -33,11 +33,11 @@ def divisor(index: ir.Value) -> int:
 
 
 def whole_of(
-    agent: schedule.AgentOp, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type
+    agent: schedule.AgentOp, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], box: Sequence[int]
 ) -> list[int]:
     """The dimensions of an agent's box along which a tensor of that type has all of it, wherever it is. Where copies of
     the agent, or CTAs, have boxes one behind the other, the tensor may have nothing of the last of them."""
-    sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
+    sizes = ir.RankedTensorType(kind)
     known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
     return [dim for dim, size, start in known if _has(size, box[dim], start, _boxes_behind(agent, start))]
 

@@ -186,12 +186,13 @@ class ScheduledKernel:
         number, type_ = next((n, r.results[0].type) for n, r in enumerate(self.results) if r.position == write.position)
         kind = ir.RankedTensorType(type_)
         nbytes, place = kind.element_type.width // 8, place_of(kind)
-        if not self.target.has_warpgroups or kind.rank != 2 or place.step * nbytes % 16:
+        if not self.target.has_warpgroups or kind.rank != len(write.box) + (kind.rank > 2) or place.step * nbytes % 16:
             raise UnsupportedError(f"{location(write.location)}: {type_} is not stored by tensor copies")
-        dims = (kind.shape[-1], None if kind.is_dynamic_dim(0) else kind.shape[0])
-        box, element = (tma.SWIZZLE // nbytes, wgmma.ROWS), str(kind.element_type)
-        number, first = len(self.tensors) + number, place.first * nbytes
-        return TensorMap(number, element, dims, (place.pitch * nbytes,), box, offset=first)
+        dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        box = [*([1] * (kind.rank - len(write.box))), *write.box[:-1], tma.SWIZZLE // nbytes]
+        strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
+        number, first, element = len(self.tensors) + number, place.first * nbytes, str(kind.element_type)
+        return TensorMap(number, element, tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
 
     def _map(self, copy: schedule.CopyOp, source: ir.Value, last: int | None = None) -> TensorMap:
         """The map of one of the tensors that a copy may mean; of its boxes of `last` rows, where these are given."""
@@ -205,9 +206,9 @@ class ScheduledKernel:
         nbytes = kind.element_type.width // 8
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         box = [1] * kind.rank
-        for axis, size in zip(copy.axes, tile.shape):
+        for axis, size in zip(copy.axes, copy.box):
             box[axis] = size
-        along = copy.axes[1 if ring.layout == "rows" else 0]
+        along = copy.axes[-1 if ring.layout == "rows" else 0]
         if along != kind.rank - 1:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the last dimension of {kind}")
         box[along] = tma.SWIZZLE // nbytes if ring.layout == "columns" else min(tma.SWIZZLE // nbytes, tile.shape[1])

@@ -51,7 +51,10 @@ class ProductCode(SlotCode):
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
         self._check_right(right.ring, op)
         b_place, b_across = self._right_place(right), (right.ring.layout == "columns") != op.opview.is_turned
-        b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
+        if (window := op.opview.right_window) is not None:
+            b = wgmma.descriptor(device.add(b_place, window.first * wgmma.BOX_ROW), pitch=window.pitch)
+        else:
+            b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
         element = str(right.ring.tile.element_type)
         a: ir.Value | list[ir.Value]
         if isinstance(left, Fragment) or element == "f32" and not left.ring.is_rounded:
@@ -84,6 +87,10 @@ class ProductCode(SlotCode):
 
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
+        if (window := op.opview.window) is not None:
+            first = device.add(device.mul(self._group(), window.apart), window.first)
+            place = device.add(self._left_place(left), device.mul(first, wgmma.BOX_ROW))
+            return wgmma.descriptor(place, pitch=window.pitch), False
         self._check(left.ring, right, op)
         place, box = self._left_place(left), wgmma.ROWS * wgmma.BOX_ROW
         across = left.ring.layout == "columns"

@@ -87,7 +87,8 @@ class SlotCode(BetweenCode):
         found = {}
         for op in walk(self.agent, schedule.ProductOp.OPERATION_NAME):
             left = op.operands[1]
-            if isinstance(left.type, schedule.Slot) and (ring := schedule.ring_of(left)) is not None:
+            sees_all = isinstance(left.type, schedule.Slot) and op.opview.window is None
+            if sees_all and (ring := schedule.ring_of(left)) is not None:
                 rows = ir.RankedTensorType(ir.TypeAttr(left.type.elem).value).shape[0]
                 if rows < ring.tile.shape[0]:
                     found[ring.label] = rows
@@ -207,7 +208,7 @@ class SlotCode(BetweenCode):
             at[0] = device.add(at[0], source.ring.row(source.tile))
         rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
-        axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
+        axis = copy.axes[-1 if opened.ring.layout == "rows" else 0]
         nbytes = opened.tile.element_type.width // 8
         each, matrix = wgmma.BOX_ROW // nbytes, windows_of(op.operands[1])
         for number in range(-(-length // each)):

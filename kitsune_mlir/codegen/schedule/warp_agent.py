@@ -134,7 +134,7 @@ class WarpCode(AgentCode):
             images = ir.RankedTensorType(matrix.operands[0].type)
             pointer = self.around.pointers[hash(in_memory(tensor))]
             return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
-        whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile)
+        whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile.shape)
         kind = ir.RankedTensorType(tensor.type)
         has_whole = [copy.axes[dim] for dim in whole]
         return TensorGranules(self._pointer(tensor), kind, rows, at, outer, inner, has_whole, copy.is_longer)
