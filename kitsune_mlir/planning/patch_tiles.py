@@ -23,6 +23,9 @@ from .windows import GRANULE, Windows
 
 LINE_OF = 8  # places of a line of a copy's patch, and lines
 MOST_ELEMENTS = 25  # of a filter: each is code of its own
+# Columns of products in a kernel's code, a loop's over channels besides those of the first ones: of 12,800 ptxas takes
+# half a minute, of these 6 s at most.
+_MOST_CODE = 3200
 _BARRIERS = 1024
 _MOST_SLOTS = 8
 _SHARED = 128.0  # bytes a cycle that shared memory gives
@@ -85,9 +88,11 @@ class _Form:
         room = self.target.shared_bytes - _BARRIERS - (copies * _OUTBOX + vector_bytes if copied else 0)
         slots = 3 if 3 * pixels + _MOST_SLOTS * filters <= room else 2
         of_filters = min(_MOST_SLOTS, (room - slots * pixels) // filters)
+        chunks, groups = ceil(windows.channels * self.width / CHUNK), ceil(outputs / own)
         if of_filters < 3 or not on.fits(copies, COPY_ROWS, columns, 1, False, False):
             return None
-        chunks, groups = ceil(windows.channels * self.width / CHUNK), ceil(outputs / own)
+        if elements * columns * min(chunks, 2) > _MOST_CODE:
+            return None
         count = images * prod(ceil(places / size) for places, size in zip(windows.places, self.patch)) * groups
         turns = ceil(count / self.target.sms)
         read = copies * (COPY_ROWS + columns) * LINE / _SHARED  # cycles of shared memory

@@ -1512,6 +1512,92 @@ func.func @product_to_sums_of_other_sizes(%a: !kitsune.acc<tensor<64x32xf32>>, %
 
 // -----
 
+func.func @window_of_two_numbers(%a: !kitsune.acc<tensor<64x16xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<104x64xbf16>, 2 : i64>
+    %y = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "y"} : () -> !kitsune.ring<tensor<16x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<104x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<100x64xbf16>>
+      %t = "kitsune.wait"(%y) : (!kitsune.ring<tensor<16x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op window must be three numbers from 0 on, found array<i64: 0, 10>}}
+      %v, %e = "kitsune.product"(%a, %s, %t) {engine = "wgmma", window = array<i64: 0, 10>} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<100x64xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @window_of_a_part(%a: !kitsune.acc<tensor<64x16xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "split", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<104x64xbf16>, 2 : i64>
+    %y = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "y"} : () -> !kitsune.ring<tensor<16x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<104x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<100x64xbf16>>
+      %t = "kitsune.wait"(%y) : (!kitsune.ring<tensor<16x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op sees windows of a slot of rows that all copies have, by wgmma}}
+      %v, %e = "kitsune.product"(%a, %s, %t) {engine = "wgmma", window = array<i64: 0, 10, 8>} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<100x64xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @window_of_lines_that_end(%a: !kitsune.acc<tensor<64x12xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<104x64xbf16>, 2 : i64>
+    %y = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "y"} : () -> !kitsune.ring<tensor<12x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<104x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<100x64xbf16>>
+      %t = "kitsune.wait"(%y) : (!kitsune.ring<tensor<12x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<12x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op sees lines of 8 rows, found 12}}
+      %v, %e = "kitsune.product"(%a, %t, %s) {engine = "wgmma", right_window = array<i64: 0, 10, 0>} : (!kitsune.acc<tensor<64x12xf32>>, !kitsune.slot<tensor<12x64xbf16>>, !kitsune.slot<tensor<100x64xbf16>>) -> (!kitsune.acc<tensor<64x12xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @window_beyond_a_slot(%a: !kitsune.acc<tensor<64x16xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<104x64xbf16>, 2 : i64>
+    %y = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "y"} : () -> !kitsune.ring<tensor<16x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<104x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<100x64xbf16>>
+      %t = "kitsune.wait"(%y) : (!kitsune.ring<tensor<16x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op sees row 100 of tensor<100x64xbf16>}}
+      %v, %e = "kitsune.product"(%a, %s, %t) {engine = "wgmma", window = array<i64: 23, 10, 8>} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<100x64xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @patch_of_other_places(%a: tensor<2x9x9x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.read' op patch must be two numbers whose product is a size of tensor<64x64xbf16>, found [8, 9]}}
+      %t = "kitsune.read"(%a, %m, %m, %m, %m) {dims = array<i64: 1, 2, 3>, patch = array<i64: 8, 9>} : (tensor<2x9x9x64xbf16>, index, index, index, index) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @product_that_sees_all_rows(%a: !kitsune.acc<tensor<32x64xf32>>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
