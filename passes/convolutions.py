@@ -100,7 +100,7 @@ class Convolution:
     @cached_property
     def folded(self) -> Folded | None:
         """Windows of which a row is one element, or None where there are no such."""
-        if self.rank > 2 or self.blocks > 1 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
+        if self.blocks > 1 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
             return None
         found = Folded(self)
         return None if found.windows.unreadable() else found
@@ -134,7 +134,13 @@ class Folded:
             sizes, self.pitches = (of.places[0],), (whole[0] * self.channels, across)
             self.windows = Windows(sizes, row, (1,), (1,), (0,), (1,), of.places)
             return
-        line = whole[1] * self.channels
+        line = whole[-1] * self.channels
+        if of.rank == 3:  # two dimensions of five are left for those of space that the filter's rows are along
+            sizes, places = (*whole[:2], of.places[2]), of.places
+            strides, dilations = (*of.strides[:2], 1), (*of.dilations[:2], 1)
+            self.pitches = (whole[0] * whole[1] * line, whole[1] * line, line, across)
+            self.windows = Windows(sizes, row, (*of.kernel[:2], 1), strides, (0, 0, 0), dilations, places)
+            return
         self.pitches = (whole[0] * line, of.strides[0] * line, of.dilations[0] * line, across)
         sizes = (of.places[0], of.kernel[0], of.places[1])
         places = (of.places[0], 1, of.places[1])

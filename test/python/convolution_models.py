@@ -48,4 +48,9 @@ FORMS = {
     "lines": (lambda: nn.Conv1d(64, 48, 5, padding=2), (2, 64, 50)),
     "lines of 4 channels": (lambda: nn.Conv1d(4, 48, 9, padding=4, stride=2), (2, 4, 300)),
     "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6)),
+    "volumes of 8 channels": (lambda: nn.Conv3d(8, 16, 5, padding=2), (2, 8, 5, 6, 9)),
+    "volumes of 3 channels, all different": (
+        lambda: nn.Conv3d(3, 24, (3, 2, 4), (1, 3, 2), (0, 1, 2), (2, 1, 1)),
+        (2, 3, 9, 12, 14),
+    ),
 }
