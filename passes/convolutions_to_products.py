@@ -36,6 +36,7 @@ from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.product_tiles import CHUNK
 
 from .base import ModulePass
 from .convolution_operands import filters_last, padded, transposed, turned_last
@@ -60,19 +61,19 @@ class ConvolutionsToProducts(ModulePass):
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return
+        matched = partial(_matched, target)
         for function in walk(module, "func.func"):
-            join_volumes(function, lambda op: _matched(op) is not None)
+            join_volumes(function, lambda op: matched(op) is not None)
             for block in function.regions[0].blocks:
-                found = [op for op in walk(function, *NAMES) if op.block == block]
-                if found:
-                    _Rewriter(found).run()
+                if found := [op for op in walk(function, *NAMES) if op.block == block]:
+                    _Rewriter(list(filter(None, map(matched, found)))).run()
                     _sweep(block)
 
 
-def _matched(op: ir.Operation) -> Convolution | None:
+def _matched(target: targets.Target, op: ir.Operation) -> Convolution | None:
     join_groups(op)
     try:
-        found = match(op, LEAST)
+        found = match(op, LEAST, target.has_warpgroups)
         if found is not None and not found.is_pointwise:
             found.takes_folded(False)
         return found
@@ -124,13 +125,12 @@ class _Read:
 class _Rewriter:
     """Rewrites the convolutions of a block."""
 
-    found: list[ir.Operation]
+    left: list[Convolution]
     last: dict[int, ir.Value] = field(default_factory=dict)  # by images, the same with their channels last
     around: dict[tuple, ir.Value] = field(default_factory=dict)  # the same with zeros around them
     open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
     def run(self) -> None:
-        self.left = [found for op in self.found if (found := _matched(op)) is not None]
         while self.left:
             convolution = self.left.pop(0)
             with convolution.op.location:
@@ -300,8 +300,9 @@ class _Rewriter:
         if windows is not of.plain and of.takes_folded(last is not None):
             made.attributes["sizes"] = ir.DenseI64ArrayAttr.get(of.folded.sizes)
             made.attributes["pitches"] = ir.DenseI64ArrayAttr.get(of.folded.pitches)
-        if windows.blocks > 1:
-            made.attributes["blocks"] = i64(windows.blocks)
+        for name, number, usual in (("blocks", windows.blocks, 1), ("chunk", windows.chunk, CHUNK)):
+            if number != usual:
+                made.attributes[name] = i64(number)
         return made.results[0], [*own, "k"]
 
     def _channels_last(self, of: Convolution) -> ir.Value:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.contraction import Contraction, Roles, is_zero_filled
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cut import KERNEL_US
@@ -21,7 +21,7 @@ from kitsune_mlir.planning.product_tiles import (
     ProductTiles,
     choose,
 )
-from kitsune_mlir.planning.product_widths import COLUMNS, layer_widths
+from kitsune_mlir.planning.product_widths import COLUMNS, NO_WINDOWS, WindowChunks, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import tensor_bytes
@@ -92,7 +92,8 @@ class PricedProduct:
 
     def whole_tiles(self, work: float) -> ProductTiles | None:
         """The fastest tiles of all columns, where so many instructions deal with each element of them."""
-        given = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
+        given: dict[str, Any] = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
+        given["windows"] = self._windows
         tiles = choose(*self.known, self.across, len(PAIRS[self.pieces]), self.target, work=work, **given)
         return None if tiles is None else replace(tiles, microseconds=tiles.microseconds + self.before_us())
 
@@ -147,6 +148,7 @@ class PricedProduct:
             by_rows=(known or self.sizes["n"] is None) and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
             open_=self.open_,
+            windows=self._windows,
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
@@ -160,6 +162,17 @@ class PricedProduct:
             if asked is not None:
                 return asked
         return chosen(**form)
+
+    @property
+    def _windows(self) -> WindowChunks:
+        """How an operand comes that is a matrix of windows."""
+        operands = {"left": self.found.left, "right": self.found.right}
+        for name, matrix in ((name, windows_of(value)) for name, value in operands.items()):
+            if matrix is not None:
+                windows = matrix.windows
+                cycles = windows.row_cycles(matrix.pitches[:-1], 2 if self.words else 1)
+                return WindowChunks(name, windows.chunk, cycles)
+        return NO_WINDOWS
 
     def shared(self) -> frozenset[str]:
         """The operands that are the same throughout the batch, and of a length that is known."""

@@ -12,7 +12,17 @@ from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
 from .product_slots import alternating_slots, making_slots
-from .product_widths import BETWEEN, COLUMNS, line_parts, lines
+from .product_widths import (
+    BETWEEN,
+    COLUMNS,
+    NO_WINDOWS,
+    PATTERN,
+    ROW_CYCLES,
+    WindowChunks,
+    line_parts,
+    lines,
+    short_rows,
+)
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -47,7 +57,6 @@ _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and b
 # 4096 took 37 us in tiles of 128 rows, 160 rows 32, 200 rows 27, 256 rows 19 (H200). Tiles that alternate take none.
 # Boxes that end with the tensor (`short`) have at most 7.
 _BEYOND = 4.0
-_PATTERN = 8  # rows of a box after which its swizzle repeats
 
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
@@ -202,6 +211,7 @@ def choose(
     results: int = 1,
     made: frozenset[str] = frozenset(),
     open_: str = "",
+    windows: WindowChunks = NO_WINDOWS,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -216,7 +226,8 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows)."""
+    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows).
+    One operand may be a matrix of `windows`."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -224,7 +235,9 @@ def choose(
         (copies, copy_rows, columns, form)
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made)
+        for form in _forms(
+            *(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made, windows.columns)
+        )
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
@@ -234,7 +247,7 @@ def choose(
         copies, copy_rows, columns, form = of
         return _tiles(
             *(*sizes, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-            *(aligned, by_rows, short - made, rights, made),
+            *(aligned, by_rows, short - made, rights, made, windows),
         )
 
     found = [(of, tiles) for of in forms if (tiles := at((b, m, n), of))]
@@ -271,6 +284,7 @@ def _forms(
     whole: bool,
     shared: frozenset[str],
     made: frozenset[str],
+    chunk: int,
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -282,16 +296,16 @@ def _forms(
     if pairs > 1 or made:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
-        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
+        if kept in shared and size <= tile and k <= on.most_kept * chunk:
             yield _Form(kept=kept)
     if not isinstance(on, Warpgroups):
         return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across):
+    if columns in SETS and k > chunk and (equal or not across):
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
         for ctas in CLUSTERS[1:]:
-            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
+            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * chunk <= k and ctas <= on.target.sms:
                 yield _Form(cluster=ctas)
 
 
@@ -319,12 +333,18 @@ def _tiles(
     short: frozenset[str],
     rights: int,
     made: frozenset[str],
+    windows: WindowChunks,
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
-    chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}
-    lines_of = {"left": lines(k), "right": 1.0 if aligned else lines(n if across else k)}
-    held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
+    chunk = windows.columns
+    chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}  # bytes of slots
+    right_lines = 1.0 if aligned else lines(n) if across else lines(k, chunk)
+    row = {name: chunk * 2 * each / on.loaded for name, each in (("left", lines(k, chunk)), ("right", right_lines))}
+    if isinstance(on, Warpgroups):
+        row |= {windows.operand: windows.row_cycles} if windows.row_cycles else {}
+        row = {name: max(ROW_CYCLES, cycles) for name, cycles in row.items()}
+    held = ceil(k / chunk) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
     by_rows = by_rows and copied
@@ -344,22 +364,21 @@ def _tiles(
         slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - _BARRIERS - held, len(made) == 2)
     if slots < pieces + (pairs == 1 or not made):  # those of a chunk are multiplied together, beside the chunk before
         return None
-    part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
+    part = ceil(ceil(k / (split * form.cluster)) / chunk) * chunk
     split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     wide = rights * columns  # columns of all sums
-    multiplied = pairs * max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
+    multiplied = pairs * max(rows * wide * chunk / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
     brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
-    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed)
-    loaded /= on.loaded
+    loaded = sum(brought[name] * operands[name] * boxes[name] * row[name] for name in streamed)
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
     loaded = max(loaded, making)
     places = target.clusters_at_once(form.cluster)
-    turns, count = ceil(tiles / places), ceil(part / CHUNK)
+    turns, count = ceil(tiles / places), ceil(part / chunk)
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
@@ -373,9 +392,9 @@ def _tiles(
         leaves += _MEETS + HANDED * columns * copies
     turn = on.turn if pairs == 1 else on.added
     waits = turns * (on.tile + count * turn + leaves)
-    once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
+    once = on.start + last + (ceil(k / chunk) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
-        beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
+        beyond = {name: -size % (PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
         last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
@@ -387,8 +406,3 @@ def _tiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
         *(copied, by_rows, short, made, whole_slots),
     )
-
-
-def short_rows(m: int) -> int:
-    """Rows of a box of few rows, which whole patterns of its swizzle are."""
-    return max(_PATTERN, ceil(m / _PATTERN) * _PATTERN)

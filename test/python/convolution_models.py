@@ -40,6 +40,8 @@ FORMS = {
     "single elements": (lambda: nn.Conv2d(64, 33, 1), (2, 64, 7, 7)),
     "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6)),
     "one channel out": (lambda: nn.Conv2d(64, 1, 3), (3, 64, 12, 12)),
+    "96 channels": (lambda: nn.Conv2d(96, 40, 3, padding=1), (2, 96, 9, 10)),
+    "40 channels": (lambda: block(40, 128, 3, padding=1), (2, 40, 17, 33)),
     "16 channels": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, 9, 7)),
     "3 channels, strides of 2": (lambda: block(3, 64, 7, stride=2, padding=3), (2, 3, 32, 30)),
     "3 channels, strides of 3": (lambda: block(3, 16, 7, stride=3, padding=3), (1, 3, 31, 29)),

@@ -118,13 +118,14 @@ def test_groups_of_an_open_number_of_images(small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_images_are_copied_where_most_would_be_multiplied_for_nothing(monkeypatch):
-    """Of 8 channels a row of the filter is 24 numbers, and three times 64 columns as they lie."""
-    monkeypatch.setattr(convolutions, "MOST_FOR_NOTHING", 0)
+def test_images_are_copied_where_that_is_sooner_done_than_windows_are(monkeypatch):
+    """Of 8 channels a row of the filter is 24 numbers, and three chunks of 16 columns as they lie."""
+    monkeypatch.setattr(convolutions, "BEFORE_CYCLES", 0)
+    monkeypatch.setattr(convolutions, "AROUND_CYCLES", 0)
     module = nn.Sequential(nn.Conv2d(64, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=(2, 1))).bfloat16()
     x = torch.randn(1, 64, 6, 9).bfloat16()
     compiled = compile(module.requires_grad_(False), (x,), target="sm_90a")
-    assert "k 192" in compiled.plan["launches"][-1]["computes"]  # 3 x 64, not 9
+    assert "k 96" in compiled.plan["launches"][-1]["computes"]  # 3 x 32, not 9 x 16
     found, wanted = torch.as_tensor(Simulation(compiled)(x)).double(), module.double()(x.double())
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
 
@@ -251,7 +252,7 @@ def test_slices_of_volumes_of_few_channels_are_images(across, small_gpu):
     module = nn.Conv3d(3, 16, *map(tuple, sizes))
     assert ran(module, (2, 3, *shape), small_gpu) == 1
     compiled = compile(module, (torch.randn(2, 3, *shape).bfloat16(),), target=small_gpu)
-    assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 192"]
+    assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 96"]
 
 
 def test_zeros_are_not_multiplied(small_gpu):
