@@ -12,17 +12,7 @@ from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
 from .product_slots import alternating_slots, making_slots
-from .product_widths import (
-    BETWEEN,
-    COLUMNS,
-    NO_WINDOWS,
-    PATTERN,
-    ROW_CYCLES,
-    WindowChunks,
-    line_parts,
-    lines,
-    short_rows,
-)
+from .product_widths import BETWEEN, COLUMNS, NO_WINDOWS, ROW_CYCLES, WindowChunks, line_parts, lines, short_rows
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -394,7 +384,7 @@ def _tiles(
     waits = turns * (on.tile + count * turn + leaves)
     once = on.start + last + (ceil(k / chunk) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
-        beyond = {name: -size % (PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
+        beyond = {n: short_rows(size) - size if n in short else -size % tile for n, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
         last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
