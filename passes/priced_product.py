@@ -169,9 +169,7 @@ class PricedProduct:
         operands = {"left": self.found.left, "right": self.found.right}
         for name, matrix in ((name, windows_of(value)) for name, value in operands.items()):
             if matrix is not None:
-                windows = matrix.windows
-                cycles = windows.row_cycles(matrix.pitches[:-1], 2 if self.words else 1)
-                return WindowChunks(name, windows.chunk, cycles)
+                return matrix.windows.chunks(name, matrix.pitches[:-1], 2 if self.words else 1)
         return NO_WINDOWS
 
     def shared(self) -> frozenset[str]:

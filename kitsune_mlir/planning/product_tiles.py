@@ -216,8 +216,8 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows).
-    One operand may be a matrix of `windows`."""
+    of them; `results` is how many become of a product. `open_` is "b", "m" or "n" where the call says it (open_rows); an
+    operand may be of `windows`."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -325,15 +325,13 @@ def _tiles(
     made: frozenset[str],
     windows: WindowChunks,
 ) -> ProductTiles | None:
-    rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
+    rows, chunk, target, kept, split = copies * copy_rows, windows.columns, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
-    chunk = windows.columns
     chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}  # bytes of slots
     right_lines = 1.0 if aligned else lines(n) if across else lines(k, chunk)
     row = {name: chunk * 2 * each / on.loaded for name, each in (("left", lines(k, chunk)), ("right", right_lines))}
     if isinstance(on, Warpgroups):
-        row |= {windows.operand: windows.row_cycles} if windows.row_cycles else {}
-        row = {name: max(ROW_CYCLES, cycles) for name, cycles in row.items()}
+        row = {name: windows.row_cycles if name == windows.operand else max(ROW_CYCLES, row[name]) for name in row}
     held = ceil(k / chunk) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
@@ -366,6 +364,10 @@ def _tiles(
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
+    if windows.operand in streamed:
+        alike = ceil(n / columns) if windows.operand == "left" else ceil(m / rows)
+        rate = target.l2_gbps * 1e3 / CYCLES_A_US / min(tiles, target.sms)
+        loaded = max(loaded, brought[windows.operand] * boxes[windows.operand] * windows.row_bytes / (rate * alike))
     loaded = max(loaded, making)
     places = target.clusters_at_once(form.cluster)
     turns, count = ceil(tiles / places), ceil(part / chunk)
