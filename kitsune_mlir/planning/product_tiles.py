@@ -216,8 +216,8 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them; `results` is how many become of a product. `open_` is "b", "m" or "n" where the call says it (open_rows); an
-    operand may be of `windows`."""
+    of them; `results` is how many become of a product. `open_` is "b", "m" or "n" where the call says it (open_rows).
+    One operand may be of `windows`."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
