@@ -39,13 +39,14 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import CHUNK
 
 from .base import ModulePass
-from .convolution_operands import filters_last, padded, transposed, turned_last
+from .convolution_operands import behind, filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
+from .tap_sums import sum_taps
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
 
@@ -66,7 +67,8 @@ class ConvolutionsToProducts(ModulePass):
             join_volumes(function, lambda op: matched(op) is not None)
             for block in function.regions[0].blocks:
                 if found := [op for op in walk(function, *NAMES) if op.block == block]:
-                    _Rewriter(list(filter(None, map(matched, found)))).run()
+                    made = [matched(sum_taps(of, target) or of.by) for of in map(matched, found) if of is not None]
+                    _Rewriter(list(filter(None, made))).run()
                     _sweep(block)
 
 
@@ -319,7 +321,7 @@ class _Rewriter:
             batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
-            with _behind(images):
+            with behind(images):
                 if inner is not None:
                     known[key] = padded_last(padding, inner)
                     return known[key]
@@ -335,7 +337,7 @@ class _Rewriter:
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
             more, last = folded.channels - of.channels, self.last.get(hash(of.image))
-            with _behind(of.image if last is None else last):
+            with behind(of.image if last is None else last):
                 if last is not None:
                     self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
                 else:
@@ -383,12 +385,6 @@ class _Rewriter:
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
         return generic.results[0]
-
-
-def _behind(images: ir.Value) -> ir.InsertionPoint:
-    """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
-    owner = images.owner
-    return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 
 
 def _add(arguments: Sequence[ir.Value]) -> ir.Value:
