@@ -29,6 +29,7 @@ MOST_ZEROS = 100
 FEW = 256
 # Cycles of all multiprocessors together for a kernel that puts zeros around images, and for each element of these.
 BEFORE_CYCLES, AROUND_CYCLES = 5e5, 0.4
+LESS = 0.9  # of the cycles of windows as images lie, below which others are used
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Convolution:
             return reason is not None
         images = example_sizes.shape_of(self.by.operands[0])[0]
         plain, folded = self.plain, self.folded
-        saved = plain.copy_cycles(plain.pitches) - folded.windows.copy_cycles(folded.pitches)
+        saved = plain.copy_cycles(plain.pitches) * LESS - folded.windows.copy_cycles(folded.pitches)
         around = self.folded.pitches[0] * AROUND_CYCLES
         return images * (saved * self.count - (around if has_plain else 0)) > (BEFORE_CYCLES if has_plain else 0)
 

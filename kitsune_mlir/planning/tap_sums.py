@@ -15,7 +15,7 @@ from .product_tiles import choose
 from .target import Target
 from .windows import Windows
 
-MARGIN = 0.8  # of the time of windows, which is better known
+MARGIN = 0.9  # of the time of windows, which is better known
 _SUM_BYTES = 4
 
 

@@ -49,7 +49,7 @@ class Windows:
         """The same in chunks of so many columns that they are copied soonest; `pitches` as `row_cycles` has them."""
         widths = [STEP] if self.channels <= STEP else range(2 * STEP, CHUNK + 1, STEP)
         found = [replace(self, chunk=width) for width in widths]
-        return min(found, key=lambda own: (own.copy_cycles(pitches), -own.chunk))
+        return min(found, key=lambda own: (round(own.copy_cycles(pitches), 2), -own.chunk))
 
     def chunks(self, operand: str, pitches: tuple[int, ...], words: int = 1) -> WindowChunks:
         """What a window's row of a chunk takes the copy engine and the L2, on average over an element's chunks.
