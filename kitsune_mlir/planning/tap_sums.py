@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from .cut import KERNEL_US, PLAIN_DRAM
-from .product_tiles import choose
+from .product_tiles import CHUNK, choose
 from .target import Target
 from .windows import Windows
 
@@ -32,8 +32,8 @@ class TapSums:
     words: bool
 
     def is_faster(self, target: Target) -> bool:
-        """Whether the sums are."""
-        return self._as_sums(target) < MARGIN * self._as_windows(target)
+        """Whether the sums are. Of fewer channels than a chunk has columns there is little that windows read again."""
+        return self.windows.channels >= CHUNK and self._as_sums(target) < MARGIN * self._as_windows(target)
 
     @property
     def _elements(self) -> int:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.product_tiles import choose
+from kitsune_mlir.planning.tap_sums import TapSums
 from kitsune_mlir.planning.windows import Windows, split
 from kitsune_mlir.schedule.windows import matrix
 from kitsune_mlir.tools.gpusim import tma
@@ -147,3 +148,14 @@ def test_chunks_have_as_many_columns_as_are_copied_soonest():
     found = {n: square(32, n, 3) for n in (3, 16, 24, 40, 64, 72, 96, 128)}
     chunks = {n: own.narrow(own.pitches).chunk for n, own in found.items()}
     assert chunks == {3: 16, 16: 16, 24: 32, 40: 48, 64: 64, 72: 48, 96: 32, 128: 64}
+
+
+def test_few_outputs_of_many_channels_are_sums():
+    chip = target.load("sm_90a")
+    for outputs, channels, kernel, sums in (
+        (3, 64, 3, True),
+        (12, 256, 3, True),
+        (64, 64, 3, False),
+        (32, 4, 3, False),
+    ):
+        assert TapSums(8, outputs, square(128, channels, kernel), 2, 1, False).is_faster(chip) == sums
