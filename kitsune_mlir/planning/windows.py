@@ -25,6 +25,8 @@ STEP = 16  # columns of which chunks are multiples: those of one product of 16-b
 # Cycles of the copy engine for a granule of a box that is behind the image's channels: 262,144 windows of 125 elements
 # of 8 channels, in chunks of 64, took an H100 1.1 ms.
 BEHIND_CYCLES = 1.0
+# Bytes a cycle that the L2 gives an SM where all ask, and cycles of a chunk for each of a tile's rows (H100).
+L2_BYTES, TURN_CYCLES = 25.0, 0.2
 MOST_STRIDE = 8  # elements that the copy engine may skip between windows
 # By dimensions of space: the bits of a corner of the box of windows, which is relative to the image, and of an offset.
 _CORNER_BITS = {1: 16, 2: 8, 3: 5}
@@ -49,7 +51,7 @@ class Windows:
         """The same in chunks of so many columns that they are copied soonest; `pitches` as `row_cycles` has them."""
         widths = [STEP] if self.channels <= STEP else range(2 * STEP, CHUNK + 1, STEP)
         found = [replace(self, chunk=width) for width in widths]
-        return min(found, key=lambda own: (round(own.copy_cycles(pitches), 2), -own.chunk))
+        return min(found, key=lambda own: (round(own.copy_cycles(pitches), 1), own.columns, -own.chunk))
 
     def chunks(self, operand: str, pitches: tuple[int, ...], words: int = 1) -> WindowChunks:
         """What a window's row of a chunk takes the copy engine and the L2, on average over an element's chunks.
@@ -66,8 +68,9 @@ class Windows:
         return WindowChunks(operand, self.chunk, (sum(cycles) + behind) / len(starts), nbytes / len(starts))
 
     def copy_cycles(self, pitches: tuple[int, ...]) -> float:
-        """Cycles that the copy engine takes for a window of 16-bit numbers."""
-        return self.columns / self.chunk * self.chunks("", pitches).row_cycles
+        """Cycles that a window of 16-bit numbers takes until it is copied, where nothing else bounds its kernel."""
+        own = self.chunks("", pitches)
+        return self.columns / self.chunk * (max(own.row_cycles, own.row_bytes / L2_BYTES) + TURN_CYCLES)
 
     @property
     def pitches(self) -> tuple[int, ...]:
