@@ -29,7 +29,7 @@ MOST_ZEROS = 100
 FEW = 256
 # Cycles of all multiprocessors together for a kernel that puts zeros around images, and for each element of these.
 BEFORE_CYCLES, AROUND_CYCLES = 5e5, 0.4
-LESS = 0.9  # of the cycles of windows as images lie, below which others are used
+LESS = 0.99  # of the cycles of windows as images lie, below which others are used
 
 
 @dataclass(frozen=True)
