@@ -20,8 +20,8 @@ class WindowChunks:
     """How the matrix of windows that is an operand of a product comes: in chunks of `columns`, a row of which takes the
     copy engine so many cycles, and the L2 so many bytes, by what its images' elements have. The L2 gives all
     multiprocessors together much less than each of them can take, but for what several ask for at a time: an image's
-    elements each CTA reads again for each of the filter's. So 50,176 windows of 3 x 3 x 64 times 64 take 14 us, not 9,
-    and ResNet-18 is predicted within 3 % (H100)."""
+    elements each CTA reads again for each of the filter's. So a
+    ResNet-18 that took 452 us (H100) is predicted to take 464, and 372 without."""
 
     operand: str
     columns: int
