@@ -223,7 +223,7 @@ def _verify_opened(op: Any) -> bool:
         return fail(op, f"opens a slot of ring '{ring.label}', which {does} alone does")
     if ring.memory == DSMEM and _is_narrower(tile, ring.tile):
         return inside(op, AgentOp.OPERATION_NAME)
-    if tile != ring.tile and not _is_first_rows(tile, ring) and not _is_first_columns(tile, ring):
+    if tile != ring.tile and not _is_corner(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return inside(op, AgentOp.OPERATION_NAME)
 
@@ -235,18 +235,15 @@ def _is_narrower(tile: ir.Type, whole: ir.RankedTensorType) -> bool:
     return tile.shape[0] == whole.shape[0] and 0 < tile.shape[1] <= whole.shape[1]
 
 
-def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
-    """Whether a tile is the first rows of those of a ring in which a row is a row of a box."""
+def _is_corner(tile: ir.Type, ring: AllocRingOp) -> bool:
+    """Whether a tile is the first rows of those of a ring whose boxes lie along rows, and all their columns or, in
+    shared memory, the first ones, whole steps of a product."""
     if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows":
         return False
-    same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
-    return same and 0 < tile.shape[0] <= ring.tile.shape[0]
-
-
-def _is_first_columns(tile: ir.Type, ring: AllocRingOp) -> bool:
-    """Whether a tile is the first columns, whole steps of a product, of those of a ring whose boxes lie along rows."""
-    along = ring.layout == "rows" and ring.memory == SMEM and _is_narrower(tile, ring.tile)
-    return along and tile.shape[1] * tile.element_type.width // 8 % STEP_BYTES == 0
+    (rows, columns), whole = tile.shape, ring.tile
+    inside = 0 < rows <= whole.shape[0] and 0 < columns <= whole.shape[1]
+    steps = ring.memory == SMEM and columns * tile.element_type.width // 8 % STEP_BYTES == 0
+    return inside and tile.element_type == whole.element_type and (columns == whole.shape[1] or steps)
 
 
 def _verify_closed(op: Any) -> bool:

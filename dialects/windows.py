@@ -14,9 +14,9 @@ _NUMBERS = ("filter", "strides", "low", "dilations", "places")
 
 class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
     """What a filter sees of images whose channels are their last dimension, as a matrix: a row for each window, and for
-    each element of the `filter` its channels as columns, with zeros up to a multiple of 64. Along each dimension of the
-    images' space there are `places` windows, `strides` elements apart, the first one `low` elements before the image;
-    the filter's elements are `dilations` apart. What lies outside an image is zero.
+    each element of the `filter` its channels as columns, with zeros up to a multiple of `chunk`, 64 when absent. Along
+    each dimension of the images' space there are `places` windows, `strides` elements apart, the first one `low`
+    elements before the image; the filter's elements are `dilations` apart. What lies outside an image is zero.
 
     Images of batch x height x width x channels give batch x windows x columns, or all windows as rows of one matrix.
     With `blocks` the channels are so many blocks, each a multiple of 64, and there is a dimension of blocks in front of
@@ -39,12 +39,18 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         """The windows of the images as they are taken."""
         kind = ir.RankedTensorType(self.operands[0].type)
         *sizes, channels = self.numbers("sizes") if "sizes" in self.attributes else kind.shape[1:]
-        return windows.Windows(tuple(sizes), channels, *(self.numbers(name) for name in _NUMBERS), self.blocks)
+        numbers = (self.numbers(name) for name in _NUMBERS)
+        return windows.Windows(tuple(sizes), channels, *numbers, self.blocks, self.chunk)
 
     @property
     def blocks(self) -> int:
         """Blocks of channels."""
         return ir.IntegerAttr(self.attributes["blocks"]).value if "blocks" in self.attributes else 1
+
+    @property
+    def chunk(self) -> int:
+        """Columns of which a multiple is one element of the filter."""
+        return ir.IntegerAttr(self.attributes["chunk"]).value if "chunk" in self.attributes else windows.CHUNK
 
     @property
     def axes(self) -> list[int]:
@@ -78,8 +84,10 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
                 continue
             if name not in self.attributes or not isinstance(self.attributes[name], ir.DenseI64ArrayAttr):
                 return fail(self, f"has an attribute {name}, an array of i64")
-        if not check_integer(self, "blocks", 2):
+        if not check_integer(self, "blocks", 2) or not check_integer(self, "chunk", windows.STEP):
             return False
+        if self.chunk > windows.CHUNK or self.chunk % windows.STEP:
+            return fail(self, f"has chunks of up to {windows.CHUNK} columns, multiples of {windows.STEP}")
         return self._verify_numbers(images) and self._verify_matrix(images, matrix)
 
     def _verify_numbers(self, images: ir.RankedTensorType) -> bool:

@@ -57,6 +57,12 @@ def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value
     return pad.result
 
 
+def behind(images: ir.Value) -> ir.InsertionPoint:
+    """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
+    owner = images.owner
+    return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
+
+
 def turned_last(result: ir.Value, of: Convolution) -> ir.Operation | None:
     """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
     uses = [use.owner.operation for use in result.uses]

@@ -29,8 +29,9 @@ MOST_ZEROS = 100
 # Multiply-adds of 16-bit numbers for each place, of all output channels, that threads do sooner than tensor cores,
 # whose chunks would be mostly zeros; twice as many of f32.
 FEW = 256
-# Multiply-adds with zeros, beyond which images are copied for fewer: of a product's rows there are at least CHUNK.
-MOST_FOR_NOTHING = 1 << 34
+# Cycles of all multiprocessors together for a kernel that puts zeros around images, and for each element of these.
+BEFORE_CYCLES, AROUND_CYCLES = 5e5, 0.4
+LESS = 0.99  # of the cycles of windows as images lie, below which others are used
 # Times the chunks of windows whose rows are one element, up to which others are not slower that come as patches, whose
 # pixels are in shared memory once for all elements.
 FEWER = 1.5
@@ -56,6 +57,7 @@ class Convolution:
     low: tuple[int, ...]
     places: tuple[int, ...]
     groups: int = 1
+    is_narrow: bool = False  # whether chunks of windows may have fewer columns than CHUNK
 
     @property
     def image(self) -> ir.Value:
@@ -98,32 +100,35 @@ class Convolution:
     @property
     def plain(self) -> Windows:
         """The windows on the images as they are."""
-        return Windows(
+        found = Windows(
             self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places, self.blocks
         )
+        return found.narrow(found.pitches) if self.is_narrow and self.blocks == 1 else found
 
     @cached_property
     def folded(self) -> Folded | None:
         """Windows of which a row is one element, or None where there are no such."""
-        if self.rank > 2 or self.blocks > 1 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
+        if self.blocks > 1 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
             return None
         found = Folded(self)
         return None if found.windows.unreadable() else found
 
     def takes_folded(self, has_plain: bool) -> bool:
-        """Whether windows whose rows are one element take fewer chunks of columns than others, or there are no others.
-        Images that lie as others want them are used as they are where they can, unless a copy with zeros around them
-        takes less than what is multiplied for nothing. Raises UnsupportedError where there are none of either kind."""
+        """Whether windows whose rows are one element are copied sooner than others, or there are no others. Images that
+        lie as others want them are used as they are where they can, unless a copy with zeros around them takes less
+        than is saved. Raises UnsupportedError where there are none of either kind."""
         reason = self.plain.unreadable()
         if reason and self.folded is None:
             raise UnsupportedError(reason)
         if reason or self.folded is None:
             return reason is not None
-        fewer = self.plain.columns - self.folded.windows.columns
         if takes_patches(self.plain) and FEWER * self.folded.windows.columns > self.plain.columns:
             return False
-        places = example_sizes.shape_of(self.by.operands[0])[0] * self.count
-        return fewer * places * max(self.outputs, CHUNK) > (MOST_FOR_NOTHING if has_plain else 0)
+        images = example_sizes.shape_of(self.by.operands[0])[0]
+        plain, folded = self.plain, self.folded
+        saved = plain.copy_cycles(plain.pitches) * LESS - folded.windows.copy_cycles(folded.pitches)
+        around = self.folded.pitches[0] * AROUND_CYCLES
+        return images * (saved * self.count - (around if has_plain else 0)) > (BEFORE_CYCLES if has_plain else 0)
 
 
 class Folded:
@@ -131,6 +136,7 @@ class Folded:
     channels. Such elements overlap. `high` are the zeros behind the images, `channels` those of an element."""
 
     def __init__(self, of: Convolution):
+        self.is_narrow = of.is_narrow
         self.channels = of.channels + -of.channels % (GROUP // gcd(GROUP, of.strides[-1]))
         wanted = [(p - 1) * s + (k - 1) * d + 1 for p, s, k, d in zip(of.places, of.strides, of.kernel, of.dilations)]
         whole = [max(size, low + own) for size, low, own in zip(wanted, of.low, of.sizes)]
@@ -139,13 +145,22 @@ class Folded:
         row, across = self.channels * of.kernel[-1], self.channels * of.strides[-1]
         if of.rank == 1:
             sizes, self.pitches = (of.places[0],), (whole[0] * self.channels, across)
-            self.windows = Windows(sizes, row, (1,), (1,), (0,), (1,), of.places)
+            self._see(Windows(sizes, row, (1,), (1,), (0,), (1,), of.places))
             return
-        line = whole[1] * self.channels
+        line = whole[-1] * self.channels
+        if of.rank == 3:  # two dimensions of five are left for those of space that the filter's rows are along
+            sizes, places = (*whole[:2], of.places[2]), of.places
+            strides, dilations = (*of.strides[:2], 1), (*of.dilations[:2], 1)
+            self.pitches = (whole[0] * whole[1] * line, whole[1] * line, line, across)
+            self._see(Windows(sizes, row, (*of.kernel[:2], 1), strides, (0, 0, 0), dilations, places))
+            return
         self.pitches = (whole[0] * line, of.strides[0] * line, of.dilations[0] * line, across)
         sizes = (of.places[0], of.kernel[0], of.places[1])
         places = (of.places[0], 1, of.places[1])
-        self.windows = Windows(sizes, row, (1, of.kernel[0], 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), places)
+        self._see(Windows(sizes, row, (1, of.kernel[0], 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), places))
+
+    def _see(self, windows: Windows) -> None:
+        self.windows = windows.narrow(self.pitches) if self.is_narrow else windows
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -153,9 +168,10 @@ class Folded:
         return (*self.windows.sizes, self.windows.channels)
 
 
-def match(op: ir.Operation, least: int) -> Convolution | None:
+def match(op: ir.Operation, least: int, has_narrow: bool) -> Convolution | None:
     """The convolution that an operation is, of groups that are joined, or None for one of fewer multiply-adds than
-    `least`. Raises UnsupportedError for one that is no product."""
+    `least`. `has_narrow`: chunks of 16-bit elements may have few columns. Raises UnsupportedError for one that is no
+    product."""
     image, kernel, result = (ir.RankedTensorType(value.type) for value in op.operands)
     known = [kind.is_dynamic_dim(d) for kind in (image, result) for d in range(1, kind.rank)]
     if any(known) or not kernel.has_static_shape:
@@ -189,6 +205,7 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
         low=low,
         places=places,
         groups=channels // kernel.shape[space - 1],
+        is_narrow=has_narrow and element.width == 16,
     )
     is_read = found.groups == 1 < prod(found.kernel) and prod(kernel.shape[1:]) <= MOST * MOST_PARTS
     if is_read and prod(kernel.shape) <= FEW * element.width // 16:

@@ -36,15 +36,17 @@ from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.product_engines import CHUNK
 
 from .base import ModulePass
-from .convolution_operands import filters_last, padded, transposed, turned_last
+from .convolution_operands import behind, filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
 from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
+from .tap_sums import sum_taps
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
 
@@ -60,19 +62,20 @@ class ConvolutionsToProducts(ModulePass):
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return
+        matched = partial(_matched, target)
         for function in walk(module, "func.func"):
-            join_volumes(function, lambda op: _matched(op) is not None)
+            join_volumes(function, lambda op: matched(op) is not None)
             for block in function.regions[0].blocks:
-                found = [op for op in walk(function, *NAMES) if op.block == block]
-                if found:
-                    _Rewriter(found).run()
+                if found := [op for op in walk(function, *NAMES) if op.block == block]:
+                    made = [matched(sum_taps(of, target) or of.by) for of in map(matched, found) if of is not None]
+                    _Rewriter(list(filter(None, made))).run()
                     _sweep(block)
 
 
-def _matched(op: ir.Operation) -> Convolution | None:
+def _matched(target: targets.Target, op: ir.Operation) -> Convolution | None:
     join_groups(op)
     try:
-        found = match(op, LEAST)
+        found = match(op, LEAST, target.has_warpgroups)
         if found is not None and not found.is_pointwise:
             found.takes_folded(False)
         return found
@@ -124,13 +127,12 @@ class _Read:
 class _Rewriter:
     """Rewrites the convolutions of a block."""
 
-    found: list[ir.Operation]
+    left: list[Convolution]
     last: dict[int, ir.Value] = field(default_factory=dict)  # by images, the same with their channels last
     around: dict[tuple, ir.Value] = field(default_factory=dict)  # the same with zeros around them
     open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
     def run(self) -> None:
-        self.left = [found for op in self.found if (found := _matched(op)) is not None]
         while self.left:
             convolution = self.left.pop(0)
             with convolution.op.location:
@@ -300,8 +302,9 @@ class _Rewriter:
         if windows is not of.plain and of.takes_folded(last is not None):
             made.attributes["sizes"] = ir.DenseI64ArrayAttr.get(of.folded.sizes)
             made.attributes["pitches"] = ir.DenseI64ArrayAttr.get(of.folded.pitches)
-        if windows.blocks > 1:
-            made.attributes["blocks"] = i64(windows.blocks)
+        for name, number, usual in (("blocks", windows.blocks, 1), ("chunk", windows.chunk, CHUNK)):
+            if number != usual:
+                made.attributes[name] = i64(number)
         return made.results[0], [*own, "k"]
 
     def _channels_last(self, of: Convolution) -> ir.Value:
@@ -318,7 +321,7 @@ class _Rewriter:
             batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
-            with _behind(images):
+            with behind(images):
                 if inner is not None:
                     known[key] = padded_last(padding, inner)
                     return known[key]
@@ -334,7 +337,7 @@ class _Rewriter:
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
             more, last = folded.channels - of.channels, self.last.get(hash(of.image))
-            with _behind(of.image if last is None else last):
+            with behind(of.image if last is None else last):
                 if last is not None:
                     self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
                 else:
@@ -382,12 +385,6 @@ class _Rewriter:
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
         return generic.results[0]
-
-
-def _behind(images: ir.Value) -> ir.InsertionPoint:
-    """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
-    owner = images.owner
-    return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 
 
 def _add(arguments: Sequence[ir.Value]) -> ir.Value:

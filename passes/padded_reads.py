@@ -1,5 +1,5 @@
-"""How an operator reads an operand that has something around it, such as zeros, is a slice of such a tensor, or has
-wider elements than the one in memory (window_reads.py)."""
+"""How an operator reads an operand that has something around it, such as zeros, is a slice of such a tensor, or is
+computed element by element of the one in memory (window_reads.py)."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from kitsune_mlir.mlir import ir, slice_of
 @dataclass(frozen=True)
 class Read:
     """How an operator reads an operand: the tensor that lies in memory, what of it is before and behind each of its
-    dimensions, and what that is; the type that elements are widened to."""
+    dimensions, and what that is; the body of the operator that makes an element of the operand of each of its."""
 
     tensor: ir.Value
     map: ir.AffineMap
     low: tuple[int, ...]
     high: tuple[int, ...]
     outside: ir.Attribute | None
-    wide: ir.Type | None
+    made: ir.Block | None
 
     @property
     def is_padded(self) -> bool:
         return self.outside is not None
 
 
-def read_of(value: ir.Value, map_: ir.AffineMap) -> Read:
-    """How an operand is read, without what is put around it and what widens it."""
+def read_of(value: ir.Value, map_: ir.AffineMap, once: bool) -> Read:
+    """How an operand is read, without what is put around it and what widens it, or computes each element of it, where
+    these are read `once`."""
     value, map_ = _without_units(value, map_)
     rank = len(map_.results)
     low, high, outside = (0,) * rank, (0,) * rank, None
@@ -36,12 +37,18 @@ def read_of(value: ir.Value, map_: ir.AffineMap) -> Read:
         value, low, high, outside = around
     elif not is_window(map_):
         return Read(value, map_, low, high, None, None)
-    narrow = _widened(value)
-    if narrow is None or not (outside is None or outside.value == 0 or isinf(outside.value)):
+    maker = _maker(value)
+    if maker is None:
         return Read(value, map_, low, high, outside, None)
-    narrow_type, wide_type = (ir.RankedTensorType(tensor.type).element_type for tensor in (narrow, value))
+    (narrow, _), body = maker.operands, maker.regions[0].blocks[0]
+    if [inner.operation.name for inner in body.operations] != ["arith.extf", "linalg.yield"]:
+        alone = once and outside is None and len(list(value.uses)) == 1
+        return Read(narrow, map_, low, high, None, body) if alone else Read(value, map_, low, high, outside, None)
+    if not (outside is None or outside.value == 0 or isinf(outside.value)):
+        return Read(value, map_, low, high, outside, None)
+    narrow_type = ir.RankedTensorType(narrow.type).element_type
     outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
-    return Read(narrow, map_, low, high, outside, wide_type)
+    return Read(narrow, map_, low, high, outside, body)
 
 
 def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
@@ -103,15 +110,16 @@ def _number(op: ir.Operation) -> ir.Attribute | None:
     return op.attributes["value"] if op.name == "arith.constant" else None
 
 
-def _widened(value: ir.Value) -> ir.Value | None:
-    """The tensor whose elements become these by nothing but a wider type."""
+def _maker(value: ir.Value) -> ir.Operation | None:
+    """The operator that computes each element of a tensor of the same element of another one."""
     op = rows.producer(value)
-    if op is None or op.name != "linalg.generic":
+    if op is None or op.name != "linalg.generic" or len(op.results) > 1:
         return None
     s = rows.Structured(op)
-    names = [inner.operation.name for inner in s.body.operations]
     plain = s.maps == [ir.AffineMap.get_identity(len(s.iterators))] * 2 and set(s.iterators) == {"parallel"}
-    return op.operands[0] if s.inputs == 1 and plain and names == ["arith.extf", "linalg.yield"] else None
+    elsewhere = any(inner.operation.name in ("linalg.index", "tensor.extract") for inner in s.body.operations)
+    begins = bool(list(s.body.arguments[-1].uses))
+    return op if s.inputs == 1 and plain and not elsewhere and not begins else None
 
 
 def is_window(map_: ir.AffineMap) -> bool:

@@ -14,8 +14,9 @@ from math import prod
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.planning.patch_tiles import LINE_OF, PATTERN
+from kitsune_mlir.planning.patch_tiles import LINE_OF
 from kitsune_mlir.planning.product_tiles import ProductTiles
+from kitsune_mlir.planning.product_widths import PATTERN
 from kitsune_mlir.traffic import tensor_bytes
 
 from .product_follows import Follows
@@ -113,7 +114,7 @@ class PatchKernel(ProductKernel):
 
     def _copy_pixels(self, ring: schedule.AllocRingOp, at: dict[str, ir.Value], channel: ir.Value) -> None:
         begins = (arith.subi(at[role], constant_index(low)) for role, low in zip(_SPACE, self.windows.low))
-        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, prod(self.seen))).results[0]
+        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, prod(self.seen), self.columns)).results[0]
         copy = schedule.CopyOp(slot, self.images, [at["b"], *begins, channel], self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([1, 2, 3])
         copy.attributes[schedule.PATCH] = ir.DenseI64ArrayAttr.get(self.seen)
@@ -141,7 +142,7 @@ class PatchKernel(ProductKernel):
         """Multiplies a slot of pixels, and releases what is left of the one `before`: the sums, then both slots that
         are read last, the pixels' first, and the token of who does."""
         ring, line = rings[self.side], self.seen[1]
-        pixels = schedule.WaitOp(ring.results[0], slot_type(ring, prod(self.seen))).results[0]
+        pixels = schedule.WaitOp(ring.results[0], slot_type(ring, prod(self.seen), self.columns)).results[0]
         for number, (down, across) in enumerate(self.windows.elements()):
             filters = self.wait(rings[self.filters])
             pair = (pixels, filters) if self.side == "left" else (filters, pixels)

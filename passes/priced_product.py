@@ -22,7 +22,7 @@ from kitsune_mlir.planning.product_tiles import (
     ProductTiles,
     choose,
 )
-from kitsune_mlir.planning.product_widths import COLUMNS, layer_widths
+from kitsune_mlir.planning.product_widths import COLUMNS, NO_WINDOWS, WindowChunks, layer_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
@@ -98,7 +98,8 @@ class PricedProduct:
 
     def whole_tiles(self, work: float) -> ProductTiles | None:
         """The fastest tiles of all columns, where so many instructions deal with each element of them."""
-        given = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
+        given: dict[str, Any] = {"whole": True, "words": self.words, "short": self.short(), "open_": self.open_}
+        given["windows"] = self._windows
         tiles = choose(*self.known, self.across, len(PAIRS[self.pieces]), self.target, work=work, **given)
         return None if tiles is None else replace(tiles, microseconds=tiles.microseconds + self.before_us())
 
@@ -188,6 +189,15 @@ class PricedProduct:
         given = (self.target, across, self.words, work_of(follows), stored, vector_bytes(follows, n))
         return choose_patches(images, outputs, matrix.windows, *given)
 
+    @property
+    def _windows(self) -> WindowChunks:
+        """How an operand comes that is a matrix of windows."""
+        operands = {"left": self.found.left, "right": self.found.right}
+        for name, matrix in ((name, windows_of(value)) for name, value in operands.items()):
+            if matrix is not None:
+                return matrix.windows.chunks(name, matrix.pitches[:-1], 2 if self.words else 1)
+        return NO_WINDOWS
+
     def shared(self) -> frozenset[str]:
         """The operands that are the same throughout the batch, and of a length that is known."""
         roles = {"left": self.found.left_roles, "right": self.found.right_roles}
@@ -208,12 +218,6 @@ class PricedProduct:
             for name, (value, own) in operands.items()
             if self.sizes[own] is not None and in_memory(value) == value and (self.words or roles[name][-1] == "k")
         )
-
-    @property
-    def _windows(self) -> frozenset[str]:
-        """The operands that are matrices of windows."""
-        operands = {"left": self.found.left, "right": self.found.right}
-        return frozenset(name for name, value in operands.items() if windows_of(value) is not None)
 
     @property
     def pieces(self) -> int:

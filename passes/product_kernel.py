@@ -11,12 +11,13 @@ from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_engines import CHUNK, engine
-from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles, short_rows
+from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
+from kitsune_mlir.planning.product_widths import short_rows
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import tensor_bytes
 
@@ -76,7 +77,9 @@ class ProductKernel:
         self.operands: dict[str, Roles] = {}
         self.pieces: dict[str, list[ir.Value]] = {}
         self.whole: dict[str, schedule.AllocRingOp] = {}  # rings of operands whose pieces are made here
-        self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
+        self.room = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot has room for
+        matrices = filter(None, map(windows_of, (of.found.left, of.found.right)))
+        self.chunk = min([self.room, *(found.chunk for found in matrices)])  # and that are multiplied at a time
         self.lefts = parts_side_by_side(of.found, tiles, of.pieces, self.chunk)
         for left in self.lefts:
             self._lay_out("left", left, of.found.left_roles, GRANULE)
@@ -111,11 +114,8 @@ class ProductKernel:
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
         long for what boxes along rows have and a tensor has not (H100: 57,269 x 32 to 128 took 13.6 us, 11.2 so)."""
-        k = self.of.sizes["k"]
-        along = all(roles[-1] == "k" for roles in self.operands.values())
-        of_windows = in_memory(self.of.found.left) != self.of.found.left
-        wide = k is None or k >= self.chunk or self.copies.value != "tma" or not along
-        if wide or of_windows or self.tiles.made:
+        k, along = self.of.sizes["k"], all(roles[-1] == "k" for roles in self.operands.values())
+        if k is None or k >= self.chunk or self.copies.value != "tma" or not along or self.tiles.made:
             return self.chunk
         step = STEP // 2 if self.of.words else STEP
         return -(-k // step) * step
@@ -273,7 +273,7 @@ class ProductKernel:
         self, label: str, operand: str, count: int, element: ir.Type, share: str, slots: int
     ) -> schedule.AllocRingOp:
         """A ring of chunks of an operand, of `count` rows or columns of it."""
-        tile = ir.RankedTensorType.get([count, self.chunk], element)
+        tile = ir.RankedTensorType.get([count, self.room], element)
         along = self.operands[operand][-1] == "k" or (self.of.words and label == operand)  # turned, if need be
         box = "rows" if along else "columns"
         names = map(ir.StringAttr.get, (label, "smem", box, share))

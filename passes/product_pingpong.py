@@ -200,7 +200,7 @@ class PingPong:
             self.background.popleft()()
 
     def _wait(self, ring: schedule.AllocRingOp, count: int | None) -> ir.Value:
-        return schedule.WaitOp(ring.results[0], slot_type(ring, count)).results[0]
+        return schedule.WaitOp(ring.results[0], slot_type(ring, count, self.kernel.columns)).results[0]
 
     def _tile(self, number: int) -> ir.RankedTensorType:
         """A set's, in registers."""

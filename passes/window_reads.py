@@ -234,7 +234,7 @@ class _Tap:
             x.owner.attributes[COLUMN] = ir.DenseI64ArrayAttr.get(column)
             for fit in fits[:-1]:
                 x = x if fit is None else arith.select(fit, x, other)
-        return x if self.read.wide is None else arith.extf(self.read.wide, x)
+        return x if self.read.made is None else cloned(self.read.made, [x, None])[0]
 
     def _place(self, d: int) -> tuple[int, dict[int, int]]:
         """Where it is along a dimension: a constant, and how much each loop adds to it."""
@@ -276,15 +276,21 @@ def _match(op: ir.Operation) -> _Windows | None:
     reads_places = "linalg.index" in body or "tensor.extract" in body
     if not order or (reads_places and order != list(range(out.n_dims))) or not _are_linear(inputs):
         return None  # places are those of the operator's own loops
-    reads = [read_of(value, map_) for value, map_ in zip(op.operands, inputs)]
     elements: dict[int, int] = {}
     for loop in sorted(set(range(out.n_dims)) - set(order)):
         size = _size(op, inputs, loop)
         if size is None or size > MOST * MOST_KERNELS:
             return None
         elements[loop] = size
+    points = prod(elements.values()) * _known(op.results[0])
+    reads = [read_of(x, map_, rows.is_tensor(x) and points <= _known(x)) for x, map_ in zip(op.operands, inputs)]
     found = _Windows(op, order, reads, elements)
     return found if found.is_worth_it else None
+
+
+def _known(value: ir.Value) -> int:
+    """The product of a tensor's sizes, but for that of an open number of images."""
+    return prod(size for size in ir.RankedTensorType(value.type).shape if size != rows.DYNAMIC)
 
 
 def _are_linear(maps: Sequence[ir.AffineMap]) -> bool:

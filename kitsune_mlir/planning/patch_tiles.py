@@ -17,7 +17,7 @@ from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .kernel_cost import LINE
 from .product_engines import CHUNK, COPY_ROWS, ISSUED, Warpgroups
 from .product_tiles import ProductTiles, sending_cycles
-from .product_widths import BETWEEN, COLUMNS
+from .product_widths import BETWEEN, COLUMNS, PATTERN, ROW_CYCLES
 from .target import Target
 from .windows import GRANULE, Windows
 
@@ -33,7 +33,6 @@ _SHARED = 128.0  # bytes a cycle that shared memory gives
 # lines are no multiples of that (H100, 100 tiles of 11 convolutions).
 _SENT, _LINES, _PIECES = 700.0, 12.0, 6.4
 _OUTBOX = 2 * 64 * 128
-PATTERN = 8  # rows whose bytes a slot is a multiple of
 
 
 def takes_patches(windows: Windows) -> bool:
@@ -88,16 +87,18 @@ class _Form:
         room = self.target.shared_bytes - _BARRIERS - (copies * _OUTBOX + vector_bytes if copied else 0)
         slots = 3 if 3 * pixels + _MOST_SLOTS * filters <= room else 2
         of_filters = min(_MOST_SLOTS, (room - slots * pixels) // filters)
-        chunks, groups = ceil(windows.channels * self.width / CHUNK), ceil(outputs / own)
+        chunk = windows.chunk if self.width == 1 else CHUNK  # numbers of 16 bits
+        chunks, groups = ceil(windows.channels * self.width / chunk), ceil(outputs / own)
         if of_filters < 3 or not on.fits(copies, COPY_ROWS, columns, 1, False, False):
             return None
         if elements * columns * min(chunks, 2) > _MOST_CODE:
             return None
         count = images * prod(ceil(places / size) for places, size in zip(windows.places, self.patch)) * groups
         turns = ceil(count / self.target.sms)
-        read = copies * (COPY_ROWS + columns) * LINE / _SHARED  # cycles of shared memory
-        multiplied = elements * max(rows * columns * CHUNK / on.multiplied, read)
-        loaded = max((seen * LINE + elements * filters) / on.loaded, seen * LINE / on.alone(groups))
+        row = 2 * chunk
+        read = copies * (COPY_ROWS + columns) * row / _SHARED  # cycles of shared memory
+        multiplied = elements * max(rows * columns * chunk / on.multiplied, read)
+        loaded = max((seen + elements * own) * max(row / on.loaded, ROW_CYCLES), seen * row / on.alone(groups))
         products = turns * chunks * max(multiplied, loaded)
         element = COPY_ROWS * columns / ISSUED
         leaves = element * (on.stored + work)
@@ -110,5 +111,5 @@ class _Form:
         waits = turns * (on.tile + chunks * elements * on.turn + leaves)
         us = self.target.launch_us + (products + waits + on.start + element * on.last) / CYCLES_A_US
         limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
-        found = ProductTiles(copies, columns, slots, 1, chunks * elements * CHUNK, Price(us, limit), us, copied=copied)
+        found = ProductTiles(copies, columns, slots, 1, chunks * elements * chunk, Price(us, limit), us, copied=copied)
         return replace(found, right_slots=of_filters, patch=self.patch)

@@ -37,7 +37,7 @@ class Warpgroups:
     last = 9.0  # the same of the last tile besides, behind which nothing is on its way
     _APART = 32.0  # bytes a cycle and SM from L2 where no other asks for them
 
-    def alone(self, tiles: int) -> float:
+    def alone(self, tiles: float) -> float:
         """Bytes a cycle and SM from L2 of what so many tiles ask for at about the same time."""
         return min(self.loaded, self._APART * tiles)
 
@@ -79,7 +79,7 @@ class Warps:
     def loaded(self) -> float:
         return self.target.l2_gbps * 1e3 / self.target.sms / CYCLES_A_US
 
-    def alone(self, tiles: int) -> float:
+    def alone(self, tiles: float) -> float:
         return self.loaded
 
     def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
 from .product_engines import CHUNK, COPY_ROWS, ISSUED, Warpgroups, Warps, engine
 from .product_slots import alternating_slots, making_slots
-from .product_widths import BETWEEN, COLUMNS, line_parts, lines
+from .product_widths import BETWEEN, COLUMNS, NO_WINDOWS, ROW_CYCLES, WindowChunks, line_parts, lines, short_rows
 from .target import Target
 
 MOST_SPLIT = 64
@@ -44,7 +44,6 @@ _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and b
 # 4096 took 37 us in tiles of 128 rows, 160 rows 32, 200 rows 27, 256 rows 19 (H200). Tiles that alternate take none.
 # Boxes that end with the tensor (`short`) have at most 7.
 _BEYOND = 4.0
-_PATTERN = 8  # rows of a box after which its swizzle repeats
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def choose(
     results: int = 1,
     made: frozenset[str] = frozenset(),
     open_: str = "",
-    windows: frozenset[str] = frozenset(),
+    windows: WindowChunks = NO_WINDOWS,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -129,9 +128,9 @@ def choose(
     "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
-    of them. So many `results` become of a product. `open_` names "b", "m" or "n" where the call says it (open_rows). Of
-    operands that are `windows` no tiles read the same but those beside each other, which makes none of them faster than
-    another."""
+    of them; `results` is how many become of a product. `open_` is "b", "m" or "n" where the call says it (open_rows).
+    One operand may be of `windows`: that no tiles read the same of them but those beside each other makes none of the
+    tiles faster than others."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -139,14 +138,18 @@ def choose(
         (copies, copy_rows, columns, form)
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made)
+        for form in _forms(
+            *(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made, windows.columns)
+        )
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
     ]
 
+    unbounded = replace(windows, row_bytes=0.0)
+
     def at(
-        sizes: tuple[int, int, int], of: tuple[int, int, int, _Form], windows: frozenset[str] = frozenset()
+        sizes: tuple[int, int, int], of: tuple[int, int, int, _Form], windows: WindowChunks = unbounded
     ) -> ProductTiles | None:
         copies, copy_rows, columns, form = of
         return _tiles(
@@ -164,7 +167,7 @@ def choose(
         larger = b * many["b"], m * many["m"], n * many["n"]
         of_many = [(at(larger, of) or own).microseconds for of, own in found]
         form, best = found[nearly_fastest([own.microseconds for _, own in found], of_many)]
-    best = (at((b, m, n), form, windows) or best) if windows else best
+    best = at((b, m, n), form, windows) or best
     return replace(best, part=best.part // 2) if words else best
 
 
@@ -191,6 +194,7 @@ def _forms(
     whole: bool,
     shared: frozenset[str],
     made: frozenset[str],
+    chunk: int,
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -202,16 +206,16 @@ def _forms(
     if pairs > 1 or made:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
-        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
+        if kept in shared and size <= tile and k <= on.most_kept * chunk:
             yield _Form(kept=kept)
     if not isinstance(on, Warpgroups):
         return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across):
+    if columns in SETS and k > chunk and (equal or not across):
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
         for ctas in CLUSTERS[1:]:
-            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
+            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * chunk <= k and ctas <= on.target.sms:
                 yield _Form(cluster=ctas)
 
 
@@ -239,13 +243,16 @@ def _tiles(
     short: frozenset[str],
     rights: int,
     made: frozenset[str],
-    windows: frozenset[str],
+    windows: WindowChunks,
 ) -> ProductTiles | None:
-    rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
+    rows, chunk, target, kept, split = copies * copy_rows, windows.columns, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
-    chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}
-    lines_of = {"left": lines(k), "right": 1.0 if aligned else lines(n if across else k)}
-    held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
+    chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}  # bytes of slots
+    right_lines = 1.0 if aligned else lines(n) if across else lines(k, chunk)
+    row = {name: chunk * 2 * each / on.loaded for name, each in (("left", lines(k, chunk)), ("right", right_lines))}
+    if isinstance(on, Warpgroups):
+        row = {name: windows.row_cycles if name == windows.operand else max(ROW_CYCLES, row[name]) for name in row}
+    held = ceil(k / chunk) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
     by_rows = by_rows and copied
@@ -265,24 +272,25 @@ def _tiles(
         slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - _BARRIERS - held, len(made) == 2)
     if slots < pieces + (pairs == 1 or not made):  # those of a chunk are multiplied together, beside the chunk before
         return None
-    part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
+    part = ceil(ceil(k / (split * form.cluster)) / chunk) * chunk
     split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     wide = rights * columns  # columns of all sums
-    multiplied = pairs * max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
+    multiplied = pairs * max(rows * wide * chunk / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
     brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
-    tiles_of = {"left": ceil(n / columns), "right": ceil(m / rows)}
-    moved = {name: brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines_of[name] for name in streamed}
-    loaded = sum(moved.values()) / on.loaded
-    loaded = max([loaded, *(moved[name] / on.alone(tiles_of[name]) for name in windows if name in moved)])
+    loaded = sum(brought[name] * operands[name] * boxes[name] * row[name] for name in streamed)
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
+    if windows.operand in streamed:
+        alike = ceil(n / columns) if windows.operand == "left" else ceil(m / rows)
+        rate = on.alone(alike * target.sms / min(tiles, target.sms))
+        loaded = max(loaded, brought[windows.operand] * boxes[windows.operand] * windows.row_bytes / rate)
     loaded = max(loaded, making)
     places = target.clusters_at_once(form.cluster)
-    turns, count = ceil(tiles / places), ceil(part / CHUNK)
+    turns, count = ceil(tiles / places), ceil(part / chunk)
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
@@ -296,9 +304,9 @@ def _tiles(
         leaves += _MEETS + HANDED * columns * copies
     turn = on.turn if pairs == 1 else on.added
     waits = turns * (on.tile + count * turn + leaves)
-    once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
+    once = on.start + last + (ceil(k / chunk) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
-        beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
+        beyond = {n: short_rows(size) - size if n in short else -size % tile for n, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
         last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
@@ -315,8 +323,3 @@ def _tiles(
 def sending_cycles(rows: int, columns: int, nbytes: int) -> float:
     """Cycles of a tile that threads store."""
     return _SENT + _SENT_PART * rows * line_parts(columns, nbytes)
-
-
-def short_rows(m: int) -> int:
-    """Rows of a box of few rows, which whole patterns of its swizzle are."""
-    return max(_PATTERN, ceil(m / _PATTERN) * _PATTERN)

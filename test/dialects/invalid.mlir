@@ -1817,6 +1817,14 @@ func.func @windows(%x: tensor<2x?x64xbf16>) {
 // -----
 
 func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op has chunks of up to 64 columns, multiples of 16}}
+  %m = "kitsune.windows"(%x) {chunk = 24 : i64, dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x216xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
   // expected-error@+1 {{'kitsune.windows' op has an attribute low, an array of i64}}
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
   return

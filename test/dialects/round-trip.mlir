@@ -332,12 +332,15 @@ func.func @roles(%A: tensor<64x64xbf16>, %m: index) {
 }
 
 // CHECK-LABEL: func.func @windows
-func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
+func.func @windows(%x: tensor<2x7x9x64xbf16>)
+    -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>, tensor<14x144xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1>, filter = array<i64: 1>, low = array<i64: 0>, pitches = array<i64: 4032, 576>, places = array<i64: 7>, sizes = array<i64: 7, 192>, strides = array<i64: 1>} : (tensor<2x7x9x64xbf16>) -> tensor<14x192xbf16>
   %n = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 1>, low = array<i64: 0>, pitches = array<i64: 4032, 576>, places = array<i64: 7>, sizes = array<i64: 7, 192>, strides = array<i64: 1>} : (tensor<2x7x9x64xbf16>) -> tensor<14x192xbf16>
-  return %m, %n : tensor<2x28x384xbf16>, tensor<14x192xbf16>
+  // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {chunk = 48 : i64, dilations = array<i64: 1>, filter = array<i64: 1>, low = array<i64: 0>, pitches = array<i64: 4032, 576>, places = array<i64: 7>, sizes = array<i64: 7, 128>, strides = array<i64: 1>} : (tensor<2x7x9x64xbf16>) -> tensor<14x144xbf16>
+  %o = "kitsune.windows"(%x) {chunk = 48 : i64, dilations = array<i64: 1>, filter = array<i64: 1>, low = array<i64: 0>, pitches = array<i64: 4032, 576>, places = array<i64: 7>, sizes = array<i64: 7, 128>, strides = array<i64: 1>} : (tensor<2x7x9x64xbf16>) -> tensor<14x144xbf16>
+  return %m, %n, %o : tensor<2x28x384xbf16>, tensor<14x192xbf16>, tensor<14x144xbf16>
 }
 
 // CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)

@@ -40,6 +40,8 @@ FORMS = {
     "single elements": (lambda: nn.Conv2d(64, 33, 1), (2, 64, 7, 7)),
     "one place": (lambda: nn.Conv2d(64, 48, 5, stride=3), (3, 64, 6, 6)),
     "one channel out": (lambda: nn.Conv2d(64, 1, 3), (3, 64, 12, 12)),
+    "96 channels": (lambda: nn.Conv2d(96, 40, 3, padding=1), (2, 96, 9, 10)),
+    "40 channels": (lambda: block(40, 128, 3, padding=1), (2, 40, 17, 33)),
     "16 channels": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, 9, 7)),
     "3 channels, strides of 2": (lambda: block(3, 64, 7, stride=2, padding=3), (2, 3, 32, 30)),
     "3 channels, strides of 3": (lambda: block(3, 16, 7, stride=3, padding=3), (1, 3, 31, 29)),
@@ -48,4 +50,9 @@ FORMS = {
     "lines": (lambda: nn.Conv1d(64, 48, 5, padding=2), (2, 64, 50)),
     "lines of 4 channels": (lambda: nn.Conv1d(4, 48, 9, padding=4, stride=2), (2, 4, 300)),
     "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6)),
+    "volumes of 8 channels": (lambda: nn.Conv3d(8, 16, 5, padding=2), (2, 8, 5, 6, 9)),
+    "volumes of 3 channels, all different": (
+        lambda: nn.Conv3d(3, 24, (3, 2, 4), (1, 3, 2), (0, 1, 2), (2, 1, 1)),
+        (2, 3, 9, 12, 14),
+    ),
 }

@@ -13,7 +13,7 @@ from kitsune_mlir.bench import zoo
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.passes import convolutions, pipeline, schedule_products
+from kitsune_mlir.passes import convolutions, pipeline, schedule_products, tap_sums
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -118,15 +118,44 @@ def test_groups_of_an_open_number_of_images(small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_images_are_copied_where_most_would_be_multiplied_for_nothing(monkeypatch):
-    """Of 8 channels a row of the filter is 24 numbers, and three times 64 columns as they lie."""
-    monkeypatch.setattr(convolutions, "MOST_FOR_NOTHING", 0)
+def test_images_are_copied_where_that_is_sooner_done_than_windows_are(monkeypatch):
+    """Of 8 channels a row of the filter is 24 numbers, and three chunks of 16 columns as they lie."""
+    monkeypatch.setattr(convolutions, "BEFORE_CYCLES", 0)
+    monkeypatch.setattr(convolutions, "AROUND_CYCLES", 0)
     module = nn.Sequential(nn.Conv2d(64, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=(2, 1))).bfloat16()
     x = torch.randn(1, 64, 6, 9).bfloat16()
     compiled = compile(module.requires_grad_(False), (x,), target="sm_90a")
-    assert "k 192" in compiled.plan["launches"][-1]["computes"]  # 3 x 64, not 9
+    assert "k 96" in compiled.plan["launches"][-1]["computes"]  # 3 x 32, not 9 x 16
     found, wanted = torch.as_tensor(Simulation(compiled)(x)).double(), module.double()(x.double())
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+
+
+FEW_OUTPUTS = {
+    "zeros around": (lambda: nn.Sequential(nn.Conv2d(64, 3, 3, padding=1), nn.Tanh()), (2, 64, 9, 14)),
+    "none around": (lambda: nn.Conv2d(64, 12, 3, bias=False), (2, 64, 9, 14)),
+    "all different": (lambda: nn.Conv2d(72, 5, (3, 5), (2, 1), (1, 2), (1, 2)), (2, 72, 9, 14)),
+    "volumes": (lambda: nn.Conv3d(64, 2, 3, padding=1), (2, 64, 4, 5, 8)),
+    "lines": (lambda: nn.Conv1d(64, 4, 5, padding=2), (2, 64, 50)),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", FEW_OUTPUTS)
+def test_few_outputs_are_sums_of_what_elements_give(name, small_gpu, monkeypatch):
+    monkeypatch.setattr(tap_sums.TapSums, "is_faster", lambda self, target: True)
+    make, shape = FEW_OUTPUTS[name]
+    assert ran(make(), shape, small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 3
+    compiled = compile(make().bfloat16().eval(), (torch.randn(shape).bfloat16(),), target="sm_90a")
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"] if "product" in launch["kernel"]]
+    assert kernels == ["product0"] and compiled.plan["launches"][-1]["computes"] == "windows"
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("outputs, kernels", [(2, ["product0", "windows_0"]), (64, ["elementwise_0", "product0"])])
+def test_which_convolutions_are_such_sums(outputs, kernels):
+    module = nn.Conv2d(64, outputs, 3, padding=1).bfloat16().requires_grad_(False)
+    compiled = compile(module, (torch.empty(8, 64, 64, 64).bfloat16(),), target="sm_90a")
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == kernels
 
 
 VOLUMES = {
@@ -251,7 +280,7 @@ def test_slices_of_volumes_of_few_channels_are_images(across, small_gpu):
     module = nn.Conv3d(3, 16, *map(tuple, sizes))
     assert ran(module, (2, 3, *shape), small_gpu) == 1
     compiled = compile(module, (torch.randn(2, 3, *shape).bfloat16(),), target=small_gpu)
-    assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 192"]
+    assert [launch["computes"].split(",")[1] for launch in compiled.plan["launches"] if launch["tile"]] == [" k 96"]
 
 
 def test_zeros_are_not_multiplied(small_gpu):

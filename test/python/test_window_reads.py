@@ -116,6 +116,22 @@ def test_infinities_outside_of_a_window_are_not_seen(neighbours):
     ran(Function(lambda x: model(x).isnan().int()), (torch.ones(1, 1, 8, 8),))
 
 
+ONCE = {
+    "norms": (lambda x: F.lp_pool2d(x, 2, 3), ["windows_0"]),
+    "largest": (lambda x: F.max_pool2d(F.silu(x), (2, 4)), ["windows_0"]),
+    "overlapping": (lambda x: F.max_pool2d(F.silu(x), 3, 2, 1), ["elementwise_0", "windows_0"]),
+    "read by others": (lambda x: (y := F.silu(x), F.max_pool2d(y, 2)), ["elementwise_0", "windows_0"]),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_what_windows_read_once_is_computed_there(name, neighbours):
+    make, kernels = ONCE[name]
+    dtype = torch.bfloat16 if gpu_words.ENOUGH == 1 else torch.float32
+    torch.manual_seed(7)
+    assert ran(Function(make), (torch.randn(2, 3, 8, 16).to(dtype),)) == kernels
+
+
 def test_what_others_read_is_computed_once():
     model = depthwise(3, 3, padding=1, bias=False, dtype=torch.bfloat16).eval()
     kernels = ran(Function(lambda x: (y := model(x), y.sum(1))), (torch.randn(2, 3, 6, 16).bfloat16(),))

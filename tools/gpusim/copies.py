@@ -135,7 +135,7 @@ def load_windows(
     content, read = read_box(region, box, [*at, *(run.number(x, mask) & 0xFFFF for x in offsets)])
     if len(read[0]) and region.tracked:
         region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
-    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
+    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None, nbytes=box.nbytes)
 
 
 def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:

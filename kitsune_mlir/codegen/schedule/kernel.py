@@ -230,7 +230,8 @@ class ScheduledKernel:
             raise UnsupportedError(f"the copy engine reads no such windows: {reason}")
         dims = (None if kind.is_dynamic_dim(0) else kind.shape[0], *windows.sizes, windows.channels)
         strides = tuple(pitch * nbytes for pitch in matrix.pitches[-2::-1])
-        box = (tma.SWIZZLE // nbytes, ring.tile.shape[0])
+        columns = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[1]
+        box = (min(tma.SWIZZLE // nbytes, columns), ring.tile.shape[0])
         corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
         number = self._numbers[hash(images)]
         return TensorMap(number, _element(copy, kind), dims[::-1], strides, box, corners=corners)

@@ -106,12 +106,13 @@ func.func @pointwise(%x: tensor<?x64x12x12xbf16>, %f: tensor<16x64x1x1xbf16>) ->
 }
 
 // Three channels: a row of the filter is one element of 7 x 4 channels, of images with zeros around them; they overlap.
+// Chunks have no more columns than that wants.
 
 // CHECK-LABEL: func.func @folded
 // CHECK:         %[[P:.*]] = tensor.pad %{{.*}} low[0, 0, 3, 3] high[0, 1, 2, 3]
 // CHECK:         } : tensor<1x3x32x32xbf16> to tensor<1x4x37x38xbf16>
 // CHECK:         linalg.transpose ins(%[[P]] {{.*}} permutation = [0, 2, 3, 1]
-// CHECK:         "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1, 1>, filter = array<i64: 1, 7, 1>, low = array<i64: 0, 0, 0>, pitches = array<i64: 5624, 304, 152, 8>, places = array<i64: 16, 1, 16>, sizes = array<i64: 16, 7, 16, 28>, strides = array<i64: 1, 1, 1>} : (tensor<1x37x38x4xbf16>) -> tensor<1x256x448xbf16>
+// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 32 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 1, 7, 1>, low = array<i64: 0, 0, 0>, pitches = array<i64: 5624, 304, 152, 8>, places = array<i64: 16, 1, 16>, sizes = array<i64: 16, 7, 16, 28>, strides = array<i64: 1, 1, 1>} : (tensor<1x37x38x4xbf16>) -> tensor<1x256x224xbf16>
 func.func @folded(%x: tensor<1x3x32x32xbf16>, %f: tensor<16x3x7x7xbf16>) -> tensor<1x16x16x16xf32> {
   %nothing = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
@@ -125,6 +126,26 @@ func.func @folded(%x: tensor<1x3x32x32xbf16>, %f: tensor<16x3x7x7xbf16>) -> tens
       ins(%p, %f : tensor<1x3x38x38xbf16>, tensor<16x3x7x7xbf16>) outs(%z : tensor<1x16x16x16xf32>)
       -> tensor<1x16x16x16xf32>
   return %c : tensor<1x16x16x16xf32>
+}
+
+// The same of a volume: its rows overlap, and its planes and lines are where windows begin.
+
+// CHECK-LABEL: func.func @volumes
+// CHECK:         } : tensor<1x8x12x12x12xbf16> to tensor<1x8x16x16x16xbf16>
+// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 48 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 5, 5, 1>, low = array<i64: 0, 0, 0>, pitches = array<i64: 32768, 2048, 128, 8>, places = array<i64: 12, 12, 12>, sizes = array<i64: 16, 16, 12, 40>, strides = array<i64: 1, 1, 1>} : (tensor<1x16x16x16x8xbf16>) -> tensor<1x1728x1200xbf16>
+func.func @volumes(%x: tensor<1x8x12x12x12xbf16>, %f: tensor<16x8x5x5x5xbf16>) -> tensor<1x16x12x12x12xf32> {
+  %nothing = arith.constant 0.0 : bf16
+  %zero = arith.constant 0.0 : f32
+  %p = tensor.pad %x low[0, 0, 2, 2, 2] high[0, 0, 2, 2, 2] {
+  ^bb0(%b: index, %c: index, %h: index, %i: index, %j: index):
+    tensor.yield %nothing : bf16
+  } : tensor<1x8x12x12x12xbf16> to tensor<1x8x16x16x16xbf16>
+  %e = tensor.empty() : tensor<1x16x12x12x12xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x16x12x12x12xf32>) -> tensor<1x16x12x12x12xf32>
+  %c = linalg.conv_3d_ncdhw_fcdhw {dilations = dense<1> : vector<3xi64>, strides = dense<1> : vector<3xi64>}
+      ins(%p, %f : tensor<1x8x16x16x16xbf16>, tensor<16x8x5x5x5xbf16>) outs(%z : tensor<1x16x12x12x12xf32>)
+      -> tensor<1x16x12x12x12xf32>
+  return %c : tensor<1x16x12x12x12xf32>
 }
 
 // What follows and has a number for each image keeps the images apart.

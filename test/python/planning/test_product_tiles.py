@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.product_tiles import CHUNK, CLUSTERS, choose, engine
+from kitsune_mlir.planning.product_engines import CHUNK, engine
+from kitsune_mlir.planning.product_tiles import CLUSTERS, choose
 from kitsune_mlir.planning.product_widths import BETWEEN, layer_widths
 
 CHIPS = [target.load(name) for name in target.names() if name != "cpu"]

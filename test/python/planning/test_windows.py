@@ -8,6 +8,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kitsune_mlir.planning import target
+from kitsune_mlir.planning.product_tiles import choose
+from kitsune_mlir.planning.tap_sums import TapSums
 from kitsune_mlir.planning.windows import Windows, split
 from kitsune_mlir.schedule.windows import matrix
 from kitsune_mlir.tools.gpusim import tma
@@ -117,3 +120,42 @@ def test_what_the_copy_engine_cannot_read():
     assert reason((99,), stride=9) == "its windows are 9 elements apart"
     assert "begin (-17, -17, -17)" in reason((5, 5, 5), low=17)
     assert "reaches 300 elements" in reason((99, 99), kernel=2, dilation=300, places=90)
+
+
+def square(size, channels, kernel):
+    """Windows of every place of an image of equal sides, or of a volume, with zeros around it."""
+    rank = 2 if kernel == 3 else 3
+    ones, sides = (1,) * rank, (size,) * rank
+    return Windows(sides, channels, (kernel,) * rank, ones, (kernel // 2,) * rank, ones, sides)
+
+
+def test_the_price_knows_what_is_behind_the_channels_and_what_the_l2_gives():
+    """As an H100 took: 5 x 5 x 5 of a volume of 8 channels in chunks of 64, and 3 x 3 of 16 images of 64 channels."""
+    chip = target.load("sm_90a")
+
+    def microseconds(windows, images, outputs):
+        chunks = windows.chunks("right", windows.pitches)
+        sizes = images, outputs, windows.count, windows.columns
+        return choose(*sizes, False, 1, chip, short=frozenset(["left"]), windows=chunks).price.us
+
+    volume = square(64, 8, 5)
+    assert 1000 < microseconds(volume, 1, 16) < 1250
+    assert microseconds(volume.narrow(volume.pitches), 1, 16) < 400
+    assert 11 < microseconds(square(56, 64, 3), 16, 64) < 17
+
+
+def test_chunks_have_as_many_columns_as_are_copied_soonest():
+    found = {n: square(32, n, 3) for n in (3, 16, 24, 40, 64, 72, 96, 128)}
+    chunks = {n: own.narrow(own.pitches).chunk for n, own in found.items()}
+    assert chunks == {3: 16, 16: 16, 24: 32, 40: 48, 64: 64, 72: 48, 96: 48, 128: 64}
+
+
+def test_few_outputs_of_many_channels_are_sums():
+    chip = target.load("sm_90a")
+    for outputs, channels, kernel, sums in (
+        (3, 64, 3, True),
+        (12, 256, 3, True),
+        (64, 64, 3, False),
+        (32, 4, 3, False),
+    ):
+        assert TapSums(8, outputs, square(128, channels, kernel), 2, 1, False).is_faster(chip) == sums
