@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import itertools
 import logging
 import os
 import traceback
@@ -13,7 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.distributions import Distribution
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from kitsune_mlir import mlir
@@ -61,7 +64,7 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
     args = _distinct(args)
-    with tracing(), torch.no_grad(), _quiet():
+    with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
             with _DataAsViews():
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
@@ -69,8 +72,27 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
-            reason = mlir.first_line(error)
+            with contextlib.suppress(Exception):
+                return _export_behind_autograd(model, args, dynamic_shapes)
+            reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+    """A trace of what autograd makes of the model: it alone sees the gradients that torch.autograd.grad and torch.func
+    compute within. Results that had gradients of their own, torch would take for a model in training."""
+
+    def detached(model: Any, args: Any, results: Any) -> Any:
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, results)
+
+    hook = model.register_forward_hook(detached)
+    try:
+        with _DataAsViews():
+            return torch.export._trace._export(
+                model, args, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
+            )
+    finally:
+        hook.remove()
 
 
 class _DataAsViews(TorchFunctionMode):
@@ -111,6 +133,35 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Within the `with`, torch.distributions take their arguments as they are: what they check otherwise is a choice by
+    numbers that a trace does not have."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def _reason(error: Exception) -> str:
+    """The sentence of torch's error that says what is wrong: its first one names only the sizes that are."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return (
+            f"it goes on by a number that depends on the data ({error.cond}); "
+            "compute both ways and choose by torch.where, or give it a fixed number"
+        )
+    lines = [line.strip() for line in str(error).splitlines()]
+    violated = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    if not violated or not lines[0].startswith("Constraints violated"):
+        return mlir.first_line(error)
+    (start,) = [n for n, line in enumerate(lines) if line == "Suggested fixes:"] or [len(lines)]
+    fixes = list(itertools.takewhile(bool, lines[start + 1 :]))
+    advice = f" (torch suggests {', '.join(fixes)})" if fixes else ""
+    return f"{violated[0].partition('. ')[0].removesuffix('.')}{advice}"
 
 
 def _line_of(error: Exception) -> str:
