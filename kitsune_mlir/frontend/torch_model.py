@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
+import dataclasses
 import io
 import itertools
 import logging
@@ -66,7 +68,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
     args = _distinct(args)
     with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
-            with _DataAsViews():
+            with _DataAsViews(), _results_as_tuples(model):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
@@ -78,6 +80,25 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
 
+@contextlib.contextmanager
+def _results_as_tuples(model: torch.nn.Module) -> Iterator[None]:
+    """Within the `with`, dataclasses that the model returns, which torch does not know, are tuples with their names."""
+
+    def known(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and type(value) not in torch.utils._pytree.SUPPORTED_NODES:
+            names = [field.name for field in dataclasses.fields(value)]
+            return collections.namedtuple(type(value).__name__, names)(*(known(getattr(value, name)) for name in names))
+        if type(value) in (list, tuple):
+            return type(value)(map(known, value))
+        return {key: known(item) for key, item in value.items()} if type(value) is dict else value
+
+    hook = model.register_forward_hook(lambda model, args, results: known(results))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
 def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
     """A trace of what autograd makes of the model: it alone sees the gradients that torch.autograd.grad and torch.func
     compute within. Results that had gradients of their own, torch would take for a model in training."""
@@ -87,7 +108,7 @@ def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynam
 
     hook = model.register_forward_hook(detached)
     try:
-        with _DataAsViews():
+        with _DataAsViews(), _results_as_tuples(model):
             return torch.export._trace._export(
                 model, args, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
             )
