@@ -68,7 +68,7 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
     args = _distinct(args)
     with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
-            with _DataAsViews(), _results_as_tuples(model):
+            with _AsItCanBeTraced(), _results_as_tuples(model):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
@@ -108,7 +108,7 @@ def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynam
 
     hook = model.register_forward_hook(detached)
     try:
-        with _DataAsViews(), _results_as_tuples(model):
+        with _AsItCanBeTraced(), _results_as_tuples(model):
             return torch.export._trace._export(
                 model, args, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
             )
@@ -116,17 +116,32 @@ def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynam
         hook.remove()
 
 
-class _DataAsViews(TorchFunctionMode):
+class _AsItCanBeTraced(TorchFunctionMode):
     """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
     a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
-    of no data, which ends the process where the graph is taken apart."""
+    of no data, which ends the process where the graph is taken apart. Numbers between two may be an open
+    count, for which torch would take the example's."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__get__:
             return args[0].detach()
         if function == torch.Tensor.data.__set__ and (args[0].shape, args[0].dtype) == (args[1].shape, args[1].dtype):
             return args[0].detach().copy_(args[1])
+        if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
+            return _linspace(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
+
+
+def _steps(start: Any, end: Any, steps: Any = None, **_: Any) -> Any:
+    return None if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor) else steps
+
+
+def _linspace(start: float, end: float, steps: torch.SymInt, **options: Any) -> torch.Tensor:
+    """As torch has it, the first half from the start and the others from the end."""
+    options.setdefault("dtype", torch.get_default_dtype())
+    places = torch.arange(steps, **options)
+    step = (end - start) / torch.sym_max(steps - 1, 1)
+    return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
 
 
 def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -53,3 +53,17 @@ def test_open_sizes(function):
     for sizes in ((6, 12, 4), (4, 8, 7), (9, 20, 2)):
         args = arguments(*sizes)
         torch.testing.assert_close(compiled(*args), function(*args), rtol=1e-5, atol=1e-5)
+
+
+def test_numbers_between_two():
+    def function(x):
+        rows, columns = x.shape[2:]
+        grid = torch.meshgrid(torch.linspace(-1, 1, rows), torch.linspace(-1, 1, steps=columns), indexing="ij")
+        return torch.linspace(3, 1, columns, dtype=torch.float64), F.grid_sample(x, torch.stack(grid, -1)[None].sin())
+
+    shapes = (({2: torch.export.Dim("h", min=2, max=9), 3: torch.export.Dim("w", min=2, max=9)},),)
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(1, 3, 6, 5),), dynamic_shapes=shapes)
+    for size in ((6, 5), (2, 9), (7, 3)):
+        x = torch.randn(1, 3, *size)
+        for found, wanted in zip(compiled(x), function(x), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
