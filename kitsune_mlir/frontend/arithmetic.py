@@ -69,6 +69,13 @@ def fmod(x: Tensor, y: Any) -> Tensor:
     return torch.where(wide < 0, -rest, rest).to(kind)
 
 
+def add_integer_product(x: Tensor, left: Tensor, right: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """torch-mlir adds to products of real numbers only."""
+    if x.is_floating_point() or x.is_complex():
+        return NotImplemented
+    return x * beta + (left @ right) * alpha
+
+
 def subtract_from(x: Tensor, y: Any, alpha: Any = 1) -> Any:
     return torch.sub(_as_tensor(y), x, alpha=alpha) if isinstance(y, torch.SymInt) else NotImplemented
 
@@ -223,6 +230,8 @@ ARITHMETIC = {
     aten.floor_divide.Scalar: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.addmm.default: add_integer_product,
+    aten.baddbmm.default: add_integer_product,
     aten.rsub.Scalar: subtract_from,
     aten.remainder.Scalar_Tensor: remainder_of_number,
     aten.eq.Tensor: equal,
