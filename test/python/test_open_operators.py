@@ -8,6 +8,9 @@ from functions import Function
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+pytestmark = pytest.mark.usefixtures("unassembled")
 
 
 def counted(x):
@@ -39,6 +42,15 @@ def spectrum(x):
     return torch.stft(x, 8, 4, window=torch.ones(8), return_complex=True).abs()
 
 
+class Padded(torch.nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(F.pad(x, (4, 0)))
+
+
 ROWS, COLUMNS = torch.export.Dim("rows", min=4, max=9), 4 * torch.export.Dim("quarter", min=2, max=9)
 
 
@@ -59,7 +71,9 @@ def test_numbers_between_two():
     def function(x):
         rows, columns = x.shape[2:]
         grid = torch.meshgrid(torch.linspace(-1, 1, rows), torch.linspace(-1, 1, steps=columns), indexing="ij")
-        return torch.linspace(3, 1, columns, dtype=torch.float64), F.grid_sample(x, torch.stack(grid, -1)[None].sin())
+        return torch.linspace(3, 1, columns, dtype=torch.float64), F.grid_sample(
+            x, torch.stack(grid, -1)[None].sin(), align_corners=True
+        )
 
     shapes = (({2: torch.export.Dim("h", min=2, max=9), 3: torch.export.Dim("w", min=2, max=9)},),)
     compiled = kitsune_mlir.compile(Function(function), (torch.randn(1, 3, 6, 5),), dynamic_shapes=shapes)
@@ -67,3 +81,15 @@ def test_numbers_between_two():
         x = torch.randn(1, 3, *size)
         for found, wanted in zip(compiled(x), function(x), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_channels_that_are_joined_beside_open_sizes(gpu_of):
+    """Convolutions of few channels, of any number of images of any length, are products of windows."""
+    layer = torch.nn.Conv1d(4, 8, 3, dilation=2).bfloat16()
+    shapes = ({0: torch.export.Dim("images", min=2), 2: torch.export.Dim("length", min=8, max=99)},)
+    x = torch.randn(2, 4, 20).bfloat16()
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(Padded(layer), (x,), target=gpu_of(4), dynamic_shapes=shapes)
+        for size in ((2, 4, 20), (3, 4, 33)):
+            x = torch.randn(size).bfloat16()
+            torch.testing.assert_close(Simulation(compiled)(x), Padded(layer)(x), rtol=2e-2, atol=2e-2)
