@@ -26,6 +26,8 @@ Number = bool | int | float
 
 _EXPONENT_BITS = 6
 
+_torch_rsub = torch._decomp.decomposition_table[aten.rsub.Scalar]
+
 
 def _wide(x: Any, kind: torch.dtype) -> Any:
     """An operand in the type that real numbers of type `kind` are computed in: at least f32. Numbers stay numbers."""
@@ -77,7 +79,7 @@ def add_integer_product(x: Tensor, left: Tensor, right: Tensor, *, beta: Number 
 
 
 def subtract_from(x: Tensor, y: Any, alpha: Any = 1) -> Any:
-    return torch.sub(_as_tensor(y), x, alpha=alpha) if isinstance(y, torch.SymInt) else NotImplemented
+    return torch.sub(_as_tensor(y), x, alpha=alpha) if isinstance(y, torch.SymInt) else _torch_rsub(x, y, alpha)
 
 
 def remainder_of_number(x: Number, y: Tensor) -> Tensor:
