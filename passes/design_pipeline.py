@@ -26,7 +26,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import is_gather, streams
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning.design import StagePlan, design
 from kitsune_mlir.row_cloner import RowCloner
 
@@ -47,7 +47,24 @@ class DesignPipeline(ModulePass):
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 _separate_gathers(pipeline)
-                _Designer(pipeline, self.fuse).run()
+                designer = _Designer(pipeline, self.fuse)
+                if designer.graph.rows.keys() >= set(designer.graph.ops):
+                    designer.run()
+                else:
+                    _dissolve(pipeline)
+
+
+def _dissolve(pipeline: kitsune.PipelineOp) -> None:
+    """Leaves the operators of an undesigned pipeline around it: those of which some have no rows alone, which have them
+    among others only, of which a neighbour has been seen by other rows."""
+    remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: its operators have no rows in common alone")
+    for result in pipeline.result_ops:
+        result.results[0].replace_all_uses_with(result.store.operands[0])
+        result.operation.erase()
+    for op in [op.operation for op in pipeline.block.operations]:
+        if not isinstance(op.opview, kitsune.StoreOp):
+            op.move_before(pipeline.operation)
+    pipeline.operation.erase()
 
 
 def _separate_gathers(pipeline: kitsune.PipelineOp) -> None:
@@ -67,14 +84,15 @@ class _Designer:
     def __init__(self, old: kitsune.PipelineOp, fuse: bool):
         self.old = old
         self.graph = DataflowGraph(old.block)
-        self.plan = design(self.graph.nodes, fuse)
-        self.stage_of = {self.graph.ops[node]: i for node, i in self.plan.stage_of().items()}
+        self.fuse = fuse
         self.stores = {hash(store.operands[0]): store for store in old.stores}
         self.queues: dict[int, kitsune.QueueOp] = {}  # intermediate -> queue
         self.flat: dict[tuple[int, int], ir.Value] = {}  # (tensor around the pipeline, row dims) -> row form
         self.stored: set[int] = set()
 
     def run(self) -> None:
+        self.plan = design(self.graph.nodes, self.fuse)
+        self.stage_of = {self.graph.ops[node]: i for node, i in self.plan.stage_of().items()}
         with self.old.operation.location:
             with ir.InsertionPoint(self.old):
                 self.new = kitsune.PipelineOp(self.old.attributes["sym_name"], kitsune.Outputs.get())

@@ -124,23 +124,33 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
 
 
 def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    """A tensor with several open sizes, of which known dimensions between are cut into these."""
+    """A tensor with several open sizes, of which known dimensions between are cut into these, or joined to these."""
     kind = ir.RankedTensorType(value.type)
     shape = [size for size in kind.shape if size != 1]
     if len(shape) < kind.rank:
         type_ = ir.RankedTensorType.get(shape, kind.element_type)
         value = tensor.CollapseShapeOp(type_, value, without_units(kind.shape)).result
+    wanted = [size for size in sizes if size != 1]
+    if len(wanted) < len(shape):
+        type_ = ir.RankedTensorType.get(wanted, kind.element_type)
+        shape, value = wanted, tensor.CollapseShapeOp(type_, value, _parts(wanted, shape)).result
     if shape == list(sizes):
         return value
+    groups = _parts(shape, sizes)
+    groups[-1] += range(groups[-1][-1] + 1, len(sizes))  # of one element
+    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
+
+
+def _parts(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]]:
+    """Which of the finer sizes make each of the sizes, open ones being one of them."""
     groups, d = list[list[int]](), 0
     for size in shape:
         first = d
-        while d < len(sizes) and prod(sizes[first:d]) != size:
+        while d < len(finer) and prod(finer[first:d]) != size:
             d += 1
         groups.append(list(range(first, d)))
-    groups[-1] += range(d, len(sizes))  # of one element
-    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
-    return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
+    return groups
 
 
 def without_units(shape: Sequence[int]) -> list[list[int]]:

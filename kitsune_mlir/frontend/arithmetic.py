@@ -4,6 +4,7 @@
   remainder taken off, not a quotient rounded down.
 - `x == x` is false for NaN: torch-mlir folds it to true. It folds `torch.ones(n) == 1`, a real number and an integer,
   to false.
+- An open size is divided, and is what something is taken from, as a tensor.
 - Integers are raised to powers by squaring, and bounded by real numbers as real numbers.
 - Bits are combined with numbers, and shifted by and of them, as with tensors.
 - `fmin` and `fmax` take the number beside a NaN; the angle of a real number is 0 or pi.
@@ -25,6 +26,8 @@ Number = bool | int | float
 
 _EXPONENT_BITS = 6
 
+_torch_rsub = torch._decomp.decomposition_table[aten.rsub.Scalar]
+
 
 def _wide(x: Any, kind: torch.dtype) -> Any:
     """An operand in the type that real numbers of type `kind` are computed in: at least f32. Numbers stay numbers."""
@@ -32,8 +35,15 @@ def _wide(x: Any, kind: torch.dtype) -> Any:
     return x.to(kind) if isinstance(x, Tensor) else float(x)
 
 
+def _as_tensor(x: Any) -> Any:
+    """An open size as a tensor; others as they are."""
+    return torch.full((), x, dtype=torch.int64) if isinstance(x, torch.SymInt) else x
+
+
 def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
     """x / y of tensors or one tensor and a number, rounded as told."""
+    if isinstance(x, torch.SymInt) or (isinstance(y, torch.SymInt) and rounding_mode is not None):
+        return aten.div.Tensor_mode(_as_tensor(x), _as_tensor(y), rounding_mode=rounding_mode)
     kind = torch.result_type(x, y)
     if rounding_mode is None:
         return torch.true_divide(x, y)
@@ -59,6 +69,17 @@ def fmod(x: Tensor, y: Any) -> Tensor:
     wide = _wide(x, kind)
     rest = torch.remainder(wide.abs(), abs(_wide(y, kind)))
     return torch.where(wide < 0, -rest, rest).to(kind)
+
+
+def add_integer_product(x: Tensor, left: Tensor, right: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Any:
+    """torch-mlir adds to products of real numbers only."""
+    if x.is_floating_point() or x.is_complex():
+        return NotImplemented
+    return x * beta + (left @ right) * alpha
+
+
+def subtract_from(x: Tensor, y: Any, alpha: Any = 1) -> Any:
+    return torch.sub(_as_tensor(y), x, alpha=alpha) if isinstance(y, torch.SymInt) else _torch_rsub(x, y, alpha)
 
 
 def remainder_of_number(x: Number, y: Tensor) -> Tensor:
@@ -211,6 +232,9 @@ ARITHMETIC = {
     aten.floor_divide.Scalar: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
+    aten.addmm.default: add_integer_product,
+    aten.baddbmm.default: add_integer_product,
+    aten.rsub.Scalar: subtract_from,
     aten.remainder.Scalar_Tensor: remainder_of_number,
     aten.eq.Tensor: equal,
     **{getattr(aten, name).Scalar: compare(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},

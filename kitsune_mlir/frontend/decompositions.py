@@ -9,8 +9,8 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`,
-  `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
+  `convolutions`, `extrema`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`,
+  `scatters`, `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from kitsune_mlir import mlir
 from kitsune_mlir.planning.row_tiles import WIDEST
@@ -30,6 +31,7 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
+from .extrema import EXTREMA
 from .fused_layers import FUSED_LAYERS
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
@@ -53,8 +55,6 @@ aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
 
-FEW_PLACES = 24  # of columns, which one kernel goes down, a thread a column, as fast as two kernels that share columns
-
 
 def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     y = working(x)
@@ -70,39 +70,16 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     return y if half_to_float else y.to(x.dtype)
 
 
-def place(x: Tensor, extremum: Callable[..., Tensor], dim: int | None, keepdim: bool) -> Any:
-    """Of the largest or the smallest element, of a dimension or of all: the least place of those where that number or a
-    NaN is, two reductions in place of one that carries a place beside a number."""
-    if dim is None and isinstance(x.numel(), int):
-        at = place(x.reshape(-1), extremum, 0, False)
-        return at.reshape([1] * x.dim()) if keepdim and at is not NotImplemented else at
-    if dim is None or not x.dim() or x.dtype == torch.bool:
-        return NotImplemented
-    dim = dim % x.dim()
-    size = x.shape[dim]
-    if not isinstance(size, int) or size < 2 or dim < x.dim() - 1 and size <= FEW_PLACES:
-        return NotImplemented
-    places = torch.arange(size, dtype=torch.int32, device=x.device).view(-1, *[1] * (x.dim() - 1 - dim))
-    none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
-    found = x == extremum(x, dim, keepdim=True)
-    if x.is_floating_point():
-        found = found | (x != x)
-    return torch.where(found, places, none).amin(dim, keepdim=keepdim).long()
+def of_scalars(operator: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule, by which a tensor without dimensions has one of one element: torch lets it have a dimension 0."""
 
+    def along(x: Tensor, *args: Any, **options: Any) -> Any:
+        if x.dim():
+            return rule(x, *args, **options)
+        found = operator(x.view(1), *args, **options)
+        return tree_map(lambda result: result.view(()), found)
 
-def place_of(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A rule for `argmax` or `argmin`."""
-    return lambda x, dim=None, keepdim=False: place(x, extremum, dim, keepdim)
-
-
-def with_place(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A rule for the largest or the smallest element of a dimension beside its place."""
-
-    def both(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-        at = place(x, extremum, dim, keepdim)
-        return at if at is NotImplemented else (extremum(x, dim, keepdim=keepdim), at)
-
-    return both
+    return along
 
 
 def fused_lstm_cell(
@@ -339,10 +316,6 @@ def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any 
 _OWN: Table = {
     aten.empty.memory_format: empty,
     aten._softmax.default: softmax,
-    aten.argmax.default: place_of(torch.amax),
-    aten.argmin.default: place_of(torch.amin),
-    aten.max.dim: with_place(torch.amax),
-    aten.min.dim: with_place(torch.amin),
     aten._log_softmax.default: log_softmax,
     aten._thnn_fused_lstm_cell.default: fused_lstm_cell,
     aten._thnn_fused_gru_cell.default: fused_gru_cell,
@@ -372,9 +345,13 @@ _OWN: Table = {
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }
 
+_ALONG = [
+    getattr(aten, name).default for name in "_softmax _log_softmax amax amin argmax argmin flip logsumexp".split()
+] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
+
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS,
-    NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES,
+    MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
@@ -389,4 +366,5 @@ def table() -> Table:
 def _own_table() -> Table:
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)
+    found = functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)
+    return found | {op: of_scalars(op, found.get(op, lambda *_, **__: NotImplemented)) for op in _ALONG}

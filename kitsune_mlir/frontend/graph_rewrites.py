@@ -3,12 +3,14 @@
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
 former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), long sorts of few different
 numbers counting sorts (known_ranges.py), and counts of numbers of which the program says how many there are, `bincount`
-with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows are expanded."""
+with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows are expanded,
+and quotients of sizes that are rounded are those of integers."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads
 
@@ -35,6 +38,8 @@ _BY_INDEX = {
     aten.scatter_reduce.two,
     aten.scatter_reduce_.two,
 }
+_ROUNDINGS = {math.ceil, math.floor, math.trunc}
+_EXTREMA = {torch.sym_max: torch.ops.prim.max.int, torch.sym_min: torch.ops.prim.min.int}
 _INDEX = 2  # which of their arguments says where
 
 
@@ -72,12 +77,14 @@ def settle(graph: torch.fx.Graph) -> None:
     `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
-    such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either."""
+    such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
+    larger and the smaller of two sizes it knows by other names."""
     for node in graph.nodes:
         if node.target is operator.pow and isinstance(node.args[1], int) and node.args[1] > 0:
             _multiply(node)
         if node.target is operator.mod and isinstance(node.meta["val"], torch.SymInt):
             _divide(node)
+        node.target = _EXTREMA.get(node.target, node.target)
         if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
             node.target = aten.index_put.default
         source = node
@@ -114,6 +121,28 @@ def _divide(rest: Node) -> None:
         rest.replace_all_uses_with(_number(rest, operator.sub, size, product))
 
 
+def _rounded(node: Node) -> tuple[Any, Any] | None:
+    """The size and its divisor, where a node rounds their quotient."""
+    quotient = node.args[0] if node.target in _ROUNDINGS else None
+    if not isinstance(quotient, Node) or quotient.target is not operator.truediv:
+        return None
+    return quotient.args if all(map(_is_size, quotient.args)) else None
+
+
+def _round(rounded: Node, size: Any, divisor: Any) -> None:
+    """ceil(n / k) is (n + k - 1) // k, floor(n / k) is n // k."""
+    with rounded.graph.inserting_before(rounded):
+        if rounded.target is math.ceil:
+            more = _number(rounded, operator.sub, divisor, 1) if isinstance(divisor, Node) else divisor - 1
+            size = _number(rounded, operator.add, size, more)
+        rounded.replace_all_uses_with(_number(rounded, operator.floordiv, size, divisor))
+
+
+def _is_size(number: Any) -> bool:
+    value = number.meta["val"] if isinstance(number, Node) else number
+    return isinstance(value, int | torch.SymInt) and statically_known_true(value >= 0)
+
+
 def _number(origin: Node, function: Callable[[Any, Any], Any], *operands: Any) -> Node:
     """What a function of two numbers gives, at the line of `origin`."""
     made = origin.graph.call_function(function, operands)
@@ -126,6 +155,7 @@ def _is_ours(node: Node) -> bool:
     if node.op != "call_function":
         return False
     ours = node.target in _REWRITTEN or mixed_heads.place(node) is not None
+    ours = ours or _rounded(node) is not None
     return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
 
 
@@ -182,6 +212,9 @@ def _replace(node: Node) -> None:
         return
     if (size := _counted(node)) is not None:
         _count(node, size)
+        return
+    if rounded := _rounded(node):
+        _round(node, *rounded)
         return
     if readers := _told_by(node):
         _expand(node, readers)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 
 def value_of(node: Node) -> Any:
@@ -20,9 +21,34 @@ def value_of(node: Node) -> Any:
         return node.target(*args, **kwargs)
 
 
+def _given(graph: Graph, args: Any, origin: Node) -> Any:
+    """Arguments in which open sizes are nodes, those of the tensors that the arguments are computed of."""
+
+    def node_of(size: Any) -> Any:
+        if not isinstance(size, torch.SymInt):
+            return size
+        behind = deque([leaf for leaf in tree_leaves(args) if isinstance(leaf, Node)] + [origin])
+        seen: set[Node] = set()
+        while behind:
+            node = behind.popleft()
+            if node in seen:
+                continue
+            seen.add(node)
+            behind.extend(node.all_input_nodes)
+            value = node.meta.get("val")
+            if node is origin or not isinstance(value, torch.Tensor) or value.is_complex():
+                continue
+            for dim, own in enumerate(value.shape):
+                if isinstance(own, torch.SymInt) and own.node.expr == size.node.expr:
+                    return call(graph, torch.ops.aten.sym_size.int, (node, dim), origin)
+        return size
+
+    return tree_map(node_of, args)
+
+
 def call(graph: Graph, target: Any, args: tuple[Any, ...], origin: Node, **kwargs: Any) -> Node:
     """A call at the insertion point, which counts as the model's line of `origin`."""
-    made = graph.call_function(target, args, kwargs)
+    made = graph.call_function(target, _given(graph, args, origin), kwargs)
     made.meta |= {"stack_trace": origin.stack_trace, "val": value_of(made)}
     return made
 

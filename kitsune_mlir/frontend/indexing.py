@@ -3,6 +3,7 @@ searches among boundaries, paddings that cut."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -143,13 +144,15 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 
 
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
-    """By numbers of 64 bits; by one for all of several neighbouring dimensions, where it is open how many places there
-    are: torch-mlir cannot tell then that all dimensions have as many."""
+    """By numbers of 64 bits; by one for all of several dimensions, where it is open how many places there are:
+    torch-mlir cannot tell then that all dimensions have as many. Places of dimensions that do not lie side by side come
+    before all others."""
     given = [i for i in indices if i is not None]
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     is_open = any(not isinstance(size, int) for i in given for size in i.shape)
-    are_neighbours = axes == list(range(axes[0], axes[-1] + 1)) and all(i.dtype != torch.bool for i in given)
-    if is_open and are_neighbours and len(given) > 1:
+    if is_open and len(given) > 1 and all(i.dtype != torch.bool for i in given):
+        if axes != list(range(axes[0], axes[-1] + 1)):
+            x, axes = x.movedim(axes, list(range(len(axes)))), list(range(len(axes)))
         flat = x.flatten(axes[0], axes[-1])
         return aten.index.Tensor(flat, [*[None] * axes[0], _of_all(given, [x.shape[axis] for axis in axes])])
     if not any(i.dtype == torch.int32 for i in given):
@@ -227,6 +230,14 @@ def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Any:
     return aten.slice_scatter(x, source.unsqueeze(dim), dim, index % size, index % size + 1)
 
 
+def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    """Slices, where a part has an open size: torch-mlir unpacks lists of known sizes only."""
+    if all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    starts = itertools.accumulate(sizes, initial=0)
+    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes)]
+
+
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """What is written over all of a tensor is not computed of that."""
     if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
@@ -235,6 +246,7 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
 
 
 INDEXING = {
+    aten.split_with_sizes.default: split_with_sizes,
     aten.copy.default: copy,
     aten.select_scatter.default: select_scatter,
     aten.index.Tensor: index,

@@ -1,6 +1,6 @@
-"""Systems of a few equations, inverses and Cholesky factors, of matrices of known sizes: column after column, each by
-elementwise operators of the whole batch. Where torch raises an error, for a matrix that has no inverse or is not
-positive definite, results are infinite or no numbers."""
+"""Systems of a few equations, inverses, Cholesky's factors and those of QR, of matrices of known sizes: column after
+column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it failed, for a
+matrix that has no inverse or is not positive definite, results are infinite or no numbers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,47 @@ def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Any:
     return _triangular(lower.mT, _triangular(lower, right, upper=False), upper=True)
 
 
+def _factors(x: Tensor, mode: str = "reduced") -> Any:
+    """Q and R by reflections, as LAPACK has them: each turns what is left of a column into its first number, of the
+    other sign."""
+    rows, columns = x.shape[-2:]
+    if not (x.is_floating_point() and isinstance(rows, int) and isinstance(columns, int) and 0 < rows <= LARGEST):
+        return NotImplemented
+    numbers = torch.arange(rows, device=x.device)
+    q = torch.eye(rows, dtype=x.dtype, device=x.device).expand(*x.shape[:-2], rows, rows)
+    for k in range(min(rows - 1, columns)):
+        below = torch.where(numbers > k, x[..., k], 0.0)
+        first, rest = x[..., k, k, None], below.square().sum(-1, keepdim=True)
+        largest = x[..., k].abs().amax(-1, keepdim=True)
+        scaled = torch.where(numbers >= k, x[..., k], 0.0) / torch.where(largest == 0, 1.0, largest)
+        size = scaled.square().sum(-1, keepdim=True).sqrt() * largest
+        new = torch.where(rest == 0, first, torch.where(first < 0, size, -size))
+        share = torch.where(rest == 0, 0.0, (new - first) / torch.where(new == 0, 1.0, new))
+        vector = below / torch.where(rest == 0, 1.0, first - new).expand_as(below)
+        vector = torch.where(numbers == k, 1.0, vector).unsqueeze(-1)
+        scaled_row = share.unsqueeze(-1) * vector.mT
+        x, q = x - vector * (scaled_row @ x), q - (q @ vector) * scaled_row
+    kept = rows if mode == "complete" else min(rows, columns)
+    r = x[..., :kept, :].triu()
+    return (x.new_zeros(0) if mode == "r" else q[..., :kept]), r
+
+
+def _checked(rule: Any) -> Any:
+    """A rule for the form that says whether it failed; it never does."""
+
+    def found(x: Tensor, *args: Any, check_errors: bool = False, **options: Any) -> Any:
+        result = rule(x, *args, **options)
+        failed = torch.zeros(x.shape[:-2], dtype=torch.int32, device=x.device)
+        return result if result is NotImplemented else (result, failed)
+
+    return found
+
+
 LINEAR_ALGEBRA = {
+    aten.linalg_qr.default: _factors,
+    aten.linalg_inv_ex.default: _checked(_inverse),
+    aten.linalg_solve_ex.default: _checked(_solution),
+    aten.linalg_cholesky_ex.default: _checked(_cholesky),
     aten.linalg_inv.default: _inverse,
     aten.inverse.default: _inverse,
     aten.linalg_solve.default: _solution,

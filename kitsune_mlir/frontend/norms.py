@@ -109,6 +109,14 @@ def _variance_and_mean(x: Tensor, dims: list[int], left: float, keepdim: bool) -
     return variance.to(x.dtype), (mean if keepdim else mean.squeeze(dims)).to(x.dtype)
 
 
+def distances_of_pairs(x: Tensor, p: float = 2.0) -> Any:
+    """Of each row and all behind it, one pair after the other."""
+    if not isinstance(x.shape[0], int):
+        return NotImplemented
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return torch.linalg.vector_norm(x.index_select(0, first) - x.index_select(0, second), p, -1)
+
+
 NORMS = {
     aten.linalg_vector_norm.default: vector_norm,
     aten.linalg_norm.default: linalg_norm,
@@ -119,6 +127,7 @@ NORMS = {
     aten.norm.ScalarOpt_dim_dtype: norm,
     aten.dist.default: distance,
     aten._cdist_forward.default: distances,
+    aten._pdist_forward.default: distances_of_pairs,
 } | {
     getattr(operator, overload): rule
     for operator, wanted, mean_too in (

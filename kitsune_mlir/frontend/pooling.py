@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .working import working
 
@@ -44,6 +45,8 @@ def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Averages over windows of the last dimensions, as many as there are output sizes; those of equal windows that lie
     side by side over two dimensions are torch's, which would take an open size for the example's."""
     pooled = list(zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False))
+    if any(isinstance(size, torch.SymInt) for _, size in pooled):
+        pooled = [(axis, size) for axis, size in pooled if not _is_kept(size, x.shape[axis])]
     if not x.is_floating_point() or not all(size > 0 for _, size in pooled):
         return _torch_average(x, output_size) if len(pooled) == 2 else NotImplemented
     if len(pooled) == 2 and all(isinstance(x.shape[axis], int) and not x.shape[axis] % size for axis, size in pooled):
@@ -59,6 +62,11 @@ def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
             windows = torch.where(inside.view(*inside.shape, *beside), windows, 0.0)
         y = windows.sum(axis + 1) / counts.view(-1, *beside)
     return y.to(x.dtype)
+
+
+def _is_kept(size: Any, length: Any) -> bool:
+    """Whether an open dimension is as long after pooling as before, as one of which None is asked."""
+    return isinstance(size, torch.SymInt) and statically_known_true(size == length)
 
 
 def _divides(size: int, length: Any) -> bool:

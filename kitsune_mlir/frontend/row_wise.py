@@ -34,7 +34,14 @@ ALONG = {
     aten.max.dim,
     aten.min.dim,
     aten.std.correction,
+    aten.std.default,
+    aten.std.dim,
     aten.var.correction,
+    aten.var.default,
+    aten.var.dim,
+    aten.prod.dim_int,
+    aten.any.dim,
+    aten.all.dim,
 }
 # Where these stand among the arguments, if not second.
 DIM = {
@@ -83,16 +90,19 @@ KEEPING = {
     aten.transpose.int,
     aten.permute.default,
     aten.t.default,
+    aten.numpy_T.default,
+    aten.mT.default,
     aten.stack.default,
     aten.flatten.using_ints,
     aten.unflatten.int,
 }
-# What makes one of all, or of all along some dimensions, with the number that leaves it as it is.
+# What makes one of all, or goes along some dimensions, with the number that leaves what it makes of others as it is.
 REDUCED = {
     aten.sum.default: 0.0,
     aten.mean.default: 0.0,
     aten.max.default: -math.inf,
     aten.min.default: math.inf,
+    aten.prod.default: 1.0,
     aten.any.default: 0.0,
     aten.all.default: 1.0,
 }
@@ -101,6 +111,15 @@ REDUCED_ALONG = {
     aten.mean.dim: 0.0,
     aten.amax.default: -math.inf,
     aten.amin.default: math.inf,
+    aten.max.dim: -math.inf,
+    aten.min.dim: math.inf,
+    aten.prod.dim_int: 1.0,
+    aten.cumsum.default: 0.0,
+    aten.logsumexp.default: -math.inf,
+    aten.softmax.int: -math.inf,
+    aten.log_softmax.int: -math.inf,
+    aten.any.dim: 0.0,
+    aten.all.dim: 1.0,
 }
 # Activations that not every version of torch, or none, has tagged as pointwise.
 ACTIVATIONS = {

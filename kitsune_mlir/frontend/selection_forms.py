@@ -10,6 +10,7 @@ cross_entropy(x[mask], y[mask])          =>    of all rows, those that are left 
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any
 
 import torch
@@ -216,3 +217,19 @@ def _flatten(node: Node) -> None:
     result.meta |= node.meta
     node.replace_all_uses_with(result)
     node.graph.erase_node(node)
+
+
+def is_whole(node: Node) -> bool:
+    """Whether an operator takes a slice of all that there is."""
+    if node.target is not aten.slice.Tensor:
+        return False
+    start, end, step = (*node.args[2:], *(None, None, None)[len(node.args) - 2 :])
+    return start in (None, 0) and end in (None, sys.maxsize) and step in (None, 1)
+
+
+def mask_of_rows(node: Node) -> Node | None:
+    """The mask by which an operator selects rows, where it does."""
+    if node.op != "call_function" or node.target is not aten.index.Tensor:
+        return None
+    mask = mask_of(node)
+    return mask if mask is not None and mask.meta["val"].dim() == 1 else None

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import copy
 import math
-import sys
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
-from .row_wise import ALONG, DIM, REDUCED, REDUCED_ALONG, is_row_wise
+from .row_wise import ALONG, REDUCED, is_row_wise
+from .selected_reductions import SPREADS, dims_of, neutral_of, neutral_of_scatter, spread
 from .selection_forms import (
     ELEMENTWISE_LOSSES,
     NUMBERS,
@@ -35,7 +35,9 @@ from .selection_forms import (
     in_one_form,
     is_count,
     is_selected,
+    is_whole,
     mask_of,
+    mask_of_rows,
     selected_sizes,
 )
 
@@ -87,7 +89,7 @@ class _Rewriting:
                 raise _Refused
             if node.op != "call_function" or not any(is_selected(n) for n in (node, *node.all_input_nodes)):
                 continue
-            if (found := _mask_of(node)) is not None:
+            if (found := mask_of_rows(node)) is not None:
                 selections.append((node, found))
                 sizes, before = list(selected_sizes(node).values()), list(selected_sizes(found).values())
                 if len(sizes) != 1 or list(selected_sizes(node.args[0]).values()) != before:
@@ -146,18 +148,10 @@ class _Rewriting:
         elif target in _TAKES:
             if is_selected(node.args[0]):
                 raise _Refused
-        elif target in ALONG and not _is_whole(node):
-            place = DIM.get(target, 1)
-            dims = node.args[place] if len(node.args) > place else node.kwargs.get("dim", 0)
-            rank, selected = node.args[0].meta["val"].dim(), selected_sizes(node.args[0])
-            if (
-                not dims
-                and dims != 0
-                or any(d % rank in selected for d in (dims if isinstance(dims, list) else [dims]))
-            ):
-                if target not in REDUCED_ALONG:
-                    raise _Refused
-                self._join_all(node, REDUCED_ALONG[target])
+        elif target in ALONG and not is_whole(node):
+            dims, selected = dims_of(node), selected_sizes(node.args[0])
+            if dims is None or any(dim in selected for dim in dims):
+                self._join_along(node, dims)
         elif target in REDUCED:
             self._join_all(node, REDUCED[target])
         elif target in _CLASSES:
@@ -168,7 +162,9 @@ class _Rewriting:
         elif target is aten.matmul.default:
             left, right = (source.meta["val"].dim() for source in node.args)
             rows, others = (selected_sizes(source) for source in node.args)
-            if left - 1 in rows or any(dim >= right - 2 for dim in others):  # a batch of products may be selected
+            if left - 1 in rows and right > 1 and list(others.items()) == [(right - 2, rows[left - 1])]:
+                self._sum_products(node)
+            elif left - 1 in rows or any(dim >= right - 2 for dim in others):  # a batch of products may be selected
                 raise _Refused
         elif target is aten.linear.default:
             if any(is_selected(source) for source in sources[1:]) or sources[0].meta["val"].dim() - 1 in selected_sizes(
@@ -260,7 +256,9 @@ class _Rewriting:
             raise _Refused
         neutral: float = 0
         if node.target in _REDUCES:
-            neutral = self._neutral(node.args[4], value.dtype)
+            neutral = neutral_of_scatter(node.args[4], value.dtype)
+            if neutral is None:
+                raise _Refused
         shape = [1] * value.dim()
         shape[dim] = -1
         with self.graph.inserting_before(node):
@@ -273,16 +271,6 @@ class _Rewriting:
         includes = node.kwargs.get("include_self", node.args[5] if len(node.args) > 5 else True)
         if node.target in _REDUCES and not includes:
             self._keep_untouched(node, dim, missing)
-
-    def _neutral(self, reduce: str, dtype: torch.dtype) -> float:
-        if reduce == "sum":
-            return 0
-        if reduce not in ("amax", "amin"):
-            raise _Refused
-        if dtype.is_floating_point:
-            return -math.inf if reduce == "amax" else math.inf
-        limits = torch.iinfo(dtype)
-        return limits.min if reduce == "amax" else limits.max
 
     def _keep_untouched(self, node: Node, dim: int, missing: Node) -> None:
         """What no selected row goes to stays what it was."""
@@ -298,6 +286,31 @@ class _Rewriting:
         with self.graph.inserting_after(node):
             result = self.graph.call_function(aten.where.self, (hit, node, before))
         self._replace(node, result)
+
+    def _join_along(self, node: Node, dims: list[int] | None) -> None:
+        """One of all rows along some dimensions is one of those that are selected."""
+        sizes = selected_sizes(node.args[0])
+        neutral = neutral_of(node)
+        if not sizes or (neutral is None and node.target not in SPREADS):
+            raise _Refused
+        if neutral is not None:
+            self._join_all(node, neutral)
+            return
+        ((dim, size),) = sizes.items()
+        with self.graph.inserting_before(node):
+            missing = self._missing(self.counts[size][0], node.args[0].meta["val"].dim() - dim - 1)
+            result = spread(self.graph, node, dims, missing)
+        self._replace(node, result)
+
+    def _sum_products(self, node: Node) -> None:
+        """Products that are summed over selected rows: zeros for both factors of those that are left out."""
+        (size,) = selected_sizes(node.args[0]).values()
+        with self.graph.inserting_before(node):
+            filled = []
+            for factor, behind in zip(node.args, (0, 1), strict=True):
+                missing = self._missing(self.counts[size][0], behind)
+                filled.append(self.graph.call_function(aten.masked_fill.Scalar, (factor, missing, 0)))
+        node.args = tuple(filled)
 
     def _join_all(self, node: Node, neutral: float) -> None:
         """One of all rows is one of those that are selected; a mean of all, with zeros for those that are left out, is
@@ -381,19 +394,3 @@ class _Rewriting:
             result.meta |= node.meta
         order = {one: number for number, one in enumerate(self.graph.nodes)}
         node.replace_all_uses_with(result, delete_user_cb=lambda user: order[user] > order[result])
-
-
-def _is_whole(node: Node) -> bool:
-    """Whether an operator takes a slice of all that there is."""
-    if node.target is not aten.slice.Tensor:
-        return False
-    start, end, step = (*node.args[2:], *(None, None, None)[len(node.args) - 2 :])
-    return start in (None, 0) and end in (None, sys.maxsize) and step in (None, 1)
-
-
-def _mask_of(node: Node) -> Node | None:
-    """The mask by which an operator selects rows, where it does."""
-    if node.op != "call_function" or node.target is not aten.index.Tensor:
-        return None
-    mask = mask_of(node)
-    return mask if mask is not None and mask.meta["val"].dim() == 1 else None

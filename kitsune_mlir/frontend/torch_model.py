@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
+import dataclasses
 import io
+import itertools
 import logging
 import os
 import traceback
@@ -13,7 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.distributions import Distribution
 from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from kitsune_mlir import mlir
@@ -61,29 +66,82 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
     args = _distinct(args)
-    with tracing(), torch.no_grad(), _quiet():
+    with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
-            with _DataAsViews():
+            with _AsItCanBeTraced(), _results_as_tuples(model):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
-            reason = mlir.first_line(error)
+            with contextlib.suppress(Exception):
+                return _export_behind_autograd(model, args, dynamic_shapes)
+            reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
 
-class _DataAsViews(TorchFunctionMode):
+@contextlib.contextmanager
+def _results_as_tuples(model: torch.nn.Module) -> Iterator[None]:
+    """Within the `with`, dataclasses that the model returns, which torch does not know, are tuples with their names."""
+
+    def known(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and type(value) not in torch.utils._pytree.SUPPORTED_NODES:
+            names = [field.name for field in dataclasses.fields(value)]
+            return collections.namedtuple(type(value).__name__, names)(*(known(getattr(value, name)) for name in names))
+        if type(value) in (list, tuple):
+            return type(value)(map(known, value))
+        return {key: known(item) for key, item in value.items()} if type(value) is dict else value
+
+    hook = model.register_forward_hook(lambda model, args, results: known(results))
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+    """A trace of what autograd makes of the model: it alone sees the gradients that torch.autograd.grad and torch.func
+    compute within. Results that had gradients of their own, torch would take for a model in training."""
+
+    def detached(model: Any, args: Any, results: Any) -> Any:
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, results)
+
+    hook = model.register_forward_hook(detached)
+    try:
+        with _AsItCanBeTraced(), _results_as_tuples(model):
+            return torch.export._trace._export(
+                model, args, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
+            )
+    finally:
+        hook.remove()
+
+
+class _AsItCanBeTraced(TorchFunctionMode):
     """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
     a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
-    of no data, which ends the process where the graph is taken apart."""
+    of no data, which ends the process where the graph is taken apart. Numbers between two may be an open
+    count, for which torch would take the example's."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__get__:
             return args[0].detach()
         if function == torch.Tensor.data.__set__ and (args[0].shape, args[0].dtype) == (args[1].shape, args[1].dtype):
             return args[0].detach().copy_(args[1])
+        if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
+            return _linspace(*args, **(kwargs or {}))
         return function(*args, **(kwargs or {}))
+
+
+def _steps(start: Any, end: Any, steps: Any = None, **_: Any) -> Any:
+    return None if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor) else steps
+
+
+def _linspace(start: float, end: float, steps: torch.SymInt, **options: Any) -> torch.Tensor:
+    """As torch has it, the first half from the start and the others from the end."""
+    options.setdefault("dtype", torch.get_default_dtype())
+    places = torch.arange(steps, **options)
+    step = (end - start) / torch.sym_max(steps - 1, 1)
+    return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
 
 
 def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -111,6 +169,35 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Within the `with`, torch.distributions take their arguments as they are: what they check otherwise is a choice by
+    numbers that a trace does not have."""
+    before = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(before)
+
+
+def _reason(error: Exception) -> str:
+    """The sentence of torch's error that says what is wrong: its first one names only the sizes that are."""
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return (
+            f"it goes on by a number that depends on the data ({error.cond}); "
+            "compute both ways and choose by torch.where, or give it a fixed number"
+        )
+    lines = [line.strip() for line in str(error).splitlines()]
+    violated = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    if not violated or not lines[0].startswith("Constraints violated"):
+        return mlir.first_line(error)
+    (start,) = [n for n, line in enumerate(lines) if line == "Suggested fixes:"] or [len(lines)]
+    fixes = list(itertools.takewhile(bool, lines[start + 1 :]))
+    advice = f" (torch suggests {', '.join(fixes)})" if fixes else ""
+    return f"{violated[0].partition('. ')[0].removesuffix('.')}{advice}"
 
 
 def _line_of(error: Exception) -> str:

@@ -249,6 +249,11 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
                     f"{name}: the control flow of {node.target}{_line(node)} cannot be imported; "
                     "compute both branches and choose by torch.where, or write a loop of a fixed length in Python"
                 ) from error
+            if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat) and f"{node.target}" in str(error):
+                raise UnsupportedError(
+                    f"{name}: torch-mlir does not know {node.target}{_line(node)} of open sizes; "
+                    "compute with sums, products and quotients of integers, or fix the sizes"
+                ) from error
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
     return lower_torch(importer.module, name)
 

@@ -220,7 +220,7 @@ def _leaves(tree: Any, where: str, depth: int = 0) -> Iterator[int]:
         fits(content, [_TREE], where)
         for i, item in enumerate(content):
             yield from _leaves(item, f"{where}[{i}]", depth + 1)
-    elif kind == "dict":
+    elif kind in ("dict", "named", "record"):
         fits(content, Table(_TREE), where)
         for key, item in content.items():
             yield from _leaves(item, f"{where}.{key}", depth + 1)
@@ -234,8 +234,8 @@ def _numbers(tree: Any) -> Iterator[int]:
     ((kind, content),) = tree.items()
     if kind == "number":
         yield content
-    elif kind in ("list", "tuple", "dict"):
-        for item in content.values() if kind == "dict" else content:
+    elif kind in ("list", "tuple", "dict", "named", "record"):
+        for item in content.values() if isinstance(content, dict) else content:
             yield from _numbers(item)
 
 

@@ -21,7 +21,7 @@ def test_it_is_short_and_found_from_the_readme_and_the_architecture():
 
 
 def test_its_example_is_the_code():
-    code = (ROOT / "kitsune_mlir" / "frontend" / "decompositions.py").read_text()
+    code = (ROOT / "kitsune_mlir" / "frontend" / "extrema.py").read_text()
     (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
     lines = [line.removeprefix("   ") for line in example.rstrip().split("\n")]
     assert len(lines) == 4 and "\n".join(f"    {line}" for line in lines) in code

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 from torch.nn import functional as F
 
@@ -270,3 +271,12 @@ def test_sums_of_exponentials_of_few_tensors_are_elementwise():
         operators = check(lambda *own, keepdim=keepdim: torch.logsumexp(torch.stack(own), 0, keepdim), x, y, z)
         assert not any("amax" in name or "sum" in name for name in operators)
     assert any("amax" in name or "sumexp" in name for name in check(lambda x: x.logsumexp(1), x))
+
+
+def test_tensors_without_dimensions_are_reduced():
+    def function(x):
+        both = [*x.max(0), *x.min(-1), x.argmax(), x.argmin(0), x.amax(0), x.amin(), x.prod(0), x.logsumexp(0)]
+        return torch.stack([*both, x.softmax(0), x.log_softmax(-1), x.flip(0)])
+
+    compiled = kitsune_mlir.compile(Function(function), (torch.tensor(1.5),))
+    torch.testing.assert_close(compiled(torch.tensor(-0.5)), function(torch.tensor(-0.5)))

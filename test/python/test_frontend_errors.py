@@ -228,3 +228,22 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 """)
     text = str(import_model(str(path)).module)
     assert "call" not in text and "arith.addf" in text
+
+
+class Steps(nn.Module):
+    """Goes on by a size, or by what a tensor holds."""
+
+    def __init__(self, by_data):
+        super().__init__()
+        self.by_data = by_data
+
+    def forward(self, x):
+        return x * 2 if (x.sum() if self.by_data else x.shape[0] - 3) > 0 else x
+
+
+def test_why_torch_cannot_trace_a_model():
+    rows = ({0: torch.export.Dim("rows", min=2, max=8)},)
+    with pytest.raises(UnsupportedError, match=r"Not all values of rows = .* guard .*torch suggests rows = Dim"):
+        import_model(Steps(False), (torch.randn(5, 2),), dynamic_shapes=rows)
+    with pytest.raises(UnsupportedError, match=r"test_frontend_errors.py:\d+: it goes on by a number that depends on"):
+        import_model(Steps(True), (torch.randn(5, 2),))

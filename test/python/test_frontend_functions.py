@@ -206,6 +206,7 @@ PAIRS = {
     "Euclid's, by a product": lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
     "Euclid's, many": lambda x, y: torch.cdist(x.repeat(1, 8, 1), y),
     "Manhattan's": lambda x, y: torch.cdist(x, y, p=1),
+    "of pairs": lambda x, y: torch.pdist(x[0]) + torch.pdist(x[0], p=1),
     "the third": lambda x, y: torch.cdist(x, y, p=3),
     "the largest": lambda x, y: torch.cdist(x, y, p=math.inf),
 }

@@ -34,13 +34,19 @@ def factors(x, y):
     return flat(lower, upper, *solved, triangular(lower, y.mT, upper=False, left=False))
 
 
+def orthogonal(x, y):
+    """Of a high and a wide matrix; a column of zeros is turned already."""
+    every = torch.linalg.qr(y[:, :4], mode="complete"), torch.linalg.qr(torch.cat([y * 0, y], 2)[:, :2])
+    return flat(*(factor for factors in every for factor in factors), torch.linalg.inv_ex(definite(x[:, :2, :2]))[0])
+
+
 def likelihood(x, y):
     mean = torch.zeros(x.shape[-1], dtype=x.dtype)
     return MultivariateNormal(mean, covariance_matrix=definite(x[0]), validate_args=False).log_prob(y.mT)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("function", [systems, factors, likelihood])
+@pytest.mark.parametrize("function", [systems, factors, orthogonal, likelihood])
 def test_as_exact_as_torchs(function, target):
     torch.manual_seed(1)
     check_error(function, torch.randn(2, 5, 5), torch.randn(2, 5, 3), target=target, least=1e-6)

@@ -1,6 +1,13 @@
-"""Results of open size that are one value twice, an input, or a view: each is given back as a tensor of its own."""
+"""Results of open size that are one value twice, an input, or a view: each is given back as a tensor of its own; and
+results whose parts have names."""
 
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
 import torch
+from functions import Function
 
 import kitsune_mlir
 
@@ -23,3 +30,48 @@ def test_results_of_open_size_are_owned_once():
         found, wanted = compiled(x), model(x)
         torch.testing.assert_close(found, wanted)
         assert len({value.data_ptr() for value in found}) == len(found)
+
+
+class Extrema(NamedTuple):
+    largest: torch.Tensor
+    smallest: torch.Tensor
+
+
+@dataclass
+class Heads:
+    logits: torch.Tensor
+    extrema: Extrema
+    loss: torch.Tensor | None = None
+
+
+@dataclass
+class Output(OrderedDict):
+    """As transformers has them: a dict that knows its items as attributes."""
+
+    logits: torch.Tensor
+
+    def __post_init__(self):
+        self["logits"] = self.logits
+
+
+torch.utils._pytree.register_pytree_node(
+    Output, lambda output: (list(output.values()), None), lambda values, _: Output(*values), serialized_type_name="Out"
+)
+
+
+def test_results_have_the_names_that_the_model_gives_them(tmp_path):
+    def function(x):
+        return Heads(x * 2, Extrema(x.amax(0), x.amin(0))), x.max(0), Output(x + 1)
+
+    x = torch.randn(3, 4)
+    compiled = kitsune_mlir.compile(Function(function), (x,))
+    compiled.save(tmp_path / "model.kitsune")
+    for run in (compiled, kitsune_mlir.load(tmp_path / "model.kitsune")):
+        heads, (values, places), output = run(x)
+        wanted = x.max(0)
+        assert heads.loss is None and torch.equal(heads.extrema.largest, values)
+        assert torch.equal(places, wanted.indices) and torch.equal(run(x)[1].indices, places)
+        assert torch.equal(heads.logits, x * 2) and torch.equal(output.logits, output[0])
+        assert torch.equal(output["logits"], x + 1)
+        with pytest.raises(AttributeError, match="no result 'loss': the results are logits"):
+            _ = output.loss

@@ -141,7 +141,7 @@ REFUSED = {
     "returned": lambda x, mask: x[mask],
     "numbered": lambda x, mask: x[mask] * torch.arange(x[mask].shape[0]).view(-1, 1),
     "so many": lambda x, mask: x[: x[mask].shape[0]].sum(),
-    "counted in order": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long().cumsum(0), x[mask]),
+    "placed": lambda x, mask: x[:, mask[:4]].argmax(),
     "of several masks": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long(), x[mask] * x[~mask]),
 }
 
@@ -193,7 +193,22 @@ def written(x, y, mask, rows, classes):
     return near, far, tokens, x.masked_scatter(mask, y[mask])
 
 
-@pytest.mark.parametrize("form", [losses, written])
+def reduced(x, y, mask, rows, classes):
+    """Rows that are selected, along their dimension and along all, of which nothing says where they are."""
+    kept, columns = x[rows], x[:, y[0] > -0.5]
+    spreads = kept.std(), kept.var(0, correction=0), torch.std(columns, (0, 1), keepdim=True, correction=0)
+    norms = columns.norm(), columns.norm(3), columns.norm(float("inf")), kept.norm(dim=0), columns.norm(-1, dim=1)
+    sums = (
+        kept.prod(0),
+        kept.T @ kept,
+        kept.cumsum(0).amax(0),
+        (kept.softmax(0) * kept).sum(0),
+        kept.log_softmax(0).max(),
+    )
+    return *spreads, *norms, *sums, columns.amax(), columns.amin(1), kept.max(0).values, (columns > 1).any(1)
+
+
+@pytest.mark.parametrize("form", [losses, written, reduced])
 def test_masked_elements(form, small_gpu):
     """Masks of several dimensions, of any number of rows and columns."""
 

@@ -1,0 +1,42 @@
+"""Gradients that a model computes of its own layers, by torch.autograd.grad and torch.func, and distributions."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.func import grad, hessian, jacrev, vmap
+
+import kitsune_mlir
+
+
+class Field(nn.Module):
+    def __init__(self, of):
+        super().__init__()
+        self.net, self.of = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)), of
+
+    def forward(self, x):
+        return self.of(self.net, x)
+
+
+def forces(net, x):
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        (first,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
+        return first, torch.autograd.grad(first.square().sum(), x)[0]
+
+
+def functional(net, x):
+    energy = lambda point: net(point).sum()  # noqa: E731
+    return vmap(grad(energy))(x), vmap(jacrev(net))(x), vmap(hessian(energy))(x)
+
+
+def density(net, x):
+    return Normal(net(x), x.exp()).log_prob(x)
+
+
+@pytest.mark.parametrize("of", [forces, functional, density])
+def test_as_torch_computes_them(of):
+    model = Field(of).eval()
+    compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),))
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
