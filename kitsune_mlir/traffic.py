@@ -31,14 +31,6 @@ def operators(root: ir.Module | ir.Operation) -> list[ir.Operation]:
     return [op for op in walk(root) if counts(op.name)]
 
 
-def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
-    """The nearest operation of that name around `op`."""
-    parent = op.parent
-    while parent is not None and parent.operation.name != name:
-        parent = parent.operation.parent
-    return None if parent is None else parent.operation
-
-
 def tensor_bytes(value: ir.Value) -> int:
     """Bytes of a tensor; 0 for what is none."""
     kind = value.type

@@ -95,7 +95,7 @@ def _next(expansion: ir.Operation) -> tuple[ir.Operation, list[tuple[ir.AffineMa
         if op.name == "tensor.extract_slice" and _takes_columns(op, expansion):
             return op, None
         if op.name == "linalg.generic" and is_elementwise(op, [value]):
-            maps = _flat_maps(op, _groups(expansion))
+            maps = _flat_maps(op, rows.groups_of(expansion))
             if maps is not None:
                 return op, maps
     return None
@@ -128,11 +128,6 @@ def _columns_of(source: ir.Value, op: ir.Operation, expansion: ir.Operation) -> 
 def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:
     users = dict.fromkeys(use.owner.operation for use in value.uses)
     return [op for op in users if op.block == block]
-
-
-def _groups(expansion: ir.Operation) -> Groups:
-    found = ir.ArrayAttr(expansion.attributes["reassociation"])
-    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in found]
 
 
 def _flat_maps(op: ir.Operation, groups: Groups) -> list[tuple[ir.AffineMap, Groups]] | None:

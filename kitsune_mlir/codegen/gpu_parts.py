@@ -104,10 +104,7 @@ def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> 
 def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     """The view of `target` that has the shape of what `collapse` collapses."""
     kind, wanted = ir.MemRefType(target.type), ir.MemRefType(collapse.operands[0].type)
-    groups = [
-        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
-        for group in ir.ArrayAttr(collapse.attributes["reassociation"])
-    ]
+    groups = rows.groups_of(collapse)
     layout = None
     if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
         (strides, offset), open_ = kind.get_strides_and_offset(), ir.ShapedType.get_dynamic_stride_or_offset()

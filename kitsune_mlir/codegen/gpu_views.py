@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, memref
+from kitsune_mlir.rows import groups_of
 
 from .affine_index import linear
 from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of, written
@@ -175,23 +176,18 @@ def _part(source: Layout, op: ir.Operation) -> Layout:
     return Layout(source.buffer, offset, tuple(sizes[d] for d in kept), tuple(strides))
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
-    groups = ir.ArrayAttr(op.attributes["reassociation"])
-    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in groups]
-
-
 def _expanded(source: Layout, op: ir.Operation) -> Layout:
     (sizes,) = _mixed(op, "static_output_shape")
     if source.dense:
         return _dense(source.buffer, sizes)
     strides: list[Size] = []
-    for group, stride in zip(_groups(op), source.strides, strict=True):
+    for group, stride in zip(groups_of(op), source.strides, strict=True):
         strides += [product([stride, *(sizes[d] for d in group[at + 1 :])]) for at in range(len(group))]
     return Layout(source.buffer, source.offset, tuple(sizes), tuple(strides))
 
 
 def _collapsed(source: Layout, op: ir.Operation) -> Layout | None:
-    groups = _groups(op)
+    groups = groups_of(op)
     sizes = [product([source.sizes[d] for d in group]) for group in groups]
     if source.dense:
         return _dense(source.buffer, sizes)
