@@ -16,7 +16,7 @@ from .chain_tiles import part
 from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
-from .schedule_build import clone_operations, empty_generic, map_of
+from .schedule_build import clone_operations, generic, map_of
 from .softmax_rows import CASTS, Weights
 from .tensor_sizes import or_dynamic
 
@@ -290,12 +290,7 @@ class Weighing(RowBody):
                     values[op.results[0]] = make(*map(_widened, operands))
             return values[end.operands[0]]  # of weights, as all that the group gives
 
-        maps = [_TILE] + [_ROWS] * len(others)
-        generic = self._generic([sums, *others.values()], maps, _shape(sums), self.f32)
-        block = generic.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([body(*list(block.arguments)[:-1])])
-        return generic.results[0]
+        return self._generic([sums, *others.values()], [_TILE] + [_ROWS] * len(others), _shape(sums), self.f32, body)
 
     # ---- tiles
 
@@ -318,19 +313,24 @@ class Weighing(RowBody):
         make: Callable[..., ir.Value],
     ) -> ir.Value:
         """A tile of these sizes, of others, with dimensions of it, computed in f32."""
-        generic = self._generic(inputs, maps, shape, element)
-        block = generic.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            x = make(*map(_widened, list(block.arguments)[:-1]))
-            linalg.YieldOp([x if x.type == element else arith.truncf(element, x)])
-        return generic.results[0]
+
+        def body(*given: ir.Value) -> ir.Value:
+            x = make(*map(_widened, given))
+            return x if x.type == element else arith.truncf(element, x)
+
+        return self._generic(inputs, maps, shape, element, body)
 
     @staticmethod
     def _generic(
-        inputs: Sequence[ir.Value], maps: Sequence[list[int]], shape: list[int], element: ir.Type
-    ) -> ir.Operation:
-        dims = [map_of(len(shape), own) for own in (*maps, list(range(len(shape))))]
-        return empty_generic(inputs, [tensor.empty(shape, element)], dims, ["parallel"] * len(shape))
+        inputs: Sequence[ir.Value],
+        maps: Sequence[list[int]],
+        shape: list[int],
+        element: ir.Type,
+        body: Callable[..., ir.Value],
+    ) -> ir.Value:
+        dims, iterators = [map_of(len(shape), own) for own in (*maps, range(len(shape)))], ["parallel"] * len(shape)
+        start = tensor.empty(shape, element)
+        return generic(inputs, [start], dims, iterators, lambda *given: body(*given[:-1])).results[0]
 
 
 _TILE, _ROWS = [0, 1], [0]  # the dimensions of a tile that another has

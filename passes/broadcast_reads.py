@@ -15,10 +15,10 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.mlir import attr_int, ir, tensor
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-from .schedule_build import constant_index, empty_generic, map_of, source_of_size, without_units
+from .schedule_build import constant_index, moved, source_of_size, without_units
 
 _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
@@ -55,12 +55,7 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
         groups = without_units(kind.shape)
         type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
         source = tensor.CollapseShapeOp(type_, source, groups).result
-    generic = empty_generic(
-        [source], [start], [map_of(kind.rank, kept), map_of(kind.rank, range(kind.rank))], ["parallel"] * kind.rank
-    )
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return generic.results[0]
+    return moved(source, start, kept)
 
 
 def divide_exactly(division: ir.Operation) -> None:
@@ -124,9 +119,7 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
         return False
     counted, one = condition.operands
     same = _origin(counted) == _origin(size) if size is not None else constant(counted) == known
-    return (
-        same and constant(one) == 1 and constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
-    )
+    return same and constant(one) == 1 and constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
 
 
 def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:

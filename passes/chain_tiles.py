@@ -12,7 +12,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from .schedule_build import empty_generic, i64
+from .schedule_build import elementwise, generic, i64
 
 BLOCK = 8  # columns of a piece that is computed in the background
 
@@ -63,13 +63,7 @@ def zeros(count: int, columns: int) -> ir.Value:
 
 def added(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two tiles of numbers."""
-    kind = ir.RankedTensorType(a.type)
-    same = ir.AffineMap.get_identity(2)
-    made = empty_generic([a, b], [tensor.empty(list(kind.shape), kind.element_type)], [same] * 3, ["parallel"] * 2)
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([arith.addf(*list(block.arguments)[:2])])
-    return made.results[0]
+    return elementwise([a, b], ir.RankedTensorType(a.type).element_type, arith.addf)
 
 
 def columns_of_tile(tile: ir.Value, first: int, count: int) -> ir.Value:
@@ -84,11 +78,8 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
     kind = ir.RankedTensorType(tile.type)
     row, there = ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(column)
     maps = [ir.AffineMap.get(2, 0, [row, there]), ir.AffineMap.get_identity(2)]
-    made = empty_generic([tile], [tensor.empty([kind.shape[0], 1], kind.element_type)], maps, ["parallel"] * 2)
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
-    return made.results[0]
+    start = tensor.empty([kind.shape[0], 1], kind.element_type)
+    return generic([tile], [start], maps, ["parallel"] * 2, lambda x, _: x).results[0]
 
 
 def engine_of(type_: ir.Type, target: Target, columns: int | None = None) -> str | None:

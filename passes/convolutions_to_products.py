@@ -42,7 +42,7 @@ from .convolution_operands import filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
-from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
+from .schedule_build import constant_index, generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
 
@@ -266,7 +266,7 @@ class _Rewriter:
         operands = [(read.value(), read.roles) for read in reads]
 
         element = ir.RankedTensorType(op.results[0].type).element_type
-        return self._generic(space, operands, element, lambda arguments: cloned(s.body, arguments)[0])
+        return self._generic(space, operands, element, s.body)
 
     # ---- the product
 
@@ -367,7 +367,7 @@ class _Rewriter:
         space: _Space,
         operands: Sequence[tuple[ir.Value, Sequence[str | None]]],
         element: ir.Type,
-        body: Callable[[Sequence[ir.Value]], ir.Value],
+        body: ir.Block | Callable[..., ir.Value],
         summed: Sequence[str] = (),
     ) -> ir.Value:
         """A generic on a product's dimensions, whose results begin at zero where it sums."""
@@ -378,10 +378,7 @@ class _Rewriter:
             start = linalg.fill(zero, outs=[start])
         maps = [*(space.map(roles, summed) for _, roles in operands), space.map(space.roles, summed)]
         kinds = ["parallel"] * len(sizes) + ["reduction"] * len(summed)
-        generic = empty_generic([value for value, _ in operands], [start], maps, kinds)
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
-        return generic.results[0]
+        return generic([value for value, _ in operands], [start], maps, kinds, body).results[0]
 
 
 def _behind(images: ir.Value) -> ir.InsertionPoint:
@@ -390,11 +387,10 @@ def _behind(images: ir.Value) -> ir.InsertionPoint:
     return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 
 
-def _add(arguments: Sequence[ir.Value]) -> ir.Value:
-    return arith.addf(*arguments[:2])
+def _add(a: ir.Value, b: ir.Value, _: ir.Value) -> ir.Value:
+    return arith.addf(a, b)
 
 
-def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
-    wide = arguments[2].type
-    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
-    return arith.addf(arguments[2], arith.mulf(a, b))
+def _multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
+    a, b = (x if x.type == total.type else arith.extf(total.type, x) for x in (a, b))
+    return arith.addf(total, arith.mulf(a, b))

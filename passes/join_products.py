@@ -40,7 +40,7 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_body, clone_operations, constant_index, empty_generic, map_of
+from .schedule_build import clone_operations, constant_index, generic, map_of
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us
@@ -313,21 +313,18 @@ def _elementwise(
     start = tensor.empty([count, sum(layer.columns for layer in layers)], _element(op))
     factor = _factor(op) if any(x is None for x in own) else None
     if factor is None:
-        made = empty_generic(inputs, [start], s.maps, ["parallel"] * 2)
-        clone_body(s.body, made)
-        return made
+        return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body)
     kind = factor.type
     each = [_number(1.0 if x is None else factor, kind, of) for of, x in zip(layers, own, strict=True)]
-    made = empty_generic(
-        [value, _side_by_side(each)], [start], [s.maps[0], map_of(2, [1]), s.maps[1]], ["parallel"] * 2
-    )
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        values = {s.body.arguments[0]: block.arguments[0], factor: block.arguments[1]}
+
+    def body(x: ir.Value, own_factor: ir.Value, _: ir.Value) -> ir.Value:
+        values = {s.body.arguments[0]: x, factor: own_factor}
         *inner, end = [each.operation for each in s.body.operations]
         clone_operations(inner, values)
-        linalg.YieldOp([values[end.operands[0]]])
-    return made
+        return values[end.operands[0]]
+
+    maps = [s.maps[0], map_of(2, [1]), s.maps[1]]
+    return generic([value, _side_by_side(each)], [start], maps, ["parallel"] * 2, body)
 
 
 def _number(number: float | ir.Value, element: ir.Type, layer: _Layer) -> ir.Value:

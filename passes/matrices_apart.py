@@ -27,7 +27,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .generic_operands import indexing_maps, set_maps
 from .numbered_matrices import taken_by
-from .schedule_build import empty_generic, map_of, reshaped
+from .schedule_build import moved, reshaped
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
 _LEFT, _RIGHT = 0, 1  # operands of a product: batch x rows x sum, batch x sum x columns
@@ -127,7 +127,4 @@ def _repeated(value: ir.Value, count: int) -> ir.Value:
     """A batch of matrices, each so many times."""
     batch, p, q = rows.shape_of(value)
     start = tensor.empty([batch, count, p, q], ir.RankedTensorType(value.type).element_type)
-    generic = empty_generic([value], [start], [map_of(4, [0, 2, 3]), map_of(4, range(4))], ["parallel"] * 4)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return reshaped(generic.results[0], [batch * count, p, q])
+    return reshaped(moved(value, start, [0, 2, 3]), [batch * count, p, q])

@@ -17,7 +17,7 @@ from kitsune_mlir.mlir import ir, linalg, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import element_bytes
 
-from .schedule_build import clone_body, empty_generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:
@@ -93,8 +93,7 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
             made = linalg.transpose(operands[0], outs=operands[1:], permutation=permutation).results[0].owner.operation
         else:
             iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
-            made = empty_generic(operands[: s.inputs], operands[s.inputs :], maps, iterators)
-            clone_body(s.body, made)
+            made = generic(operands[: s.inputs], operands[s.inputs :], maps, iterators, s.body)
         for old, new in zip(op.results, made.results, strict=True):
             sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(old)]
             old.replace_all_uses_with(reshaped(new, sizes))

@@ -36,7 +36,7 @@ from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 from .base import ModulePass
 from .dataflow_graph import IN_ORDER
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic, map_of, sizes_of
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 # What a key, or the number of places, may be computed by: few operations, done twice.
@@ -315,16 +315,11 @@ def _carried(coming: list[ir.Value], keys: ir.Value, copies: _Copies) -> list[tu
 def _gathered(value: ir.Value, order: ir.Value) -> ir.Value:
     """The rows of a tensor that an order's result names, one after another."""
     kind = ir.RankedTensorType(value.type)
-    sizes = [
-        tensor.DimOp(value, constant_index(d)).result if kind.is_dynamic_dim(d) else kind.shape[d]
-        for d in range(kind.rank)
-    ]
-    start = tensor.EmptyOp(sizes, kind.element_type).result
-    maps = [ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(kind.rank)]
-    generic = empty_generic([order], [start], maps, ["parallel"] * kind.rank)
-    body = generic.regions[0].blocks[0]
-    with ir.InsertionPoint(body):
-        row = arith.index_cast(ir.IndexType.get(), body.arguments[0])
-        inner = [linalg.IndexOp(d).result for d in range(1, kind.rank)]
-        linalg.YieldOp([tensor.ExtractOp(value, [row, *inner]).result])
-    return generic.results[0]
+
+    def element(number: ir.Value, _: ir.Value) -> ir.Value:
+        row = arith.index_cast(ir.IndexType.get(), number)
+        return tensor.extract(value, [row, *(linalg.IndexOp(d).result for d in range(1, kind.rank))])
+
+    start = tensor.empty(sizes_of(value), kind.element_type)
+    maps = [map_of(kind.rank, [0]), map_of(kind.rank, range(kind.rank))]
+    return generic([order], [start], maps, ["parallel"] * kind.rank, element).results[0]

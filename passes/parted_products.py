@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import constant_index, generic
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -190,9 +190,7 @@ def _elementwise(
         else:
             inputs.append(_columns(operand, axes[0], first, sizes[1]) if axes else operand)
     start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
-    made = empty_generic(inputs, [start], s.maps, ["parallel"] * 2)
-    clone_body(s.body, made)
-    return made.results[0]
+    return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body).results[0]
 
 
 def _expanded(expansion: ir.Operation, value: ir.Value) -> ir.Value:

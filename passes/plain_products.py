@@ -30,7 +30,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
 
 from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
@@ -223,11 +223,12 @@ def _as_sums(product: ir.Operation) -> None:
         lefts = [_slice(turned.operands[0], {summed: i}) for i in range(k)]
         rights = [_slice(right, {1: i, 2: 0}) for i in range(k)]
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
-        made = empty_generic([*lefts, *rights], [start], maps, ["parallel"] * 2)
-        with ir.InsertionPoint(made.regions[0].blocks[0]):
-            *factors, _ = (_widened(value, _element(start)) for value in made.regions[0].blocks[0].arguments)
-            terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
-            linalg.YieldOp([functools.reduce(arith.addf, terms)])
+
+        def total(*given: ir.Value) -> ir.Value:
+            *factors, _ = (_widened(value, _element(start)) for value in given)
+            return functools.reduce(arith.addf, map(arith.mulf, factors[:k], factors[k:]))
+
+        made = generic([*lefts, *rights], [start], maps, ["parallel"] * 2, total)
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
         product.results[0].replace_all_uses_with(whole)
     product.erase()

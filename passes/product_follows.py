@@ -18,7 +18,7 @@ from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .chain_tiles import engine_of
 from .operand_layout import GRANULE
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
 AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32
@@ -212,9 +212,7 @@ def tiled(
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)
-    generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
-    clone_body(s.body, generic)
-    return generic.results[0]
+    return generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2, s.body).results[0]
 
 
 def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:

@@ -17,6 +17,7 @@ product would be; with `exact` nothing is changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from typing import ClassVar
 
@@ -26,7 +27,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 from .base import ModulePass
-from .schedule_build import empty_generic
+from .schedule_build import elementwise
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
 _ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)
@@ -168,12 +169,7 @@ def _rounded(value: ir.Value, table: ir.Value) -> ir.Value:
     element, kind = ir.RankedTensorType(table.type).element_type, ir.RankedTensorType(value.type)
     if element == kind.element_type:
         return value
-    start = tensor.EmptyOp(list(kind.shape), element).result
-    identity = ir.AffineMap.get_identity(2)
-    generic = empty_generic([value], [start], [identity] * 2, ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
-    return generic.results[0]
+    return elementwise([value], element, lambda x: arith.truncf(element, x))
 
 
 def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
@@ -191,13 +187,7 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
 
 def _summed(parts: list[ir.Value]) -> ir.Value:
     """The sum of several tensors, in f32."""
-    f32, identity = ir.F32Type.get(), ir.AffineMap.get_identity(2)
-    start = tensor.EmptyOp(rows.shape_of(parts[0]), f32).result
-    generic = empty_generic(parts, [start], [identity] * (len(parts) + 1), ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        *terms, _ = generic.regions[0].blocks[0].arguments
-        found, *others = [x if x.type == f32 else arith.extf(f32, x) for x in terms]
-        for x in others:
-            found = arith.addf(found, x)
-        linalg.YieldOp([found])
-    return generic.results[0]
+    f32 = ir.F32Type.get()
+    return elementwise(
+        parts, f32, lambda *terms: reduce(arith.addf, [x if x.type == f32 else arith.extf(f32, x) for x in terms])
+    )

@@ -14,7 +14,7 @@ from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
+from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
 from .tensor_sizes import or_none
 
@@ -234,7 +234,9 @@ class RowBody:
             start = linalg.fill(_start(member, join.results[0].type), outs=[tensor.empty(shape, join.results[0].type)])
             maps.append(map_of(count, [0]))
             value = _cloned(member, inputs, start, maps, ["parallel", "reduction"], scalars)
-            return value if element == join.results[0].type else _rounded(value, element)
+            if element != join.results[0].type:
+                value = elementwise([value], element, lambda x: arith.truncf(element, x))
+            return value
         maps.append(map_of(count, list(range(len(shape)))))
         return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
 
@@ -276,14 +278,6 @@ def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:
     found = cast.operands[0]
     cast.erase()
     return found
-
-
-def _rounded(value: ir.Value, element: ir.Type) -> ir.Value:
-    shape = rows.shape_of(value)
-    generic = empty_generic([value], [tensor.empty(shape, element)], [map_of(1, [0])] * 2, ["parallel"])
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
-    return generic.results[0]
 
 
 def _start(member: Member, type_: ir.Type) -> ir.Value:

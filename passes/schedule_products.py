@@ -66,7 +66,7 @@ from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import generic, sizes_of
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes
@@ -111,15 +111,13 @@ def _begin_at_zero(op: ir.Operation) -> None:
     """Has what a product's sums begin with added behind them."""
     before, result = op.operands[2], op.results[0]
     kind, identity = ir.RankedTensorType(result.type), ir.AffineMap.get_identity(2)
-    sizes = [tensor.dim(before, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(2)]
     with op.location, ir.InsertionPoint(op):
+        sizes = sizes_of(before)
         zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
         op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
     with op.location, ir.InsertionPoint.after(op):
         start = tensor.empty(sizes, kind.element_type)
-        total = empty_generic([result, before], [start], [identity] * 3, ["parallel"] * 2)
-        with ir.InsertionPoint(total.regions[0].blocks[0]):
-            linalg.YieldOp([arith.addf(*list(total.regions[0].blocks[0].arguments)[:2])])
+        total = generic([result, before], [start], [identity] * 3, ["parallel"] * 2, lambda a, b, _: arith.addf(a, b))
     result.replace_all_uses_except(total.results[0], total)
 
 

@@ -22,7 +22,7 @@ from kitsune_mlir.codegen.gpu_words import WORD
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 Place = Callable[[ir.Value], ir.Value]  # of an index (i32) of the padded tensor, the one of the tensor itself
 
@@ -145,11 +145,12 @@ def _by_number(like: ir.Value, source: ir.Value, places: dict[int, Place]) -> ir
     kind = ir.RankedTensorType(like.type)
     sizes = [tensor.dim(source, constant_index(d)) if kind.is_dynamic_dim(d) else n for d, n in enumerate(kind.shape)]
     identity = [ir.AffineMap.get_identity(kind.rank)]
-    generic = empty_generic([], [tensor.empty(sizes, kind.element_type)], identity, ["parallel"] * kind.rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        at = [_moved(linalg.IndexOp(d).result, places.get(d)) for d in range(kind.rank)]
-        linalg.YieldOp([tensor.extract(source, at)])
-    return generic.results[0]
+
+    def element(_: ir.Value) -> ir.Value:
+        return tensor.extract(source, [_moved(linalg.IndexOp(d).result, places.get(d)) for d in range(kind.rank)])
+
+    starts = [tensor.empty(sizes, kind.element_type)]
+    return generic([], starts, identity, ["parallel"] * kind.rank, element).results[0]
 
 
 def _moved(index: ir.Value, place: Place | None) -> ir.Value:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, linalg, scf, slice_of, tensor
+from kitsune_mlir.mlir import arith, ir, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS
 from kitsune_mlir.planning.step_tiles import Recurrence, StepTiles, choose
@@ -28,8 +27,9 @@ from .chain_tiles import added, columns_of_tile, part
 from .joined_weights import side_by_side
 from .operand_layout import laid_out
 from .product_follows import tiled, work_of
+from .product_pieces import piece_of_tile
 from .recurrent_steps import Steps, dependents
-from .schedule_build import constant_index, empty_generic, i64, reshaped
+from .schedule_build import constant_index, i64, reshaped
 
 _WARPS = 4
 _COPIES, _PRODUCTS = "tma", "wgmma"  # engines
@@ -285,21 +285,13 @@ class StepKernel:
 
     def _pieces_of(self, tile: ir.Value) -> list[ir.Value]:
         """What is collected of a state: its rows, as numbers of 16 bits."""
-        found = [tile] if self.pieces == 1 else [self._piece(tile, number) for number in range(self.pieces)]
+        numbers = range(self.pieces)
+        found = [piece_of_tile(tile, n, self.pieces) for n in numbers] if self.pieces > 1 else [tile]
         if not self._is_cut:
             return found
         shape = [self.tiles.rows, self.tiles.columns]
         type_ = ir.RankedTensorType.get(shape, self.element)
         return [tensor.ExtractSliceOp(type_, piece, [], [], [], [0, 0], shape, [1, 1]).result for piece in found]
-
-    def _piece(self, tile: ir.Value, number: int) -> ir.Value:
-        shape = list(ir.RankedTensorType(tile.type).shape)
-        same = [ir.AffineMap.get_identity(2)] * 2
-        made = empty_generic([tile], [tensor.empty(shape, self.element)], same, ["parallel"] * 2)
-        block = made.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([arith.truncf(self.element, pieces_of(block.arguments[0], self.pieces)[number])])
-        return made.results[0]
 
     def _kept_part(self, tile: ir.Value) -> ir.Value:
         """A tile that is computed here, and stays in registers."""

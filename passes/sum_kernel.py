@@ -33,7 +33,7 @@ from .chain_kernel import kernel_of
 from .operand_layout import weight_laid_out
 from .partial_sums import summed
 from .product_follows import tiled
-from .schedule_build import clone_body, constant_index, empty_generic, i64
+from .schedule_build import constant_index, generic, i64
 
 _WARPS = 4
 _REGISTERS = (24, 240)  # of a thread that feeds, that multiplies
@@ -358,7 +358,6 @@ def _computed(tile: ir.Value, made: dict[int, ir.Value]) -> ir.Value:
         inputs = [_computed(operand, made) for operand in list(op.operands)[: rows.Structured(op).inputs]]
         element = ir.RankedTensorType(tile.type).element_type
         start = tensor.empty([TILE_ROWS, CHUNK], element)
-        generic = empty_generic(inputs, [start], [identity] * (len(inputs) + 1), ["parallel"] * 2)
-        clone_body(rows.Structured(op).body, generic)
-        made[hash(tile)] = generic.results[0]
+        maps, body = [identity] * (len(inputs) + 1), rows.Structured(op).body
+        made[hash(tile)] = generic(inputs, [start], maps, ["parallel"] * 2, body).results[0]
     return made[hash(tile)]
