@@ -22,11 +22,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import Gather, gather_of
 from kitsune_mlir.chains.operands import is_in_stage, is_loaded
 from kitsune_mlir.chains.program import Program
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.row_cloner import RowCloner
 
+from .kernel_build import read_box
 from .schedule_build import clone_operations, constant_index, generic
 
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
@@ -90,9 +91,7 @@ def _tile(value: ir.Value, first: ir.Value, cloner: RowCloner) -> ir.Value:
         return cloner[value]
     whole, type_ = (op.operands[0], cloner.type_of(kind)) if is_in_stage(value) else (value, kind)
     at = [first if is_in_stage(value) and not dim else constant_index(0) for dim in range(kind.rank)]
-    read = schedule.ReadOp(whole, at, type_)
-    read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
-    return read.results[0]
+    return read_box(whole, at, type_.shape)
 
 
 def _cast(number: ir.Value, type_: ir.Type) -> ir.Value:

@@ -17,6 +17,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .chain_tiles import engine_of
+from .kernel_build import read_box
 from .operand_layout import GRANULE
 from .schedule_build import constant_index, generic
 
@@ -198,17 +199,14 @@ def tiled(
             named = [roles[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in exprs]
             own = [role for role in named if role in shape]
             offsets = [constant_index(0) if role is None else at[role] for role in named]
-            kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
-            read = schedule.ReadOp(slots.get(value, value), offsets, kind)
-            if value not in slots:
-                read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
-                if (
-                    ahead
-                    and own == ["m", "n"]
-                    and (is_packed(kind.element_type) or element_bytes(kind.element_type) == 4)
-                ):
-                    read.attributes["ahead"] = ir.UnitAttr.get()
-            inputs.append(read.results[0])
+            sizes, element = [shape[r] for r in own], ir.RankedTensorType(value.type).element_type
+            if value in slots:
+                kind = ir.RankedTensorType.get(sizes, element)
+                inputs.append(schedule.ReadOp(slots[value], offsets, kind).results[0])
+            else:
+                now = ahead and own == ["m", "n"] and (is_packed(element) or element_bytes(element) == 4)
+                dims = [named.index(role) for role in own]
+                inputs.append(read_box(value, offsets, sizes, dims, ["ahead"] if now else ()))
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)

@@ -17,7 +17,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.product_tiles import PAIRS
 
 from .chain_tiles import added, part, zeros
-from .product_pingpong import slot_type
+from .kernel_build import acquire_slot, turns
 from .schedule_build import elementwise
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp]
     def chunk() -> None:
         for name, source in kernel.whole.items():
             taken, ring = kernel.wait(source), rings[name]
-            made = [schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0] for _ in range(kernel.of.pieces)]
+            made = [acquire_slot(ring) for _ in range(kernel.of.pieces)]
             schedule.SplitOp(taken, made)
             for slot in made:
                 schedule.CommitOp(slot, [])
@@ -38,10 +38,8 @@ def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp]
 
     if kernel.overlaps:
         chunk()
-    loop = scf.ForOp(*kernel.rest(at))
-    with ir.InsertionPoint(loop.body):
+    with turns(*kernel.rest(at)):
         chunk()
-        scf.yield_([])
 
 
 def in_pieces(

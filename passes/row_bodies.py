@@ -13,6 +13,7 @@ from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
+from .kernel_build import read_box, write_box
 from .row_groups import Group, Member, Role, joined, root, scalar_of
 from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
@@ -193,9 +194,8 @@ class RowBody:
             self.values[member.op.results[0]] = tile
             if member in self.plan.outputs:
                 number = self.plan.outputs.index(member)
-                write = schedule.WriteOp(tile, [*at, zero] if member.kind == "tile" else at, i64(number))
-                last = len(at) - 1
-                write.attributes["dims"] = ir.DenseI64ArrayAttr.get([last, last + 1][: 1 + (member.kind == "tile")])
+                columns = [zero] * (member.kind == "tile")
+                write_box(tile, [*at, *columns], number, range(len(at) - 1, len(at) + len(columns)))
 
     def _read(
         self,
@@ -210,9 +210,7 @@ class RowBody:
         if not offsets:
             offsets = [zero] * kind.rank
         shape = [self.rows] * present[-1] + [self.columns] * columns
-        read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(shape, kind.element_type))
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(len(offsets)))[len(offsets) - len(shape) :])
-        return read.results[0]
+        return read_box(whole, offsets, shape, range(len(offsets) - len(shape), len(offsets)))
 
     def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
         """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""

@@ -25,6 +25,19 @@ from kitsune_mlir.weights import is_weight
 
 from .chain_tiles import added, columns_of_tile, part
 from .joined_weights import side_by_side
+from .kernel_build import (
+    acquire_slot,
+    cta_rank,
+    deal_tiles,
+    fill_slot,
+    new_agent,
+    new_kernel,
+    new_ring,
+    read_box,
+    turns,
+    wait_slot,
+    write_box,
+)
 from .operand_layout import laid_out
 from .product_follows import tiled, work_of
 from .product_pieces import piece_of_tile
@@ -162,32 +175,22 @@ class StepKernel:
         self.begun = {number: self._rows_apart(value, 1) for number, value in self.of.begins.items()}
         streamed = dict.fromkeys(found.source for found in self.of.streamed.values())
         self.sources = {value: self._rows_apart(value, _rows_of(value) // self.rows) for value in streamed}
-        kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
-        kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F32Type.get(), self.tiles.price.us)
-        kernel.attributes["limit"] = ir.StringAttr.get(self.tiles.price.limit)
-        kernel.attributes["cluster"] = i64(self.tiles.cluster)
-        if self.pieces > 1:
-            kernel.attributes["pairs"] = i64(len(PAIRS[self.pieces]))
-        index = ir.IndexType.get()
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([constant_index(self.rows)], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tiles.rows])
-            wide = self.gates * self.tiles.columns
-            self.weights = _ring("weights", "smem", "all", wide, self.element, self.chunks * self.pieces)
+        price = self.tiles.price
+        counts = {"cluster": self.tiles.cluster, "pairs": len(PAIRS[self.pieces]) if self.pieces > 1 else None}
+        with new_kernel(self.name, self.target, price.us, price.limit, **counts) as built:
+            dealt = deal_tiles([constant_index(self.rows)], [self.tiles.rows])
+            wide, slots = self.gates * self.tiles.columns, self.chunks * self.pieces
+            self.weights = new_ring("weights", (wide, CHUNK), self.element, slots)
             self.collected = [
-                _ring(f"state{piece}", schedule.DSMEM, "own", COPY_ROWS, self.element, self.chunks)
+                new_ring(f"state{piece}", (COPY_ROWS, CHUNK), self.element, self.chunks, "own", space=schedule.DSMEM)
                 for piece in range(self.pieces)
             ]
-            for agent, registers in (("feed", 24), ("math", 240)):
-                op = schedule.AgentOp(ir.StringAttr.get(agent), *map(i64, (1, _WARPS, registers)))
-                with ir.InsertionPoint(op.regions[0].blocks.append(index)):
-                    if agent == "feed":
-                        self._feed(weights)
-                    else:
-                        self._multiply(dealt, written)
+            with new_agent("feed", 1, _WARPS, 24):
+                self._feed(weights)
+            with new_agent("math", 1, _WARPS, 240):
+                self._multiply(dealt, written)
         kinds = [self._output_type(of) for of in written]
-        return [kitsune.ResultOp(kernel.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
+        return [kitsune.ResultOp(built.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
 
     def _output_type(self, of: Written) -> ir.Type:
         kind = ir.RankedTensorType(self.of.first.results[of.number].type)
@@ -196,27 +199,17 @@ class StepKernel:
 
     def _feed(self, weights: Sequence[ir.Value]) -> None:
         """The rows of the weights that the CTA multiplies with, chunk by chunk."""
-        first = arith.muli(_rank(), constant_index(self.gates * self.tiles.columns))
-        loop = scf.ForOp(constant_index(0), constant_index(self.width), constant_index(CHUNK))
-        with ir.InsertionPoint(loop.body):
+        first = arith.muli(cta_rank(), constant_index(self.gates * self.tiles.columns))
+        with turns(constant_index(0), constant_index(self.width), constant_index(CHUNK)) as column:
             for value in weights:
-                slot = schedule.AcquireOp(self.weights.results[0], _slot(self.weights)).results[0]
-                at = [first, loop.induction_variable]
-                copy = schedule.CopyOp(slot, value, at, ir.StringAttr.get(_COPIES), schedule.Token.get())
-                copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-                schedule.CommitOp(slot, [copy.results[0]])
-            scf.yield_([])
+                fill_slot(acquire_slot(self.weights), value, [first, column], [0, 1], _COPIES)
 
     def _multiply(self, dealt: schedule.TilesOp, written: Sequence[Written]) -> None:
-        kept = [
-            schedule.WaitOp(self.weights.results[0], _slot(self.weights)).results[0]
-            for _ in range(self.chunks * self.pieces)
-        ]
+        kept = [wait_slot(self.weights) for _ in range(self.chunks * self.pieces)]
         self.kept = [kept[at : at + self.pieces] for at in range(0, len(kept), self.pieces)]
-        column = arith.muli(_rank(), constant_index(self.tiles.columns))
-        tiles = scf.ForOp(*dealt.results)
-        with ir.InsertionPoint(tiles.body):
-            self.place = tiles.induction_variable, column
+        column = arith.muli(cta_rank(), constant_index(self.tiles.columns))
+        with turns(*dealt.results) as row:
+            self.place = row, column
             first = constant_index(0)
             begun = [self._kept_part(self._read(self.begun[number], first, column)) for number in self.states]
             loop = scf.ForOp(constant_index(0), constant_index(len(self.of.steps)), constant_index(1), begun)
@@ -225,7 +218,6 @@ class StepKernel:
             for number, of in enumerate(written):
                 if not of.always:
                     self._write(loop.results[self.states.index(of.number)], number, constant_index(0))
-            scf.yield_([])
         for slot in kept:
             schedule.ReleaseOp(slot, [])
 
@@ -304,18 +296,13 @@ class StepKernel:
         return [outer, arith.muli(self.place[0], constant_index(self.tiles.rows)), column]
 
     def _read(self, source: ir.Value, outer: ir.Value, column: ir.Value, ahead: bool = False) -> ir.Value:
-        kind = ir.RankedTensorType(source.type)
-        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], kind.element_type)
-        read = schedule.ReadOp(source, self._offsets(outer, column), tile)
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get([kind.rank - 2, kind.rank - 1])
-        if ahead:
-            read.attributes["ahead"] = ir.UnitAttr.get()
-        return read.results[0]
+        last = ir.RankedTensorType(source.type).rank - 1
+        tile = [COPY_ROWS, self.tiles.columns]
+        return read_box(source, self._offsets(outer, column), tile, [last - 1, last], ["ahead"] * ahead)
 
     def _write(self, tile: ir.Value, number: int, outer: ir.Value) -> None:
         offsets = self._offsets(outer, self.place[1])
-        write = schedule.WriteOp(tile, offsets, i64(number))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([len(offsets) - 2, len(offsets) - 1])
+        write_box(tile, offsets, number, [len(offsets) - 2, len(offsets) - 1])
 
 
 class _Place:
@@ -330,20 +317,6 @@ class _Place:
 
 def _rows_of(value: ir.Value) -> int:
     return prod(ir.RankedTensorType(value.type).shape[:-1])
-
-
-def _rank() -> ir.Value:
-    return clusters.RankOp(ir.IndexType.get()).results[0]
-
-
-def _ring(label: str, space: str, share: str, count: int, element: ir.Type, slots: int) -> schedule.AllocRingOp:
-    tile = ir.RankedTensorType.get([count, CHUNK], element)
-    names = map(ir.StringAttr.get, (label, space, "rows", share))
-    return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-
-def _slot(ring: schedule.AllocRingOp) -> ir.Type:
-    return schedule.Slot.get(ring.tile)
 
 
 def _step_of(whole: ir.Value, at: int) -> ir.Value:
