@@ -9,7 +9,7 @@ from .checks import fail, parent_of
 from .kernels import BOX_BYTES, AgentOp
 from .rings import SMEM, ring_of
 from .tiles import RingEffect
-from .types import Kitsune, Slot, Token
+from .types import Kitsune, Slot, Token, tile_of
 
 GRANULE = 16  # bytes that a thread copies at once
 
@@ -33,7 +33,7 @@ class GatherRowsOp(Kitsune.Operation, name="gather_rows", traits=[RingEffect]):
         if parent_of(self, AgentOp.OPERATION_NAME) is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         table, rows, ring = self.operands[1].type, self.operands[2].type, ring_of(self.operands[0])
-        tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value)
+        tile = tile_of(self.operands[0])
         if not isinstance(table, ir.RankedTensorType) or table.rank != 2 or table.is_dynamic_dim(1):
             return fail(self, f"copies rows of a tensor of two dimensions, found {table}")
         if table.element_type != tile.element_type:

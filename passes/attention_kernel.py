@@ -288,7 +288,7 @@ class AttentionKernel:
         self.body.place(own, column, self.tiles.columns)
         if self.tiles.reads_ahead:
             self.body.read_ahead()
-        scores = schedule.SettleOp(scores, ir.TypeAttr(scores.type.elem).value).results[0]
+        scores = schedule.SettleOp(scores, schedule.tile_of(scores)).results[0]
         self._release(chunks[: len(self.chunks)], chunks[len(self.chunks) :])
         following: list[ir.Value] = []
         if goes_on:  # in the same registers

@@ -315,7 +315,7 @@ class _Rewriter:
         known = self.last if not extra else self.around
         key = (hash(images), extra) if extra else hash(images)
         if key not in known:
-            batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
+            batch, channels, *sizes = rows.known_sizes(images)
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
             with _behind(images):

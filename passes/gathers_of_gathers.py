@@ -105,7 +105,7 @@ def _gathered(gather: ir.Operation, taken: Taken, between: _Between) -> ir.Value
         cloner.clone(op, p)
         if op.name == "tensor.extract_slice":
             cloner[op.results[0]] = _columns_gathered(cloner[op.results[0]])
-    shape = [None if n == rows.DYNAMIC else n for n in rows.shape_of(gather.results[0])]
+    shape = rows.known_sizes(gather.results[0])
     return reshaped(cloner[taken.table], shape)
 
 

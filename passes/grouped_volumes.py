@@ -39,7 +39,7 @@ def join_volumes(function: ir.Operation, is_product: Callable[[ir.Operation], bo
             result = made.results[0] if isinstance(made, ir.OpView) else made
             made = result.owner.operation
             if is_product(made):
-                sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(op.results[0])]
+                sizes = rows.known_sizes(op.results[0])
                 op.results[0].replace_all_uses_with(reshaped(result, sizes))
                 op.erase()
             else:
@@ -73,11 +73,11 @@ def _steps(op: ir.Operation) -> list[tuple[int, int]] | None:
 
 def _joined(value: ir.Value) -> ir.Value:
     """A tensor with its second and its third dimension as one."""
-    batch, groups, channels, *space = (None if n == rows.DYNAMIC else n for n in rows.shape_of(value))
+    batch, groups, channels, *space = rows.known_sizes(value)
     made, joined = rows.producer(value), [batch, groups * channels, *space]
     if made is not None and made.name == "tensor.expand_shape":
         source = made.operands[0]
-        if [None if n == rows.DYNAMIC else n for n in rows.shape_of(source)] == joined:
+        if rows.known_sizes(source) == joined:
             return source
     return reshaped(value, joined)
 

@@ -82,7 +82,7 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
     with op.location, ir.InsertionPoint(op):
         for value, own in zip(op.operands, dims, strict=True):
             if first in own:
-                at, sizes = own.index(first), [None if n == rows.DYNAMIC else n for n in rows.shape_of(value)]
+                at, sizes = own.index(first), rows.known_sizes(value)
                 value = _reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
                 own = [*own[: at + 1], *own[at + 2 :]]
             operands.append(value)
@@ -95,7 +95,7 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
             iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
             made = generic(operands[: s.inputs], operands[s.inputs :], maps, iterators, s.body)
         for old, new in zip(op.results, made.results, strict=True):
-            sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(old)]
+            sizes = rows.known_sizes(old)
             old.replace_all_uses_with(reshaped(new, sizes))
     op.erase()
     return made

@@ -59,7 +59,7 @@ def paired(whole: ir.Value) -> ir.Value:
     """A tensor of f32 of which each 8 columns, which its rows have a multiple of, are put in the order in which threads
     hold those of a tile that it is multiplied with from registers: 0, 2, 4, 6, 1, 3, 5, 7 (kitsune.product)."""
     kind = ir.RankedTensorType(whole.type)
-    *outer, columns = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    *outer, columns = rows.known_sizes(whole)
     rank, source = kind.rank, reshaped(whole, [*outer, columns // 8, 4, 2])
     start = tensor.empty([*sizes_of(source, range(rank)), 2, 4], kind.element_type)
     return reshaped(moved(source, start, [*range(rank), rank + 1, rank]), [*outer, columns])
@@ -94,8 +94,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     if pieces == 1 and not extra:
         return [whole]
     if not extra and (source := _before_reshapes(whole)) != whole:
-        sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        return [reshaped(piece, sizes) for piece in _laid_out(source, pieces, granule)]
+        return [reshaped(piece, rows.known_sizes(whole)) for piece in _laid_out(source, pieces, granule)]
     sizes = sizes_of(whole)
     if not extra:
         return _in_pieces(whole, sizes, pieces)
@@ -137,9 +136,8 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
     longer, found = [*sizes[:-1], arith.muli(words, constant_index(count))], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
         start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
-        dims = [rows.DYNAMIC if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         open_ = [size for size in sizes if isinstance(size, ir.Value)]
-        static = [[0] * kind.rank, dims, [1] * kind.rank]
+        static = [[0] * kind.rank, rows.shape_of(whole), [1] * kind.rank]
         found.append(tensor.InsertSliceOp(piece, start, [], open_, [], *static).result)
     return found
 

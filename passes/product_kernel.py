@@ -329,7 +329,7 @@ class ProductKernel:
     def _shorten(self, copy: schedule.CopyOp, own: str) -> None:
         """Where the last tile has fewer rows of a role than others, has the boxes that reach behind the tensor's last
         row end with it, as far as whole patterns of a box do."""
-        rows, axis = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0], copy.axes[0]
+        rows, axis = schedule.tile_of(copy.operands[0]).shape[0], copy.axes[0]
         size = self.of.sizes[own] or 0
         left = rows_left(size, rows, copy.operands[2 + axis]) if size % self._tile_sizes()[own] else None
         if left is not None and short_rows(left) < rows:

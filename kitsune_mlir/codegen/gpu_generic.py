@@ -39,12 +39,9 @@ class Generic:
 
     def size(self, dim: int, see: See) -> Size:
         """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
-        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
-            if isinstance(operand.type, ir.MemRefType):
-                for position, result in enumerate(map_.results):
-                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
-                        return extent(see(operand), position)
-        raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+        if (found := self._axis(dim)) is None:
+            raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+        return extent(see(found[0]), found[1])
 
     def known_size(self, dim: int) -> int | None:
         """The size of loop `dim` where it is known before the call. Builds nothing."""

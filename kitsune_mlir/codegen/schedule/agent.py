@@ -8,6 +8,7 @@ from math import prod
 
 from kitsune_mlir.codegen.hopper import cluster, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
+from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
@@ -21,7 +22,6 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
-from .between import is_between
 from .boxes import GlobalBox
 from .extents import divisor, is_from_tiles, whole_of
 from .loops import Open
@@ -66,7 +66,7 @@ class AgentCode(ProductCode):
             raise UnsupportedError(f"agent '{self.agent.label}' copies, and does not only that")
         if self.first % wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' is warpgroups, and begins at thread {self.first}")
-        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self.turns = {ring: Slot.first() for ring in rings}
         self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
@@ -364,7 +364,7 @@ class AgentCode(ProductCode):
 def _takes(op: ir.Operation) -> bool:
     """Whether it opens or gives back a slot between roles, to copy out of it."""
     if op.name == schedule.WaitOp.OPERATION_NAME:
-        return is_between(op.operands[0])
+        return schedule.is_between(op.operands[0])
     return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).is_between_roles
 
 

@@ -243,8 +243,4 @@ class GlobalBox:
         computed in 64 bits."""
         if isinstance(count, int) and count == 0:
             return pointer
-        i64 = ir.IntegerType.get_signless(64)
-        far = arith.muli(arith.extui(i64, device.value(count)), arith.constant(i64, stride))
-        for _ in range(power):
-            far = arith.muli(far, arith.extui(i64, self._rows))
-        return device.offset(pointer, far, storage_type(self.element))
+        return device.further(pointer, count, stride, storage_type(self.element), [self._rows] * power)

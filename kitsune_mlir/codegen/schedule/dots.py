@@ -69,7 +69,7 @@ class DotsCode(AgentCode):
     known: list[tuple[ir.Value, list[ir.Value], ir.Value]] = field(default_factory=list)  # elements, throughout
 
     def emit(self) -> None:
-        lane = device.value(device.mod(warps.thread(), warps.WARP))
+        lane = device.value(warps.lane())
         self.group, self.quarter = device.value(device.div(lane, QUAD)), device.value(device.mod(lane, QUAD))
         self.lane, self.pair = lane, device.value(device.mul(self.quarter, 2))
         self.values[hash(self.agent.block.arguments[0])] = 0

@@ -39,7 +39,7 @@ class PrefetchCode(AgentCode):
 
     def _first_turn(self, ring: str) -> Slot:
         """The slot that is filled first of a ring."""
-        return self.around.rings[ring].start()
+        return Slot.first()
 
     def _acquire(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
@@ -50,8 +50,8 @@ class PrefetchCode(AgentCode):
         self._ask_for_rows()
         opened = self.values[hash(op.operands[0])]
         warps.sync()
-        lane = device.mod(warps.thread(), warps.WARP)
-        mbarrier.arrive(self.around.rings[opened.ring.label].full(opened.slot), device.equal(lane, 0))
+        is_first = warps.is_first()
+        mbarrier.arrive(self.around.rings[opened.ring.label].full(opened.slot), is_first)
 
     def _read(self, op: ir.Operation) -> None:
         at = [self.number(offset) for offset in list(op.operands)[1:]]

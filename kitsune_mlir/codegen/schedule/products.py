@@ -36,7 +36,7 @@ class ProductCode(SlotCode):
         raise NotImplementedError
 
     def _sums(self, op: ir.Operation) -> None:
-        _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        _, columns = schedule.tile_of(op.results[0]).shape
         over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
         found = parts.registers(over) if over and len(over) == len(op.operands) else None
         if op.opview.begins:

@@ -17,6 +17,7 @@ from typing import ClassVar
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
 from kitsune_mlir.codegen.hopper import tf32, waits, warps
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
+from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -52,7 +53,7 @@ class WarpCode(AgentCode):
     def emit(self) -> None:
         if self.agent.warp_count != WARPS:
             raise UnsupportedError(f"agent '{self.agent.label}' has {self.agent.warp_count} warps, wants {WARPS}")
-        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        self.turns = {ring: Slot.first() for ring in self._rings(self.agent.operation)}
         thread = device.thread()
         self.values[hash(self.agent.block.arguments[0])] = device.div(device.sub(thread, self.first), THREADS)
         party = device.value(device.add(device.div(thread, THREADS), 1))
@@ -81,8 +82,7 @@ class WarpCode(AgentCode):
         if opened.ring.sharing == "own":
             return
         warps.sync()
-        leader = device.equal(device.mod(warps.thread(), warps.WARP), 0)
-        self.around.rings[opened.ring.label].release(opened.slot, leader)
+        self.around.rings[opened.ring.label].release(opened.slot, warps.is_first())
 
     def _copy(self, op: ir.Operation) -> None:
         """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
@@ -161,13 +161,13 @@ class WarpCode(AgentCode):
         if op.operands:
             super()._sums(op)
             return
-        rows, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        rows, columns = schedule.tile_of(op.results[0]).shape
         self.values[hash(op.results[0])] = Acc(mma_sync.zeros(rows * columns // THREADS))
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
         tiles, element = tiles_of(op.operands[0].type), str(right.ring.tile.element_type)
-        lane = device.mod(warps.thread(), warps.WARP)
+        lane = warps.lane()
         if isinstance(left, Fragment) or element == "f32":
             words = self._left_words(left, right.ring, op)
             steps, a = len(words) // mma_sync.WORDS, partial(_words, words)
@@ -202,7 +202,7 @@ class WarpCode(AgentCode):
 
     @staticmethod
     def _check_sums(op: ir.Operation) -> None:
-        acc = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+        acc = schedule.tile_of(op.operands[0])
         if acc.shape[0] not in (64, 128) or acc.shape[1] % 16:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies 64 or 128 rows and 16 columns, each")
 
