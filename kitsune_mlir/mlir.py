@@ -74,6 +74,7 @@ __all__ = [
     "location",
     "parse",
     "remark",
+    "replace_op",
     "run_passes",
     "torch_context",
     "upstream_context",
@@ -280,6 +281,13 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
 
     root.operation.walk(visit if names else visit_any, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def replace_op(op: ir.Operation, *values: ir.Value) -> None:
+    """Puts values in the places of an operation's results, and erases it."""
+    for old, new in zip(op.results, values):
+        old.replace_all_uses_with(new)
+    op.erase()
 
 
 def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:

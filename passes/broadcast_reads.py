@@ -15,7 +15,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import attr_int, ir, tensor
+from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 from .schedule_build import constant_index, moved, source_of_size, without_units
@@ -66,8 +66,7 @@ def divide_exactly(division: ir.Operation) -> None:
     with division.location, ir.InsertionPoint(division):
         size = _of_collapsed(product, number) if product.name == "tensor.dim" else _of_product(product, number)
     if size is not None:
-        division.results[0].replace_all_uses_with(size)
-        division.erase()
+        replace_op(division, size)
 
 
 def _of_product(product: ir.Operation, number: int) -> ir.Value | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, slice_of, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
@@ -52,8 +52,7 @@ def _by_parts(concat: ir.Operation) -> ir.Operation | None:
         first += size
     with reader.location, ir.InsertionPoint(reader):
         made = tensor.ConcatOp(reader.results[0].type, dim, parts)
-    reader.results[0].replace_all_uses_with(made.result)
-    reader.erase()
+    replace_op(reader, made.result)
     concat.erase()
     return made.operation
 

@@ -11,7 +11,7 @@ MLIR's fusion brings reshapes in front of elementwise operators, and windows are
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
 from .schedule_build import constant_index, generic
 
@@ -57,7 +57,6 @@ def _move(op: ir.Operation, reshapes: list[ir.Operation], source: ir.Value) -> N
             copy.operands[0] = value
             copy.results[0].set_type(ir.RankedTensorType.get(reshape.results[0].type.shape, element))
             value = copy.results[0]
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
     for reshape in reversed(reshapes):
         reshape.erase()

@@ -34,7 +34,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import ProductTiles
@@ -215,8 +215,7 @@ def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
     for op in products:
         found = match_product(op)
         assert found is not None
-        op.results[0].replace_all_uses_with(by_rows(op, found))
-        op.erase()
+        replace_op(op, by_rows(op, found))
 
 
 def _are_faster(parts: Parts, met: Follows, target: Target) -> bool:

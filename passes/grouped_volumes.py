@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
-from kitsune_mlir.mlir import ir, linalg, walk
+from kitsune_mlir.mlir import ir, linalg, replace_op, walk
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.precision import tf32_pieces
 
@@ -40,8 +40,7 @@ def join_volumes(function: ir.Operation, is_product: Callable[[ir.Operation], bo
             made = result.owner.operation
             if is_product(made):
                 sizes = rows.known_sizes(op.results[0])
-                op.results[0].replace_all_uses_with(reshaped(result, sizes))
-                op.erase()
+                replace_op(op, reshaped(result, sizes))
             else:
                 made.erase()
 

@@ -40,7 +40,7 @@ from kitsune_mlir.codegen.gpu_parts import lie_apart
 from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of, written
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import arith, attr_int, clone, gpu, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, attr_int, clone, gpu, ir, memref, replace_op, scf, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.joined_launches import Call, join_calls
 from kitsune_mlir.rows import producer
@@ -347,5 +347,4 @@ class _Code:
             if op.name == "gpu.block_id":
                 values[hash(op.results[0])] = block
             for each in walk(copy, "gpu.block_id"):
-                each.results[0].replace_all_uses_with(block)
-                each.erase()
+                replace_op(each, block)

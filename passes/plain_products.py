@@ -26,7 +26,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, run_passes, tensor, walk
 
 from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
@@ -80,8 +80,7 @@ def concatenate_collapsed(concat: ir.Operation) -> None:
     with concat.location, ir.InsertionPoint(concat):
         parts = [_collapsed(part, groups) for part in concat.operands]
         joined = tensor.concat(reader.results[0].type, number, parts)
-    reader.results[0].replace_all_uses_with(joined)
-    reader.erase()
+    replace_op(reader, joined)
     concat.erase()
 
 

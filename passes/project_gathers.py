@@ -24,7 +24,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 
 from .base import ModulePass
 from .schedule_build import elementwise
@@ -80,8 +80,7 @@ def _project(op: ir.Operation) -> None:
     if kept:
         left = parts[kept[0]] if len(kept) == 1 else _joined([parts[number] for number in kept])
         total = _product(left, _columns(weight, [(starts[n], widths[n]) for n in kept]), total)
-    op.results[0].replace_all_uses_with(total)
-    op.erase()
+    replace_op(op, total)
 
 
 def _dim_of(concat: ir.Operation) -> int:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor
 
 from .schedule_build import generic, map_of, sizes_of
 
@@ -64,14 +64,12 @@ def scatter_rows(scatter: ir.Operation) -> None:
             and filled.name == "linalg.fill"
             and not list(scatter.regions[0].blocks[0].arguments[1].uses)
         ):
-            scatter.results[0].replace_all_uses_with(_overwritten(table, _marks(table, to, count), filled.operands[0]))
-            scatter.erase()
+            replace_op(scatter, _overwritten(table, _marks(table, to, count), filled.operands[0]))
             return
         added = _expanded(added, [[0], [1, 2]], [count, 1, columns], kind.element_type)
         made = _scatter(added, to, table, scatter.attributes["unique_indices"])
         scatter.regions[0].blocks[0].append_to(made.regions[0])
-    scatter.results[0].replace_all_uses_with(made.results[0])
-    scatter.erase()
+    replace_op(scatter, made.results[0])
 
 
 def _scatter(updates: ir.Value, to: ir.Value, table: ir.Value, unique: ir.Attribute) -> ir.Operation:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.mlir import ir, replace_op, tensor
 
 from .product_follows import is_elementwise
 from .row_groups import Space, fit, root, space_of
@@ -64,8 +64,7 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
         start = tensor.empty(shape, ir.RankedTensorType(op.results[0].type).element_type)
         maps.append(map_of(len(shape), range(len(shape))))
         result = reshaped(generic(inputs, [start], maps, ["parallel"] * len(shape), s.body).results[0], own)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+    replace_op(op, result)
 
 
 def _form(map_: ir.AffineMap, own: list[int], shape: list[int]) -> list[int] | None:

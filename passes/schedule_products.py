@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
@@ -147,8 +147,7 @@ class _Scheduler(PricedProduct):
             return True
         if self._is_elementwise(known):
             self.rows.forget([self.op])
-            self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
-            self.op.erase()
+            replace_op(self.op, by_elements(self.op, self.found))
             return False
         if prod(known.values()) < self._least:
             if thin is not None:
@@ -275,8 +274,7 @@ class _Scheduler(PricedProduct):
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""
         self.rows.forget([self.op])
-        self.op.results[0].replace_all_uses_with(by_rows(self.op, self.found))
-        self.op.erase()
+        replace_op(self.op, by_rows(self.op, self.found))
 
     def _with_rows(self, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 
 from . import convolutions
 from .generic_operands import prune
@@ -120,7 +120,6 @@ def _merged(reader: ir.Operation, number: int) -> ir.Operation:
     with reader.location, ir.InsertionPoint(reader):
         maps = [*maps, *beside.maps[: beside.inputs], s.maps[s.inputs]]
         made = generic([*inputs, *_inputs(beside.op)], [reader.operands[s.inputs]], maps, s.iterators, body)
-    reader.results[0].replace_all_uses_with(made.results[0])
-    reader.erase()
+    replace_op(reader, made.results[0])
     beside.op.erase()
     return prune(made)

@@ -17,7 +17,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .row_groups import root
@@ -40,8 +40,7 @@ def split_sums(block: ir.Block) -> None:
         if found is not None and combiner is not None:
             with op.location, ir.InsertionPoint(op):
                 across = found.split(combiner)
-            op.results[0].replace_all_uses_with(across.results[0])
-            op.erase()
+            replace_op(op, across.results[0])
             waiting.append(across)
 
 

@@ -16,7 +16,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, scf, slice_of, tensor
+from kitsune_mlir.mlir import arith, ir, replace_op, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS
 from kitsune_mlir.planning.step_tiles import Recurrence, StepTiles, choose
@@ -335,8 +335,7 @@ def give_whole(concat: ir.Operation) -> None:
         return
     whole = found[0][0]
     if whole.type == concat.results[0].type and found == [(whole, number) for number in range(len(found))]:
-        concat.results[0].replace_all_uses_with(whole)
-        concat.erase()
+        replace_op(concat, whole)
 
 
 def _element_of(value: ir.Value) -> tuple[ir.Value, int] | None:

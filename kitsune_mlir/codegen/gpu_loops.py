@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, func, ir, location, run_passes, walk
+from kitsune_mlir.mlir import arith, func, ir, location, replace_op, run_passes, walk
 
 TURNS = 64  # each turn has kernels of its own: more of them would take minutes to compile
 
@@ -61,9 +61,7 @@ def _unroll(loop: ir.Operation) -> None:
                             new.operands[i] = values[hash(operand)]
                 values.update(zip(map(hash, op.results), copy.results, strict=True))
             carried = [values.get(hash(value), value) for value in end.operands]
-    for result, value in zip(loop.results, carried, strict=True):
-        result.replace_all_uses_with(value)
-    loop.erase()
+    replace_op(loop, *carried)
 
 
 def _turns(loop: ir.Operation) -> range | None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_FROM, rows_from
-from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, slice_of, walk
 
 from .gpu_buffers import VIEWS, is_alloc, root_of, written
 from .gpu_kernel import as_value
@@ -48,8 +48,7 @@ def mark(module: ir.Module) -> None:
                 value.set_type(dense(value.type))
     for op in walk(module, "tensor.cast"):
         if op.results[0].type == op.operands[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def place(module: ir.Module, main: func.FuncOp) -> None:
@@ -286,8 +285,7 @@ def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
                 source, axis = rows_from(function.operation, number)
                 rows = memref.dim(call.operands[source], as_value(axis))
         for dim in dims:  # a kernel's other sizes are known, and no operations
-            dim.results[0].replace_all_uses_with(rows)
-            dim.erase()
+            replace_op(dim, rows)
 
 
 def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
