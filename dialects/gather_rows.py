@@ -5,8 +5,8 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import fail, parent_of
-from .kernels import BOX_BYTES, AgentOp
+from .checks import fail
+from .kernels import BOX_BYTES, AgentOp, inside
 from .rings import SMEM, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot, Token, tile_of
@@ -30,8 +30,8 @@ class GatherRowsOp(Kitsune.Operation, name="gather_rows", traits=[RingEffect]):
     done: ext.Result[Token]
 
     def verify_region_invariants(self) -> bool:
-        if parent_of(self, AgentOp.OPERATION_NAME) is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if not inside(self, AgentOp.OPERATION_NAME):
+            return False
         table, rows, ring = self.operands[1].type, self.operands[2].type, ring_of(self.operands[0])
         tile = tile_of(self.operands[0])
         if not isinstance(table, ir.RankedTensorType) or table.rank != 2 or table.is_dynamic_dim(1):

@@ -42,6 +42,12 @@ def element_bytes(kind: ir.Type) -> int:
     return 8 if isinstance(kind, ir.IndexType) else (kind.width + 7) // 8
 
 
+def line_bytes(value: ir.Value) -> int:
+    """Bytes of a tensor's elements along its last dimension."""
+    kind = ir.RankedTensorType(value.type)
+    return kind.shape[-1] * element_bytes(kind.element_type)
+
+
 def operator_bytes(op: ir.Operation) -> int:
     """What one operator reads and writes when it runs alone. A gather reads at most what it writes."""
     written = sum(tensor_bytes(result) for result in op.results)

@@ -43,7 +43,7 @@ class _Powers:
         def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
             return math.exp2(math.fma(x, by, less))
 
-        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], _shape(tile), body.f32, power)
+        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], rows.shape_of(tile), body.f32, power)
 
     def grown(self, body: Weighing, before: _Powers) -> ir.Value:
         """By what sums of weights are multiplied whose rows had other largest numbers before. None is left of them
@@ -127,7 +127,7 @@ class Weighing(RowBody):
             added = self._emit(found.total)
             total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
         weight = self.values[found.weight]
-        return self._made([weight], [_TILE], _shape(weight), element, lambda a: a), grown, largest, total
+        return self._made([weight], [_TILE], rows.shape_of(weight), element, lambda a: a), grown, largest, total
 
     def _grown(self, before: ir.Value, largest: ir.Value) -> ir.Value:
         """By what sums of weights are multiplied as the rows' largest numbers grow, by what is taken off numbers."""
@@ -155,14 +155,14 @@ class Weighing(RowBody):
         if found.total is not None:
             total = self._of_rows([total, grown], arith.mulf)
             total = TotalOp(total, ir.StringAttr.get("arith.addf"), total.type).results[0]
-        rows_, columns = _shape(sums)
+        rows_, columns = rows.shape_of(sums)
         share = ir.RankedTensorType.get([rows_, columns // cluster], self.f32)
         own = part(self.scaled(sums, grown), 0, columns, wide=True)
         return MeetOp(own, share).results[0], everywhere, total
 
     def scaled(self, tile: ir.Value, by: ir.Value) -> ir.Value:
         """A tile of f32 whose rows are multiplied."""
-        return self._made([tile, by], [_TILE, _ROWS], _shape(tile), self.f32, arith.mulf)
+        return self._made([tile, by], [_TILE, _ROWS], rows.shape_of(tile), self.f32, arith.mulf)
 
     def shared(self, sums: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """Sums with weights as those with what the group gives: divided as it divides weights."""
@@ -255,7 +255,7 @@ class Weighing(RowBody):
             there = arith.cmpi(arith.CmpIPredicate.slt, place, end)
             return arith.select(there, x, arith.constant(x.type, float("-inf")))
 
-        return self._made([tile], [_TILE], _shape(tile), _element_of(tile), chosen)
+        return self._made([tile], [_TILE], rows.shape_of(tile), _element_of(tile), chosen)
 
     def _share(self, member: Member, sums: ir.Value) -> ir.Value:
         """What an operator that divides weights, or multiplies them, makes of sums with these."""
@@ -290,7 +290,9 @@ class Weighing(RowBody):
                     values[op.results[0]] = make(*map(_widened, operands))
             return values[end.operands[0]]  # of weights, as all that the group gives
 
-        return self._generic([sums, *others.values()], [_TILE] + [_ROWS] * len(others), _shape(sums), self.f32, body)
+        return self._generic(
+            [sums, *others.values()], [_TILE] + [_ROWS] * len(others), rows.shape_of(sums), self.f32, body
+        )
 
     # ---- tiles
 
@@ -334,10 +336,6 @@ class Weighing(RowBody):
 
 
 _TILE, _ROWS = [0, 1], [0]  # the dimensions of a tile that another has
-
-
-def _shape(tile: ir.Value) -> list[int]:
-    return list(ir.RankedTensorType(tile.type).shape)
 
 
 def _element_of(value: ir.Value) -> ir.Type:

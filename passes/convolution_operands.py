@@ -36,7 +36,7 @@ def beside_zeros(filters: ir.Value, read: Sequence[int], sizes: Sequence[int], g
 
     def chosen(x: ir.Value, _: ir.Value) -> ir.Value:
         own = arith.cmpi(arith.CmpIPredicate.eq, *(linalg.IndexOp(loop).result for loop in groups))
-        zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+        zero = arith.constant(element, 0.0)
         return arith.select(own, x, zero)
 
     maps = [map_of(rank, read), map_of(rank, range(rank))]
@@ -56,7 +56,7 @@ def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value
         return value
     kind = ir.RankedTensorType(value.type)
     shape = [rows.DYNAMIC if kind.is_dynamic_dim(d) else size + low[d] + high[d] for d, size in enumerate(kind.shape)]
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zero = arith.constant(kind.element_type, 0.0)
     pad = tensor.PadOp(ir.RankedTensorType.get(shape, kind.element_type), value, [], [], low, high)
     block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
     with ir.InsertionPoint(block):

@@ -374,7 +374,7 @@ class _Rewriter:
         sizes = [self.open_size if size is None else size for size in space.sizes.values()]
         start = tensor.empty(sizes, element)
         if summed:
-            zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+            zero = arith.constant(element, 0.0)
             start = linalg.fill(zero, outs=[start])
         maps = [*(space.map(roles, summed) for _, roles in operands), space.map(space.roles, summed)]
         kinds = ["parallel"] * len(sizes) + ["reduction"] * len(summed)

@@ -185,7 +185,7 @@ def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
     if plan.padded is not None:
         kind = ir.RankedTensorType(value.type)
         count = ir.RankedTensorType(plan.padded.results[0].type).shape[1] - kind.shape[0]
-        nothing = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+        nothing = arith.constant(kind.element_type, 0.0)
         zeros = linalg.fill(nothing, outs=[tensor.empty([count], kind.element_type)])
         write_box(zeros, [at, constant_index(kind.shape[0])], 0, [1])
 

@@ -278,7 +278,7 @@ def _product(layers: Sequence[_Layer], count: int | ir.Value) -> ir.Operation:
     """The product with all weights, of so many rows."""
     op, columns = layers[0].product.op, sum(layer.columns for layer in layers)
     whole = ir.RankedTensorType(op.results[0].type)
-    zero = arith.ConstantOp(whole.element_type, ir.FloatAttr.get(whole.element_type, 0.0)).result
+    zero = arith.constant(whole.element_type, 0.0)
     start = linalg.fill(zero, outs=[tensor.empty([count, columns], whole.element_type)])
     right = _side_by_side([layer.product.found.right for layer in layers])
     made = op.clone().operation
@@ -330,7 +330,7 @@ def _elementwise(
 def _number(number: float | ir.Value, element: ir.Type, layer: _Layer) -> ir.Value:
     """A number for all columns of a layer."""
     if isinstance(number, float):
-        number = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
+        number = arith.constant(element, number)
     return linalg.fill(number, outs=[tensor.empty([layer.columns], element)])
 
 

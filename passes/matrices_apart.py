@@ -112,7 +112,7 @@ def _batched(product: ir.Operation, side: int, apart: _Apart) -> ir.Value:
     left, right = (matrices, other) if side == _LEFT else (other, matrices)
     kind = ir.RankedTensorType(product.results[0].type)
     count, m, n = prod(sizes), rows.shape_of(left)[1], rows.shape_of(right)[2]
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zero = arith.constant(kind.element_type, 0.0)
     start = linalg.fill(zero, outs=[tensor.empty([count, m, n], kind.element_type)])
     made = linalg.batch_matmul(left, right, outs=[start])
     set_maps(made.owner, indexing_maps(product))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, linalg, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import line_bytes
 
 from .schedule_build import generic, map_of, reshaped
 
@@ -54,12 +54,7 @@ def _is_short_line(s: rows.Structured, dims: list[list[int | None]], pair: list[
         (value, found) for value, found in inputs if None not in (found[-1], along[-1]) and found[-1] != along[-1]
     ]
     lines = [*turned, (out, along)] if turned else []
-    return any(found[-1] == pair[1] and 0 < _line_bytes(value) < SECTOR for value, found in lines)
-
-
-def _line_bytes(value: ir.Value) -> int:
-    kind = ir.RankedTensorType(value.type)
-    return kind.shape[-1] * element_bytes(kind.element_type)
+    return any(found[-1] == pair[1] and 0 < line_bytes(value) < SECTOR for value, found in lines)
 
 
 def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int]) -> bool:

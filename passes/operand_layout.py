@@ -157,5 +157,5 @@ def _padded(whole: ir.Value, columns: int) -> ir.Value:
     at = [*outer, arith.minui(last, constant_index(columns - 1))]
     x = tensor.extract(whole, at)
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zero = arith.constant(kind.element_type, 0.0)
     return arith.select(inside, x, zero)

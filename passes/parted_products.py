@@ -90,8 +90,8 @@ def _has_parts(op: ir.Operation, value: ir.Value) -> bool:
 
 
 def _keeps_columns(expansion: ir.Operation) -> bool:
-    groups = ir.ArrayAttr(expansion.attributes["reassociation"])
-    return len(groups) == 2 and len(ir.ArrayAttr(groups[1])) == 1
+    groups = rows.groups_of(expansion)
+    return len(groups) == 2 and len(groups[1]) == 1
 
 
 def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
@@ -157,7 +157,7 @@ def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     op, found = parts.product, parts.found
     whole = ir.RankedTensorType(op.results[0].type)
     element = whole.element_type
-    zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+    zero = arith.constant(element, 0.0)
     start = linalg.fill(zero, outs=[tensor.empty([count, parts.columns], element)])
     right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
     made = op.clone().operation

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
@@ -179,7 +180,7 @@ def _read_in_place(value: ir.Value) -> None:
 
 def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
     """Whether a tensor is a kernel's result that may lie there."""
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    made = rows.producer(value)
     if made is None or made.name != ResultOp.OPERATION_NAME or is_among_columns(value.type):
         return False
     kernel = made.operands[0].owner.operation

@@ -111,8 +111,7 @@ def _is_idle(op: ir.Operation) -> bool:
 
 def _pass_by(op: ir.Operation) -> None:
     """Takes what the outputs held for the results."""
-    outputs = list(op.operands)[-len(op.results) :]
-    replace_op(op, *outputs)
+    replace_op(op, *list(op.operands)[-len(op.results) :])
 
 
 def _is_empty(type_: ir.Type) -> bool:

@@ -285,7 +285,7 @@ def _start(member: Member, type_: ir.Type) -> ir.Value:
     if scalar.type == type_:
         return scalar
     number = ir.FloatAttr(scalar.owner.operation.attributes["value"]).value
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, number)).result
+    return arith.constant(type_, number)
 
 
 def replace(group: Group, results: Sequence[ir.Value]) -> None:

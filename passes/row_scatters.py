@@ -85,7 +85,7 @@ def _scatter(updates: ir.Value, to: ir.Value, table: ir.Value, unique: ir.Attrib
 def _marks(table: ir.Value, to: ir.Value, count: int | ir.Value) -> ir.Value:
     """A number for each row of a table: 1 where it is one of `count` rows, else 0."""
     i8 = ir.IntegerType.get_signless(8)
-    zero, one = (arith.ConstantOp(i8, ir.IntegerAttr.get(i8, number)).result for number in (0, 1))
+    zero, one = (arith.constant(i8, number) for number in (0, 1))
     ones = linalg.fill(one, outs=[tensor.empty([count, 1], i8)])
     none = linalg.fill(zero, outs=[tensor.empty(sizes_of(table)[:1], i8)])
     made = _scatter(ones, to, none, ir.BoolAttr.get(False))
@@ -100,7 +100,7 @@ def _overwritten(table: ir.Value, marks: ir.Value, number: ir.Value) -> ir.Value
     start = tensor.empty(sizes_of(table), ir.RankedTensorType(table.type).element_type)
 
     def chosen(mark: ir.Value, before: ir.Value, _: ir.Value) -> ir.Value:
-        none = arith.ConstantOp(mark.type, ir.IntegerAttr.get(mark.type, 0)).result
+        none = arith.constant(mark.type, 0)
         return arith.select(arith.cmpi(arith.CmpIPredicate.ne, mark, none), number, before)
 
     maps = [map_of(2, [0]), map_of(2, [0, 1]), map_of(2, [0, 1])]

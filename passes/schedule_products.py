@@ -113,7 +113,7 @@ def _begin_at_zero(op: ir.Operation) -> None:
     kind, identity = ir.RankedTensorType(result.type), ir.AffineMap.get_identity(2)
     with op.location, ir.InsertionPoint(op):
         sizes = sizes_of(before)
-        zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+        zero = arith.constant(kind.element_type, 0.0)
         op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
     with op.location, ir.InsertionPoint.after(op):
         start = tensor.empty(sizes, kind.element_type)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_words import WORD
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import line_bytes
 
 from .schedule_build import constant_index, generic
 
@@ -98,17 +98,12 @@ def read_padded(main: ir.Operation) -> None:
         while padding is not None and padding.dim not in found and (place := _place(padding)) is not None:
             found[padding.dim], source = place, padding.inner
             padding = padded_by_itself(source)
-        if found and (len(found) > 1 or list(found) == [len(rows.shape_of(source)) - 1] or _line_bytes(source) % WORD):
+        if found and (len(found) > 1 or list(found) == [len(rows.shape_of(source)) - 1] or line_bytes(source) % WORD):
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_by_number(op.results[0], source, found))
     for op in reversed(walk(main, "tensor.concat", "tensor.extract_slice")):
         if not list(op.results[0].uses):
             op.erase()
-
-
-def _line_bytes(value: ir.Value) -> int:
-    kind = ir.RankedTensorType(value.type)
-    return kind.shape[-1] * element_bytes(kind.element_type)
 
 
 def _place(padding: Padding) -> Place | None:

@@ -177,7 +177,7 @@ class AgentCode(ProductCode):
         if isinstance(op.operands[0].type, schedule.Slot):
             opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
             start = device.mul(at[0], kind.element_type.width // 8)
-            place = device.shared(device.add(self.around.rings[opened.ring.label].place(opened.slot), start))
+            place = device.shared(device.add(self.around.place(opened), start))
             vector = PairedMemory(place, kind.element_type, tuple(kind.shape), kind.shape[0])
             self.memories[hash(op.results[0])] = vector
             return
@@ -227,7 +227,7 @@ class AgentCode(ProductCode):
     def _split(self, op: ir.Operation) -> None:
         source, *targets = [self.values[hash(slot)] for slot in op.operands]
         lines, length = source.tile.shape if source.ring.layout == "rows" else source.tile.shape[::-1]
-        places = [self.around.rings[opened.ring.label].place(opened.slot) for opened in (source, *targets)]
+        places = [self.around.place(opened) for opened in (source, *targets)]
         thread = device.value(device.mod(device.thread(), wgmma.THREADS))
         if op.opview.is_turned:
             turn(*places, source.ring.slot_bytes, thread)
@@ -236,7 +236,7 @@ class AgentCode(ProductCode):
 
     def _boxes(self, opened: Open) -> list[Int]:
         """Where the boxes of an open slot begin."""
-        first, (rows, columns) = self.around.rings[opened.ring.label].place(opened.slot), opened.tile.shape
+        first, (rows, columns) = self.around.place(opened), opened.tile.shape
         if rows != wgmma.ROWS or columns % wgmma.CHUNK:
             raise UnsupportedError(
                 f"threads fill and read slots of {wgmma.ROWS} rows and whole boxes, not {opened.tile}"

@@ -91,7 +91,7 @@ class ProductCode(SlotCode):
 
     def _right_place(self, right: Open) -> Int:
         """Where a slot begins, or the copy's part of it."""
-        place = self.around.rings[right.ring.label].place(right.slot)
+        place = self.around.place(right)
         if right.ring.sharing != "split":
             return place
         part = right.tile.shape[0] // self.agent.count * wgmma.BOX_ROW
@@ -101,7 +101,7 @@ class ProductCode(SlotCode):
         """Where the copy's rows of a slot begin, which its products read."""
         if left.ring.memory == schedule.DSMEM:
             return self._own_ring(left.ring).place(left.slot)
-        place = self.around.rings[left.ring.label].place(left.slot)
+        place = self.around.place(left)
         if left.ring.sharing == "own":
             self._see()
         return place if left.ring.sharing == "all" else device.add(place, self._own_part())

@@ -115,7 +115,7 @@ class WarpCode(AgentCode):
     def _copy_vector(self, copy: schedule.CopyOp, opened: Open) -> None:
         """Neighbouring elements, to their place in a slot."""
         nbytes = opened.tile.element_type.width // 8
-        place = device.add(self.around.rings[opened.ring.label].place(opened.slot), copy.elements.start * nbytes)
+        place = device.add(self.around.place(opened), copy.elements.start * nbytes)
         pointer, thread = self._pointer(copy.operands[1]), device.sub(warps.thread(), self.first)
         granules, byte = -(-len(copy.elements) * nbytes // cp_async.NBYTES), ir.IntegerType.get_signless(8)
         for first in range(0, granules, THREADS):
@@ -176,7 +176,7 @@ class WarpCode(AgentCode):
         else:
             steps, a = self._left_steps(left, tiles, op)
         self._check_sums(op)
-        b_place = self.around.rings[right.ring.label].place(right.slot)
+        b_place = self.around.place(right)
         b = ldmatrix.right(b_place, lane, right.ring.layout == "columns")
         sums = mma_sync.multiply(element, self._begun(acc).values, a, b, tiles, steps)
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = self.products.ended(sums)
@@ -195,7 +195,7 @@ class WarpCode(AgentCode):
         if left.ring.sharing == "all":
             warp = device.mod(warp, WARPS)
         first = device.mul(warp, tiles * mma_sync.ROWS)
-        place = self.around.rings[left.ring.label].place(left.slot)
+        place = self.around.place(left)
         boxes = ldmatrix.left(place, first, lane, left.ring.layout == "columns")
         along = left.tile.shape[1] if left.ring.sharing == "own" else ldmatrix.CHUNK
         return -(-along // mma_sync.DEPTH), boxes.load
