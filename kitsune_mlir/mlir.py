@@ -64,6 +64,7 @@ __all__ = [
     "attr_int",
     "bytecode",
     "clone",
+    "clone_on",
     "collect_errors",
     "collect_remarks",
     "context",
@@ -288,6 +289,18 @@ def replace_op(op: ir.Operation, *values: ir.Value) -> None:
     for old, new in zip(op.results, values):
         old.replace_all_uses_with(new)
     op.erase()
+
+
+def clone_on(op: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Operation:
+    """An operation once more, at the insertion point, on what `values` has for its operands, and for those in its
+    regions; its results join `values`."""
+    copy = op.clone()
+    for old, new in zip(walk(op), walk(copy), strict=True):
+        for i, operand in enumerate(old.operands):
+            if operand in values:
+                new.operands[i] = values[operand]
+    values.update(zip(op.results, copy.results, strict=True))
+    return copy
 
 
 def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from kitsune_mlir.chains.operands import is_multiplied
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from .schedule_build import elementwise, generic, i64
+from .schedule_build import elementwise, generic, i64, zero_tensor
 
 BLOCK = 8  # columns of a piece that is computed in the background
 
@@ -57,8 +57,7 @@ def beside(tiles: Sequence[ir.Value]) -> ir.Value:
 
 def zeros(count: int, columns: int) -> ir.Value:
     """A tile of f32 of so many rows that is zero."""
-    f32 = ir.F32Type.get()
-    return linalg.fill(arith.constant(f32, 0.0), outs=[tensor.empty([count, columns], f32)])
+    return zero_tensor([count, columns], ir.F32Type.get())
 
 
 def added(a: ir.Value, b: ir.Value) -> ir.Value:

@@ -29,7 +29,7 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, is_zero_filled
 from kitsune_mlir.dialects import dots, kitsune
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, tensor
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
@@ -40,7 +40,7 @@ from .dots_operands import Gathered, Given, Part, parts_of
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .operand_layout import PADDED
 from .product_follows import tiled
-from .schedule_build import constant_index, empty_generic, i64
+from .schedule_build import constant_index, empty_generic, i64, zero_tensor
 
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))
@@ -185,9 +185,7 @@ def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
     if plan.padded is not None:
         kind = ir.RankedTensorType(value.type)
         count = ir.RankedTensorType(plan.padded.results[0].type).shape[1] - kind.shape[0]
-        nothing = arith.constant(kind.element_type, 0.0)
-        zeros = linalg.fill(nothing, outs=[tensor.empty([count], kind.element_type)])
-        write_box(zeros, [at, constant_index(kind.shape[0])], 0, [1])
+        write_box(zero_tensor([count], kind.element_type), [at, constant_index(kind.shape[0])], 0, [1])
 
 
 def _open_size(plan: Plan) -> ir.Value:

@@ -40,7 +40,7 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_operations, constant_index, generic, map_of
+from .schedule_build import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us
@@ -278,13 +278,9 @@ def _product(layers: Sequence[_Layer], count: int | ir.Value) -> ir.Operation:
     """The product with all weights, of so many rows."""
     op, columns = layers[0].product.op, sum(layer.columns for layer in layers)
     whole = ir.RankedTensorType(op.results[0].type)
-    zero = arith.constant(whole.element_type, 0.0)
-    start = linalg.fill(zero, outs=[tensor.empty([count, columns], whole.element_type)])
+    start = zero_tensor([count, columns], whole.element_type)
     right = _side_by_side([layer.product.found.right for layer in layers])
-    made = op.clone().operation
-    made.operands[1], made.operands[2] = right, start
-    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], columns], whole.element_type))
-    return made
+    return cloned_on(op, [op.operands[0], right, start])
 
 
 def _side_by_side(weights: Sequence[ir.Value]) -> ir.Value:

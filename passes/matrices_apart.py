@@ -23,11 +23,11 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, tensor
 
 from .generic_operands import indexing_maps, set_maps
 from .numbered_matrices import taken_by
-from .schedule_build import moved, reshaped
+from .schedule_build import moved, reshaped, zero_tensor
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
 _LEFT, _RIGHT = 0, 1  # operands of a product: batch x rows x sum, batch x sum x columns
@@ -112,8 +112,7 @@ def _batched(product: ir.Operation, side: int, apart: _Apart) -> ir.Value:
     left, right = (matrices, other) if side == _LEFT else (other, matrices)
     kind = ir.RankedTensorType(product.results[0].type)
     count, m, n = prod(sizes), rows.shape_of(left)[1], rows.shape_of(right)[2]
-    zero = arith.constant(kind.element_type, 0.0)
-    start = linalg.fill(zero, outs=[tensor.empty([count, m, n], kind.element_type)])
+    start = zero_tensor([count, m, n], kind.element_type)
     made = linalg.batch_matmul(left, right, outs=[start])
     set_maps(made.owner, indexing_maps(product))
     made = reshaped(made, [count // apart.count, apart.count, m, n])

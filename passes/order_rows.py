@@ -28,7 +28,7 @@ from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.example_sizes import known_shape
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
@@ -263,32 +263,26 @@ class _Copies:
     def __init__(self, block: ir.Block):
         self._block = block
         self.point = ir.InsertionPoint.at_block_begin(block)
-        self._copied: dict[int, ir.Value] = {}
+        self._copied: dict[ir.Value, ir.Value] = {}
 
     def of(self, value: ir.Value) -> ir.Value | None:
         """A value there; None where more than a few cheap operations make it."""
         if isinstance(value.owner, ir.Block):
-            self._copied[hash(value)] = value
-        if hash(value) in self._copied:
-            return self._copied[hash(value)]
+            self._copied[value] = value
+        if value in self._copied:
+            return self._copied[value]
         op = value.owner.operation
         if op.block != self._block or not op.name.startswith(_COPIED):
             return None
-        used = {hash(used): self.of(used) for used in rows.used_values(op)}
-        if any(copy is None for copy in used.values()):
+        if any(self.of(used) is None for used in rows.used_values(op)):
             return None
-        copy = op.clone(self.point)
-        for inner in walk(copy):
-            for number, operand in enumerate(inner.operands):
-                if hash(operand) in used:
-                    inner.operands[number] = used[hash(operand)]
-        for old, new in zip(op.results, copy.results):
-            self._copied[hash(old)] = new
-        return self._copied[hash(value)]
+        with self.point:
+            clone_on(op, self._copied)
+        return self._copied[value]
 
     def holds(self, value: ir.Value) -> bool:
         """Whether a value is among those."""
-        return hash(value) in self._copied
+        return value in self._copied
 
     def count(self, scatter: ir.Operation) -> ir.Value | None:
         """The rows of the table that a scatter adds to zeros of."""

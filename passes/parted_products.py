@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import ir, slice_of, tensor
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import constant_index, generic
+from .schedule_build import cloned_on, constant_index, generic, zero_tensor
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -155,15 +155,9 @@ def part(parts: Parts) -> list[ir.Operation]:
 def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
     op, found = parts.product, parts.found
-    whole = ir.RankedTensorType(op.results[0].type)
-    element = whole.element_type
-    zero = arith.constant(element, 0.0)
-    start = linalg.fill(zero, outs=[tensor.empty([count, parts.columns], element)])
+    start = zero_tensor([count, parts.columns], ir.RankedTensorType(op.results[0].type).element_type)
     right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
-    made = op.clone().operation
-    made.operands[1], made.operands[2] = right, start
-    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], parts.columns], element))
-    return made
+    return cloned_on(op, [op.operands[0], right, start])
 
 
 def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:

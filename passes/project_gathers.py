@@ -27,7 +27,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 
 from .base import ModulePass
-from .schedule_build import elementwise
+from .schedule_build import elementwise, zero_tensor
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
 _ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)
@@ -129,8 +129,7 @@ def _product(left: ir.Value, weight: ir.Value, init: ir.Value | None) -> ir.Valu
     """left times weight (n x k) transposed, in f32."""
     f32, count, columns = ir.F32Type.get(), rows.shape_of(left)[0], rows.shape_of(weight)[0]
     if init is None:
-        zero = arith.ConstantOp(f32, 0.0).result
-        init = linalg.fill(zero, outs=[tensor.EmptyOp([count, columns], f32).result])
+        init = zero_tensor([count, columns], f32)
     dims = [ir.AffineDimExpr.get(d) for d in range(3)]
     maps = [ir.AffineMap.get(3, 0, [dims[d] for d in found]) for found in _ROWS_BY_WEIGHT]
     made = linalg.MatmulOp(

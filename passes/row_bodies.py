@@ -8,7 +8,7 @@ from math import inf, prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
@@ -255,16 +255,13 @@ def _cloned(
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         for inner in member.s.body.operations:
             inner = inner.operation
-            operands = [values.get(value, value) for value in inner.operands]
+            first = values.get(inner.operands[0], inner.operands[0]) if len(inner.operands) else None
             if inner.name == "linalg.yield":
-                linalg.YieldOp([_unrounded(operands[0], ir.RankedTensorType(start.type).element_type)])
-            elif inner.name == "arith.extf" and operands[0].type == inner.results[0].type:
-                values[inner.results[0]] = operands[0]
+                linalg.YieldOp([_unrounded(first, ir.RankedTensorType(start.type).element_type)])
+            elif inner.name == "arith.extf" and first.type == inner.results[0].type:
+                values[inner.results[0]] = first
             else:
-                clone = inner.clone()
-                for i, operand in enumerate(operands):
-                    clone.operands[i] = operand
-                values.update(zip(inner.results, clone.results))
+                clone_on(inner, values)
     return generic.results[0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
 
 
 def empty_generic(
@@ -52,6 +52,21 @@ def elementwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[...
     same = [ir.AffineMap.get_identity(len(sizes))] * (len(inputs) + 1)
     starts, iterators = [tensor.empty(sizes, element)], ["parallel"] * len(sizes)
     return generic(inputs, starts, same, iterators, lambda *given: body(*given[:-1])).results[0]
+
+
+def cloned_on(op: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
+    """An operator once more, at the insertion point, on other operands; its result is as the last of these."""
+    made = op.operation.clone(ir.InsertionPoint.current)
+    for i, operand in enumerate(operands):
+        made.operands[i] = operand
+    made.results[0].set_type(operands[-1].type)
+    return made
+
+
+def zero_tensor(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
+    """A tensor of zeros."""
+    zero = arith.constant(element, 0.0)
+    return linalg.fill(zero, outs=[tensor.empty(list(sizes), element)])
 
 
 def moved(value: ir.Value, start: ir.Value, dims: Sequence[int | None]) -> ir.Value:
@@ -117,12 +132,7 @@ def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Valu
 def clone_operations(operations: Iterable[ir.Operation], values: dict[ir.Value, ir.Value | None]) -> None:
     """Operations once more, at the insertion point, on what `values` has for their operands; their results join it."""
     for op in operations:
-        clone = op.operation.clone()
-        for old, new in zip(walk(op.operation), walk(clone), strict=True):
-            for i, operand in enumerate(old.operands):
-                if operand in values:
-                    new.operands[i] = values[operand]
-        values.update(zip(op.operation.results, clone.results))
+        clone_on(op.operation, values)
 
 
 def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:

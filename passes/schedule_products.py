@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import arith, ir, linalg, remark, replace_op, tensor, walk
+from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
@@ -66,7 +66,7 @@ from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
-from .schedule_build import generic, sizes_of
+from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes
@@ -113,8 +113,7 @@ def _begin_at_zero(op: ir.Operation) -> None:
     kind, identity = ir.RankedTensorType(result.type), ir.AffineMap.get_identity(2)
     with op.location, ir.InsertionPoint(op):
         sizes = sizes_of(before)
-        zero = arith.constant(kind.element_type, 0.0)
-        op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
+        op.operands[2] = zero_tensor(sizes, kind.element_type)
     with op.location, ir.InsertionPoint.after(op):
         start = tensor.empty(sizes, kind.element_type)
         total = generic([result, before], [start], [identity] * 3, ["parallel"] * 2, lambda a, b, _: arith.addf(a, b))
