@@ -13,9 +13,10 @@ import importlib
 import io
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cmp_to_key
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,6 +72,7 @@ __all__ = [
     "dialect_names",
     "ext",
     "importer",
+    "in_block_order",
     "ir",
     "location",
     "parse",
@@ -282,6 +284,11 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
 
     root.operation.walk(visit if names else visit_any, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def in_block_order(operations: Iterable[ir.Operation]) -> list[ir.Operation]:
+    """Operations of a block, in their order."""
+    return sorted(operations, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
 
 
 def replace_op(op: ir.Operation, *values: ir.Value) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
 from .schedule_build import cloned, generic
@@ -57,9 +58,7 @@ def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tupl
 
 def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
     """Whether an operation, or what it stands in, comes behind another one in its block."""
-    while op.block != other.block:
-        op = op.parent.operation
-    return bool(other.is_before_in_block(op))
+    return bool(other.is_before_in_block(ancestor_in(other.block, op)))
 
 
 def _is_elementwise(op: ir.Operation) -> bool:

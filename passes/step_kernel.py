@@ -16,7 +16,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, replace_op, scf, slice_of, tensor
+from kitsune_mlir.mlir import arith, in_block_order, ir, replace_op, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS
 from kitsune_mlir.planning.step_tiles import Recurrence, StepTiles, choose
@@ -105,12 +105,12 @@ class StepKernel:
         if (now := self.of.now()) is None:
             return False
         self.of = now
-        behind, last = dependents(self.of), max(self.of.steps[-1].ops, key=_Place)
+        behind, last = dependents(self.of), in_block_order(self.of.steps[-1].ops)[-1]
         written = self._written()
         with last.location, ir.InsertionPoint(last):
             outputs = self._kernel(written)
             self._hand_out(written, outputs)
-        for op in sorted(behind, key=_Place):
+        for op in in_block_order(behind):
             if op.is_before_in_block(last):
                 op.move_before(last)
         for op in (op for step in reversed(self.of.steps) for op in reversed(step.ops)):
@@ -303,16 +303,6 @@ class StepKernel:
     def _write(self, tile: ir.Value, number: int, outer: ir.Value) -> None:
         offsets = self._offsets(outer, self.place[1])
         write_box(tile, offsets, number, [len(offsets) - 2, len(offsets) - 1])
-
-
-class _Place:
-    """An operation of a block, as one that comes before others."""
-
-    def __init__(self, op: ir.Operation):
-        self.op = op
-
-    def __lt__(self, other: _Place) -> bool:
-        return self.op.is_before_in_block(other.op)
 
 
 def _rows_of(value: ir.Value) -> int:

@@ -268,6 +268,11 @@ def linear_id(threads: int) -> ir.Value:
     return arith.addi(arith.muli(block, as_value(threads)), thread)
 
 
+def thread_of(block: ir.Value, threads: int) -> ir.Value:
+    """The same of a block of that number."""
+    return arith.addi(arith.muli(block, as_value(threads)), gpu.thread_id(gpu.Dimension.x))
+
+
 def of_warp() -> tuple[ir.Value, ir.Value]:
     """A thread's lane, and the number of its warp among all."""
     thread = linear_id(THREADS)

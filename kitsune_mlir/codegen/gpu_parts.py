@@ -13,11 +13,10 @@ launch: passes/join_launches.py.)
 
 from __future__ import annotations
 
-from functools import cmp_to_key
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import arith, func, gpu, in_block_order, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
@@ -82,7 +81,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
             return None
         found.add(owner)
         waiting += owner.operands
-    return sorted(found, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
+    return in_block_order(found)
 
 
 def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:

@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import arith, ir, memref
 from kitsune_mlir.rows import groups_of
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of, written
+from .gpu_buffers import VIEWS, behind, is_alloc, root_of, uses_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -124,8 +124,7 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
 
 def _is_written_behind(root: ir.Value, op: ir.Operation) -> bool:
     """Whether an operation behind `op` may write a buffer."""
-    operations = [other.operation for other in op.block.operations]
-    return any(root_of(v) == root for other in operations[operations.index(op) + 1 :] for v in written(other))
+    return any(root_of(v) == root for other in behind(op) for v in written(other))
 
 
 def _whole(value: ir.Value) -> Layout:
