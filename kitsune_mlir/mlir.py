@@ -301,7 +301,7 @@ def replace_op(op: ir.Operation, *values: ir.Value) -> None:
 def clone_on(op: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Operation:
     """An operation once more, at the insertion point, on what `values` has for its operands, and for those in its
     regions; its results join `values`."""
-    copy = op.clone()
+    copy = op.operation.clone().operation
     for old, new in zip(walk(op), walk(copy), strict=True):
         for i, operand in enumerate(old.operands):
             if operand in values:

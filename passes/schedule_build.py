@@ -56,7 +56,7 @@ def elementwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[...
 
 def cloned_on(op: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
     """An operator once more, at the insertion point, on other operands; its result is as the last of these."""
-    made = op.operation.clone(ir.InsertionPoint.current)
+    made = op.operation.clone(ir.InsertionPoint.current).operation
     for i, operand in enumerate(operands):
         made.operands[i] = operand
     made.results[0].set_type(operands[-1].type)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 
 from kitsune_mlir.codegen.hopper import cluster, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
@@ -173,28 +174,25 @@ class AgentCode(ProductCode):
         if read.is_of_boxes:
             self._read_boxes(op)
             return
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
         if isinstance(op.operands[0].type, schedule.Slot):
             opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
-            start = device.mul(at[0], kind.element_type.width // 8)
+            start = device.mul(self.number(op.operands[1]), kind.element_type.width // 8)
             place = device.shared(device.add(self.around.place(opened), start))
             vector = PairedMemory(place, kind.element_type, tuple(kind.shape), kind.shape[0])
             self.memories[hash(op.results[0])] = vector
             return
-        pointer = self._pointer(op.operands[0])
         if "together" in op.attributes:
             if divisor(op.operands[2]) * ir.RankedTensorType(op.results[0].type).element_type.width % 128:
                 raise UnsupportedError(
                     f"{location(op.location)}: rows are loaded together from no multiple of 16 bytes on"
                 )
+            row, column = map(self.number, list(op.operands)[1:])
+            pointer = self._pointer(op.operands[0])
             self._stand(op.results[0])
-            own = self._own_boxes()
-            self._take_up(
-                op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
-            )
+            found = whole_rows.read(op, pointer, self.around.rows, (row, column), self._own_boxes(), self.lanes)
+            self._take_up(op.results[0], found)
             return
-        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
-        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
+        box = self._box(op, self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type))
         box.pair = self.lanes.pair if self.lanes else None
         if read.axes:
             first = divisor(list(op.operands)[1 + read.axes[-1]])
@@ -255,6 +253,16 @@ class AgentCode(ProductCode):
         end."""
         sizes = ir.RankedTensorType(tile).shape
         return {dim: sizes[dim] for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0}
+
+    def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> GlobalBox:
+        """The box of a tensor that an operation reads, or of an output that it writes, which has all of it along the
+        dimensions in `whole`."""
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        if op.name == schedule.ReadOp.OPERATION_NAME:
+            pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
+        else:
+            pointer, type_ = self.around.outputs[op.opview.position]
+        return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes, whole)
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""
@@ -350,9 +358,8 @@ class AgentCode(ProductCode):
             else:
                 self._depart(self.around.map_of[op], found, (column, row))
             return
-        pointer, type_ = self.around.outputs[write.position]
-        whole = self._whole(type_, offsets, write.axes, tile.type)
-        box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
+        _, type_ = self.around.outputs[write.position]
+        box = self._box(op, self._whole(type_, offsets, write.axes, tile.type))
         if write.is_once:
             stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))
         elif ir.RankedTensorType(tile.type).rank == 1:
