@@ -214,7 +214,8 @@ def _as_sums(product: ir.Operation) -> None:
 
         def total(*given: ir.Value) -> ir.Value:
             *factors, _ = (_widened(value, _element(start)) for value in given)
-            return functools.reduce(arith.addf, map(arith.mulf, factors[:k], factors[k:]))
+            terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
+            return functools.reduce(arith.addf, terms)
 
         made = generic([*lefts, *rights], [start], maps, ["parallel"] * 2, total)
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])

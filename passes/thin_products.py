@@ -70,7 +70,7 @@ def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
 
     def total(*given: ir.Value) -> ir.Value:
         wide = _widened(given)
-        return reduce(arith.addf, map(arith.mulf, wide[::2], wide[1::2]))
+        return reduce(arith.addf, [arith.mulf(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)])
 
     with op.location, ir.InsertionPoint(op):
         return generic(operands, [found.init], maps, ["parallel"] * len(roles), total).results[0]
