@@ -13,7 +13,7 @@ from .columns import place_of
 from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
 from .rings import L2, SMEM, ring_of
 from .tiles import RingEffect
-from .types import Kitsune, Slot, Token
+from .types import Kitsune, Slot, Token, tile_of
 from .windows import windows_of
 
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
@@ -91,7 +91,7 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
             return fail(self, f"engine must be one of {', '.join(COPY_ENGINES)}, found {self.attributes['engine']}")
         if not check_integer(self, "into", 0):
             return False
-        tile, ring = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), ring_of(self.operands[0])
+        tile, ring = tile_of(self.operands[0]), ring_of(self.operands[0])
         if ring is not None and (ring.layout == "dense") != ("into" in self.attributes):
             return fail(
                 self, f"has an attribute into where slots are dense, and there alone, found ring '{ring.label}'"
@@ -215,7 +215,7 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
         return isinstance(self.operands[0].type, Slot) and len(self.operands) == 1
 
     def _verify_slot(self) -> bool:
-        slot, tile = ir.RankedTensorType(tile_of(self.operands[0])), self.results[0].type
+        slot, tile = tile_of(self.operands[0]), self.results[0].type
         ring, agent = ring_of(self.operands[0]), parent_of(self, AgentOp.OPERATION_NAME)
         if ring is not None and ring.layout == "rows" and ring.memory == SMEM:
             if not self.is_of_boxes or tile != slot or element_bytes(slot.element_type) != 2:
@@ -317,11 +317,6 @@ def _overlap(tile: ir.Type, output: ir.Type) -> str:
     if columns >= whole or columns * element_bytes(element) % BOX_BYTES == 0:
         return ""
     return f"is stored in boxes of {BOX_BYTES} bytes of each row, found {columns} of {whole} columns of {element}"
-
-
-def tile_of(value: ir.Value) -> ir.Type:
-    """The tile that sums, a slot or registers hold."""
-    return value.type if isinstance(value.type, ir.RankedTensorType) else ir.TypeAttr(value.type.elem).value
 
 
 def box_of(op: Any, tile: ir.Type) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import AgentOp, KernelOp
+from .kernels import AgentOp, KernelOp, inside
 from .products import BLOCK
 from .rings import DSMEM, AllocRingOp
 from .tiles import RingEffect
@@ -24,9 +24,7 @@ class RankOp(Kitsune.Operation, name="rank", traits=[ext.Pure]):
     number: ext.Result[ir.IndexType]
 
     def verify_region_invariants(self) -> bool:
-        return parent_of(self, AgentOp.OPERATION_NAME) is not None or fail(
-            self, f"stands in no {AgentOp.OPERATION_NAME}"
-        )
+        return inside(self, AgentOp.OPERATION_NAME)
 
 
 class MeetOp(Kitsune.Operation, name="meet", traits=[RingEffect]):
@@ -38,10 +36,10 @@ class MeetOp(Kitsune.Operation, name="meet", traits=[RingEffect]):
     share: ext.Result[Any]
 
     def verify_region_invariants(self) -> bool:
-        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
-        if kernel is None or agent is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
-        count = kernel.opview.cluster
+        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+            return False
+        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        count = kernel.cluster
         if count < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
         kinds = [value.type for value in (*self.operands, *self.results)]
@@ -70,10 +68,10 @@ class SendOp(Kitsune.Operation, name="send", traits=[RingEffect]):
         *rings, tile = self.operands
         if not all(defined_by(ring, AllocRingOp.OPERATION_NAME) for ring in rings):
             return fail(self, "takes its rings straight from kitsune.alloc_rings")
-        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
-        if kernel is None or agent is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
-        if len(rings) != (others := kernel.opview.cluster - 1) or not others:
+        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+            return False
+        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        if len(rings) != (others := kernel.cluster - 1) or not others:
             return fail(self, f"fills a ring of each of the {others} other CTAs, found {len(rings)}")
         for ring in (ring.owner.operation.opview for ring in rings):
             if ring.memory != DSMEM:
@@ -81,8 +79,8 @@ class SendOp(Kitsune.Operation, name="send", traits=[RingEffect]):
             kind, shape = tile.type, ring.tile.shape
             if not isinstance(kind, ir.RankedTensorType) or kind.element_type != ring.tile.element_type:
                 return fail(self, f"sends a tile of numbers as those of {ring.tile}, found {kind}")
-            if kind.rank != 2 or kind.shape[0] * agent.opview.count != shape[0] or kind.shape[1] > shape[1]:
-                return fail(self, f"sends {kind} to a slot of {ring.tile}, of {agent.opview.count} copies")
+            if kind.rank != 2 or kind.shape[0] * agent.count != shape[0] or kind.shape[1] > shape[1]:
+                return fail(self, f"sends {kind} to a slot of {ring.tile}, of {agent.count} copies")
         return True
 
 
@@ -101,10 +99,10 @@ class CollectOp(Kitsune.Operation, name="collect", traits=[RingEffect]):
         ring, tile = self.operands
         if not defined_by(ring, AllocRingOp.OPERATION_NAME):
             return fail(self, "takes its ring straight from a kitsune.alloc_ring")
-        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
-        if kernel is None or agent is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
-        count, ring, kind = kernel.opview.cluster, ring.owner.operation.opview, tile.type
+        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+            return False
+        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        count, ring, kind = kernel.cluster, ring.owner.operation.opview, tile.type
         if count < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
         if ring.memory != DSMEM:
@@ -113,7 +111,7 @@ class CollectOp(Kitsune.Operation, name="collect", traits=[RingEffect]):
             return fail(self, f"collects numbers as those of {ring.tile}, found {kind}")
         if ring.tile.element_type.width != 16:
             return fail(self, f"collects numbers of 16 bits, found {ring.tile}")
-        rows, columns, copies = *ring.tile.shape, agent.opview.count
+        rows, columns, copies = *ring.tile.shape, agent.count
         fewer = copies == 1 and kind.rank == 2 and kind.shape[0] < rows and kind.shape[0] % WARP_ROWS == 0
         if kind.rank != 2 or kind.shape[1] % BLOCK or not fewer and kind.shape[0] * copies != rows:
             return fail(
@@ -138,10 +136,10 @@ class TotalOp(Kitsune.Operation, name="total", traits=[RingEffect]):
         return string(self, "join")
 
     def verify_region_invariants(self) -> bool:
-        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
-        if kernel is None or agent is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
-        if kernel.opview.cluster < 2:
+        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+            return False
+        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        if kernel.cluster < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
         if self.join_name not in JOINS:
             return fail(self, f"join must be one of {', '.join(JOINS)}, found {self.attributes['join']}")

@@ -5,11 +5,11 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import fail, parent_of
-from .kernels import BOX_BYTES, AgentOp
+from .checks import fail
+from .kernels import BOX_BYTES, AgentOp, inside
 from .rings import SMEM, ring_of
 from .tiles import RingEffect
-from .types import Kitsune, Slot, Token
+from .types import Kitsune, Slot, Token, tile_of
 
 GRANULE = 16  # bytes that a thread copies at once
 
@@ -30,10 +30,10 @@ class GatherRowsOp(Kitsune.Operation, name="gather_rows", traits=[RingEffect]):
     done: ext.Result[Token]
 
     def verify_region_invariants(self) -> bool:
-        if parent_of(self, AgentOp.OPERATION_NAME) is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if not inside(self, AgentOp.OPERATION_NAME):
+            return False
         table, rows, ring = self.operands[1].type, self.operands[2].type, ring_of(self.operands[0])
-        tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value)
+        tile = tile_of(self.operands[0])
         if not isinstance(table, ir.RankedTensorType) or table.rank != 2 or table.is_dynamic_dim(1):
             return fail(self, f"copies rows of a tensor of two dimensions, found {table}")
         if table.element_type != tile.element_type:

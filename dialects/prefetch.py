@@ -5,8 +5,8 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import fail, parent_of
-from .kernels import AgentOp
+from .checks import fail
+from .kernels import AgentOp, inside
 from .rings import ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot
@@ -25,8 +25,8 @@ class PrefetchOp(Kitsune.Operation, name="prefetch", traits=[RingEffect]):
     count: ext.Operand[ir.IndexType]
 
     def verify_region_invariants(self) -> bool:
-        if parent_of(self, AgentOp.OPERATION_NAME) is None:
-            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if not inside(self, AgentOp.OPERATION_NAME):
+            return False
         table, rows, ring = self.operands[1].type, self.operands[2].type, ring_of(self.operands[0])
         if ring is not None and ring.has_elements:
             return fail(self, f"fills slots of rings without elements, ring '{ring.label}' has tiles of {ring.tile}")

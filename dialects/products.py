@@ -8,11 +8,10 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .boxes import tile_of
 from .checks import check_integer, fail, integer, parent_of, string
 from .kernels import AgentOp, has_numbers, inside, numbers
 from .rings import L2, is_stowed, ring_of
-from .types import Acc, Kitsune, Slot, Token
+from .types import Acc, Kitsune, Slot, Token, tile_of
 
 BLOCK = 8  # columns that a row's four threads have together
 WINDOW, RIGHT_WINDOW = "window", "right_window"  # the attributes that say which rows of a slot are multiplied
@@ -51,7 +50,7 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
         types = [value.type for value in self.operands]
         if not all(isinstance(type_, ir.RankedTensorType) and type_.has_static_shape for type_ in types):
             return fail(self, f"takes over the registers of tiles, found {', '.join(map(str, types))}")
-        wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
+        wanted = prod(tile_of(self.results[0]).shape)
         if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
             return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
         if self.begins and not (types and all(isinstance(type_.element_type, ir.F32Type) for type_ in types)):
@@ -185,7 +184,7 @@ class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
     tile: ext.Result[Any]
 
     def verify_region_invariants(self) -> bool:
-        if self.results[0].type != ir.TypeAttr(self.operands[0].type.elem).value:
+        if self.results[0].type != tile_of(self.operands[0]):
             return fail(self, f"gives a tile of type {self.results[0].type}, its sums are {self.operands[0].type}")
         return True
 

@@ -9,7 +9,7 @@ from kitsune_mlir.mlir import ext, ir
 from .checks import defined_by, fail, parent_of, string
 from .kernels import COLLECT, COPY, FILL, GATHER_ROWS, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
-from .types import Kitsune, Ring, Slot, Token
+from .types import Kitsune, Ring, Slot, Token, tile_of
 
 SMEM, DSMEM, L2 = "smem", "dsmem", "l2"
 SPACES = (SMEM, DSMEM, L2)
@@ -202,6 +202,11 @@ def ring_of(slot: ir.Value) -> AllocRingOp | None:
             return None
 
 
+def is_between(ring: ir.Value) -> bool:
+    """Whether a ring lies between roles."""
+    return ring.owner.operation.opview.is_between_roles
+
+
 def distance(ring: AllocRingOp) -> int:
     """How far behind a CTA, in its cluster, the one is that fills a ring in "dsmem" (`kitsune.send`)."""
     (use,) = {use.operand_number for use in ring.results[0].uses if use.owner.operation.name == SEND}
@@ -217,7 +222,7 @@ def is_stowed(slot: ir.Value) -> bool:
 def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
-    tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
+    tile, ring = tile_of(op.results[0]), op.operands[0].owner.operation.opview
     if ring.sharing == "own" and (ring.memory != DSMEM or op.OPERATION_NAME == AcquireOp.OPERATION_NAME):
         does = f"{SEND} or {COLLECT}" if ring.memory == DSMEM else STOW
         return fail(op, f"opens a slot of ring '{ring.label}', which {does} alone does")

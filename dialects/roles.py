@@ -10,7 +10,7 @@ from .checks import check_integer, constant, fail, integer, parent_of, stands_in
 from .kernels import ALLOC, BOX_BYTES, AgentOp, KernelOp, TilesOp, standing_in, verify_part
 from .rings import SMEM, AllocRingOp, ring_of
 from .tiles import RingEffect
-from .types import Kitsune, Slot
+from .types import Kitsune, Slot, tile_of
 
 
 class RoleOp(Kitsune.Operation, name="role", traits=[ir.NoTerminatorTrait]):
@@ -68,7 +68,7 @@ class FillOp(Kitsune.Operation, name="fill", traits=[RingEffect]):
         agent, ring = parent_of(self, AgentOp.OPERATION_NAME), ring_of(self.operands[0])
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
-        whole, tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), self.operands[1].type
+        whole, tile = tile_of(self.operands[0]), self.operands[1].type
         if ring is not None and ring.layout != "rows":
             return fail(self, f"fills rows of slots, ring '{ring.label}' has {ring.layout}")
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != whole.element_type:

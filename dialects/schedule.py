@@ -48,9 +48,21 @@ from .kernels import (
     kernels,
 )
 from .products import PIECES, PRODUCT_ENGINES, RIGHT_WINDOW, WINDOW, PartOp, ProductOp, SettleOp, SumsOp
-from .rings import DSMEM, L2, AcquireOp, AllocRingOp, CommitOp, ReleaseOp, WaitOp, distance, is_stowed, ring_of
+from .rings import (
+    DSMEM,
+    L2,
+    AcquireOp,
+    AllocRingOp,
+    CommitOp,
+    ReleaseOp,
+    WaitOp,
+    distance,
+    is_between,
+    is_stowed,
+    ring_of,
+)
 from .split import SplitOp
-from .types import Acc, Slot, Token
+from .types import Acc, Slot, Token, tile_of
 
 __all__ = [
     "ACROSS",
@@ -98,10 +110,12 @@ __all__ = [
     "WriteOp",
     "candidates",
     "distance",
+    "is_between",
     "is_stowed",
     "kernels",
     "overwrites",
     "ring_of",
+    "tile_of",
     "engines",
 ]
 

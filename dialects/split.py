@@ -9,7 +9,7 @@ from .checks import fail, parent_of
 from .kernels import SPLIT, AgentOp
 from .rings import SMEM, ring_of
 from .tiles import RingEffect
-from .types import Kitsune, Slot
+from .types import Kitsune, Slot, tile_of
 
 TURNED = 32  # numbers of f32 in a row of a box
 
@@ -30,7 +30,7 @@ class SplitOp(Kitsune.Operation, name=SPLIT.removeprefix("kitsune."), traits=[Ri
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         if agent.opview.count != 1:
             return fail(self, f"is done by an agent of one copy, found {agent.opview.count}")
-        source, *pieces = [ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value) for slot in self.operands]
+        source, *pieces = [tile_of(slot) for slot in self.operands]
         kind = ir.F32Type if self.is_turned else ir.BF16Type
         same = all(piece.shape == source.shape and isinstance(piece.element_type, kind) for piece in pieces)
         if not isinstance(source.element_type, ir.F32Type) or not pieces or not same:
@@ -47,5 +47,5 @@ class SplitOp(Kitsune.Operation, name=SPLIT.removeprefix("kitsune."), traits=[Ri
     @property
     def is_turned(self) -> bool:
         """Whether the numbers stay f32, in boxes of the other order."""
-        pieces = [ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value) for slot in list(self.operands)[1:]]
+        pieces = [tile_of(slot) for slot in list(self.operands)[1:]]
         return [str(piece.element_type) for piece in pieces] == ["f32"]

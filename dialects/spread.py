@@ -5,8 +5,8 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import fail, parent_of
-from .kernels import AgentOp
+from .checks import fail
+from .kernels import AgentOp, inside
 from .types import Kitsune
 
 WORD_BITS = 32
@@ -34,6 +34,4 @@ class SpreadOp(Kitsune.Operation, name="spread", traits=[ext.Pure]):
             return fail(self, "has an attribute columns, an array of i64")
         if not self.columns or not all(0 <= column < type_.shape[1] for column in self.columns):
             return fail(self, f"spreads columns of {type_}, found {self.columns}")
-        return parent_of(self, AgentOp.OPERATION_NAME) is not None or fail(
-            self, f"stands in no {AgentOp.OPERATION_NAME}"
-        )
+        return inside(self, AgentOp.OPERATION_NAME)

@@ -9,7 +9,7 @@ from .checks import defined_by, fail, parent_of
 from .kernels import AgentOp
 from .rings import AllocRingOp
 from .tiles import RingEffect
-from .types import Kitsune, Ring, Slot
+from .types import Kitsune, Ring, Slot, tile_of
 
 
 class StowOp(Kitsune.Operation, name="stow", traits=[RingEffect]):
@@ -29,7 +29,7 @@ class StowOp(Kitsune.Operation, name="stow", traits=[RingEffect]):
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         if ring.sharing != "own" or ring.layout != "rows":
             return fail(self, f"wants rows of a ring that is each copy's own, ring '{ring.label}' is not")
-        tile, slot = self.operands[1].type, ir.TypeAttr(self.results[0].type.elem).value
+        tile, slot = self.operands[1].type, tile_of(self.results[0])
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != ring.tile.element_type:
             return fail(self, f"stows a tile of numbers as those of {ring.tile}, found {tile}")
         shape = [tile.shape[0] * agent.opview.count, tile.shape[1]]

@@ -48,6 +48,11 @@ class Acc(Kitsune.Type, name="acc"):
     elem: ir.TypeAttr
 
 
+def tile_of(value: ir.Value) -> ir.Type:
+    """The tile that a slot, sums or registers hold."""
+    return ir.TypeAttr(value.type.elem).value if isinstance(value.type, Slot | Acc) else value.type
+
+
 class Token(Kitsune.Type, name="token"):
     """`!kitsune.token`: asynchronous work that was begun."""
 

@@ -13,9 +13,10 @@ import importlib
 import io
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cmp_to_key
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,16 +65,19 @@ __all__ = [
     "attr_int",
     "bytecode",
     "clone",
+    "clone_on",
     "collect_errors",
     "collect_remarks",
     "context",
     "dialect_names",
     "ext",
     "importer",
+    "in_block_order",
     "ir",
     "location",
     "parse",
     "remark",
+    "replace_op",
     "run_passes",
     "torch_context",
     "upstream_context",
@@ -280,6 +284,30 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
 
     root.operation.walk(visit if names else visit_any, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def in_block_order(operations: Iterable[ir.Operation]) -> list[ir.Operation]:
+    """Operations of a block, in their order."""
+    return sorted(operations, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
+
+
+def replace_op(op: ir.Operation, *values: ir.Value) -> None:
+    """Puts values in the places of an operation's results, and erases it."""
+    for old, new in zip(op.results, values):
+        old.replace_all_uses_with(new)
+    op.erase()
+
+
+def clone_on(op: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Operation:
+    """An operation once more, at the insertion point, on what `values` has for its operands, and for those in its
+    regions; its results join `values`."""
+    copy = op.operation.clone().operation
+    for old, new in zip(walk(op), walk(copy), strict=True):
+        for i, operand in enumerate(old.operands):
+            if operand in values:
+                new.operands[i] = values[operand]
+    values.update(zip(op.results, copy.results, strict=True))
+    return copy
 
 
 def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kitsune_mlir import mlir, precision, traffic
+from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.planning.cut import whole_name
 from kitsune_mlir.planning.target import Target
@@ -61,7 +62,7 @@ LEAVES = "leaves pipeline"  # how a remark begins on an operator that became the
 
 def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
     """Reads a module whose pipelines stand, not yet designed, around linalg."""
-    alone = [op for op in traffic.operators(module) if traffic.enclosing(op, traffic.PIPELINE) is None]
+    alone = [op for op in traffic.operators(module) if parent_of(op, traffic.PIPELINE) is None]
     return Partitioned(
         alone_bytes=_bytes(alone),
         groups={op.opview.label: Group(_bytes(traffic.operators(op))) for op in mlir.walk(module, traffic.PIPELINE)},

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import rows
+from .dialects.checks import constant
 from .mlir import arith, attr_int, ir
 
 _CASTS = ("arith.index_cast", "arith.extsi")
@@ -41,10 +42,5 @@ def _wrapped(op: ir.Operation) -> tuple[ir.Value, int] | None:
         return None
     if attr_int(below, "predicate") != int(arith.CmpIPredicate.slt) or below.operands[0] != x or moved.operands[0] != x:
         return None
-    size = _constant(moved.operands[1])
-    return None if size is None or _constant(below.operands[1]) != 0 else (x, size)
-
-
-def _constant(value: ir.Value) -> int | None:
-    op = rows.producer(value)
-    return attr_int(op, "value") if op is not None and op.name == "arith.constant" else None
+    size = constant(moved.operands[1])
+    return None if size is None or constant(below.operands[1]) != 0 else (x, size)

@@ -17,13 +17,17 @@ RESIDENT = None
 
 STRUCTURED = ("linalg.generic", "linalg.matmul", "linalg.transpose")
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
-SLICES = ("tensor.concat", "tensor.extract_slice")
 SUPPORT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim")
 
 
 def shape_of(value: ir.Value) -> list[int]:
     """A ranked tensor's sizes; DYNAMIC where unknown."""
     return list(ir.RankedTensorType(value.type).shape)
+
+
+def known_sizes(value: ir.Value) -> list[int | None]:
+    """The sizes of a tensor, None for those that are open until the call."""
+    return [None if size == DYNAMIC else size for size in shape_of(value)]
 
 
 def is_tensor(value: ir.Value) -> bool:

@@ -31,14 +31,6 @@ def operators(root: ir.Module | ir.Operation) -> list[ir.Operation]:
     return [op for op in walk(root) if counts(op.name)]
 
 
-def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
-    """The nearest operation of that name around `op`."""
-    parent = op.parent
-    while parent is not None and parent.operation.name != name:
-        parent = parent.operation.parent
-    return None if parent is None else parent.operation
-
-
 def tensor_bytes(value: ir.Value) -> int:
     """Bytes of a tensor; 0 for what is none."""
     kind = value.type
@@ -48,6 +40,12 @@ def tensor_bytes(value: ir.Value) -> int:
 def element_bytes(kind: ir.Type) -> int:
     """Bytes of one element in memory: an i1 takes a byte, an index eight."""
     return 8 if isinstance(kind, ir.IndexType) else (kind.width + 7) // 8
+
+
+def line_bytes(value: ir.Value) -> int:
+    """Bytes of a tensor's elements along its last dimension."""
+    kind = ir.RankedTensorType(value.type)
+    return kind.shape[-1] * element_bytes(kind.element_type)
 
 
 def operator_bytes(op: ir.Operation) -> int:

@@ -11,7 +11,7 @@ part, by their readers. Integers are cast by who reads them, such as gathers who
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 
 from .generic_operands import indexing_maps, input_count
 
@@ -81,8 +81,7 @@ def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:
         sunk = cast.clone()
         sunk.operands[0], sunk.operands[1] = cut.results[0], start
         sunk.results[0].set_type(wide)
-    part.results[0].replace_all_uses_with(sunk.results[0])
-    part.erase()
+    replace_op(part, sunk.results[0])
     return sunk
 
 
@@ -141,8 +140,7 @@ def _yield(producer: ir.Operation, cast: ir.Operation) -> None:
     terminator.operands[0] = moved.results[0]
     block.arguments[len(block.arguments) - 1].set_type(type_.element_type)
     block.append_to(slim.regions[0])
-    cast.results[0].replace_all_uses_with(slim.results[0])
-    cast.erase()
+    replace_op(cast, slim.results[0])
     producer.erase()
 
 

@@ -16,7 +16,7 @@ from .chain_tiles import part
 from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
-from .schedule_build import clone_operations, empty_generic, map_of
+from .schedule_build import clone_operations, generic, map_of
 from .softmax_rows import CASTS, Weights
 from .tensor_sizes import or_dynamic
 
@@ -43,7 +43,7 @@ class _Powers:
         def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
             return math.exp2(math.fma(x, by, less))
 
-        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], _shape(tile), body.f32, power)
+        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], rows.shape_of(tile), body.f32, power)
 
     def grown(self, body: Weighing, before: _Powers) -> ir.Value:
         """By what sums of weights are multiplied whose rows had other largest numbers before. None is left of them
@@ -127,7 +127,7 @@ class Weighing(RowBody):
             added = self._emit(found.total)
             total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
         weight = self.values[found.weight]
-        return self._made([weight], [_TILE], _shape(weight), element, lambda a: a), grown, largest, total
+        return self._made([weight], [_TILE], rows.shape_of(weight), element, lambda a: a), grown, largest, total
 
     def _grown(self, before: ir.Value, largest: ir.Value) -> ir.Value:
         """By what sums of weights are multiplied as the rows' largest numbers grow, by what is taken off numbers."""
@@ -155,14 +155,14 @@ class Weighing(RowBody):
         if found.total is not None:
             total = self._of_rows([total, grown], arith.mulf)
             total = TotalOp(total, ir.StringAttr.get("arith.addf"), total.type).results[0]
-        rows_, columns = _shape(sums)
+        rows_, columns = rows.shape_of(sums)
         share = ir.RankedTensorType.get([rows_, columns // cluster], self.f32)
         own = part(self.scaled(sums, grown), 0, columns, wide=True)
         return MeetOp(own, share).results[0], everywhere, total
 
     def scaled(self, tile: ir.Value, by: ir.Value) -> ir.Value:
         """A tile of f32 whose rows are multiplied."""
-        return self._made([tile, by], [_TILE, _ROWS], _shape(tile), self.f32, arith.mulf)
+        return self._made([tile, by], [_TILE, _ROWS], rows.shape_of(tile), self.f32, arith.mulf)
 
     def shared(self, sums: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """Sums with weights as those with what the group gives: divided as it divides weights."""
@@ -255,7 +255,7 @@ class Weighing(RowBody):
             there = arith.cmpi(arith.CmpIPredicate.slt, place, end)
             return arith.select(there, x, arith.constant(x.type, float("-inf")))
 
-        return self._made([tile], [_TILE], _shape(tile), _element_of(tile), chosen)
+        return self._made([tile], [_TILE], rows.shape_of(tile), _element_of(tile), chosen)
 
     def _share(self, member: Member, sums: ir.Value) -> ir.Value:
         """What an operator that divides weights, or multiplies them, makes of sums with these."""
@@ -290,12 +290,9 @@ class Weighing(RowBody):
                     values[op.results[0]] = make(*map(_widened, operands))
             return values[end.operands[0]]  # of weights, as all that the group gives
 
-        maps = [_TILE] + [_ROWS] * len(others)
-        generic = self._generic([sums, *others.values()], maps, _shape(sums), self.f32)
-        block = generic.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([body(*list(block.arguments)[:-1])])
-        return generic.results[0]
+        return self._generic(
+            [sums, *others.values()], [_TILE] + [_ROWS] * len(others), rows.shape_of(sums), self.f32, body
+        )
 
     # ---- tiles
 
@@ -318,26 +315,27 @@ class Weighing(RowBody):
         make: Callable[..., ir.Value],
     ) -> ir.Value:
         """A tile of these sizes, of others, with dimensions of it, computed in f32."""
-        generic = self._generic(inputs, maps, shape, element)
-        block = generic.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            x = make(*map(_widened, list(block.arguments)[:-1]))
-            linalg.YieldOp([x if x.type == element else arith.truncf(element, x)])
-        return generic.results[0]
+
+        def body(*given: ir.Value) -> ir.Value:
+            x = make(*map(_widened, given))
+            return x if x.type == element else arith.truncf(element, x)
+
+        return self._generic(inputs, maps, shape, element, body)
 
     @staticmethod
     def _generic(
-        inputs: Sequence[ir.Value], maps: Sequence[list[int]], shape: list[int], element: ir.Type
-    ) -> ir.Operation:
-        dims = [map_of(len(shape), own) for own in (*maps, list(range(len(shape))))]
-        return empty_generic(inputs, [tensor.empty(shape, element)], dims, ["parallel"] * len(shape))
+        inputs: Sequence[ir.Value],
+        maps: Sequence[list[int]],
+        shape: list[int],
+        element: ir.Type,
+        body: Callable[..., ir.Value],
+    ) -> ir.Value:
+        dims, iterators = [map_of(len(shape), own) for own in (*maps, range(len(shape)))], ["parallel"] * len(shape)
+        start = tensor.empty(shape, element)
+        return generic(inputs, [start], dims, iterators, lambda *given: body(*given[:-1])).results[0]
 
 
 _TILE, _ROWS = [0, 1], [0]  # the dimensions of a tile that another has
-
-
-def _shape(tile: ir.Value) -> list[int]:
-    return list(ir.RankedTensorType(tile.type).shape)
 
 
 def _element_of(value: ir.Value) -> ir.Type:

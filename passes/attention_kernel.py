@@ -23,7 +23,6 @@ from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
@@ -33,6 +32,17 @@ from kitsune_mlir.planning.target import Target
 from .attention_body import Weighing
 from .attention_places import Places
 from .chain_tiles import added, columns_of_tile, part, zeros
+from .kernel_build import (
+    acquire_slot,
+    cta_rank,
+    fill_slot,
+    new_agent,
+    new_kernel,
+    new_ring,
+    turns,
+    wait_slot,
+    write_box,
+)
 from .of_places import Range
 from .operand_layout import GRANULE, laid_out, paired, with_last, words_laid_out
 from .product_follows import Follows, tiled
@@ -110,18 +120,12 @@ class AttentionKernel:
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the stored results of what follows, or of the second product's."""
-        of, tiles, index, f32 = self.of, self.tiles, ir.IndexType.get(), ir.F32Type.get()
-        places = self.places
+        of, tiles, places = self.of, self.tiles, self.places
         places.ask([value for (value, *_), _ in self.operands.values()])
-        kernel = schedule.KernelOp(ir.StringAttr.get(of.name), kitsune.Outputs.get())
-        kernel.attributes["target"] = ir.StringAttr.get(of.target.name)
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.price.us)
-        kernel.attributes["limit"] = ir.StringAttr.get(tiles.price.limit)
-        if tiles.cluster > 1:
-            kernel.attributes["cluster"] = i64(tiles.cluster)
-        if is_open(of.sizes["n"]) and not any(map(is_open, places.segments)):  # a loop over columns has a turn or more
-            kernel.attributes["least"] = i64(1)
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+        # A loop over columns has a turn or more.
+        least = 1 if is_open(of.sizes["n"]) and not any(map(is_open, places.segments)) else None
+        cluster = tiles.cluster if tiles.cluster > 1 else None
+        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit, cluster=cluster, least=least) as built:
             dealt = places.deal()
             rings = {
                 "left": self._ring("left", tiles.rows, "split", tiles.left_slots),
@@ -129,17 +133,12 @@ class AttentionKernel:
                 "values": self._ring("values", self.wide, "all", tiles.value_slots),
             }
             for name, copies, registers in (("feed", 1, _FEED_REGISTERS), ("math", tiles.copies, _REGISTERS)):
-                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
-                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                    self.copy_number = agent.regions[0].blocks[0].arguments[0]
-                    loop = scf.ForOp(*dealt.results, [])
-                    with ir.InsertionPoint(loop.body):
-                        at = places.place(loop.induction_variable)
-                        (self._feed if name == "feed" else self._compute)(rings, at)
-                        scf.yield_([])
-        return self._results(kernel)
+                does = self._feed if name == "feed" else self._compute
+                with new_agent(name, copies, _WARPS, registers) as self.copy_number, turns(*dealt.results) as number:
+                    does(rings, places.place(number))
+        return self._results(built)
 
-    def _results(self, kernel: schedule.KernelOp) -> list[ir.Value]:
+    def _results(self, built: schedule.KernelOp) -> list[ir.Value]:
         of, places, found = self.of, self.places, []
         ends = list(of.stored.operations)[-1:] if of.stored is not None else of.follows.stored or [of.op]
         for number, op in enumerate(ends):
@@ -152,7 +151,7 @@ class AttentionKernel:
                     of.sizes["v"],
                 ]
             type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
-            result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
+            result = kitsune.ResultOp(built.results[0], i64(number), type_).results[0]
             found.append(reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)]))
         return found
 
@@ -165,20 +164,12 @@ class AttentionKernel:
     # ---- rings
 
     def _ring(self, name: str, count: int, share: str, slots: int) -> schedule.AllocRingOp:
-        tile = ir.RankedTensorType.get([count, self.chunk], self.element)
         box = "rows" if self.operands[name][1][-1] == "k" else "columns"
-        names = map(ir.StringAttr.get, (name, "smem", box, share))
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+        return new_ring(name, (count, self.chunk), self.element, slots, share, box)
 
-    def _slot(self, ring: schedule.AllocRingOp, columns: int) -> ir.Type:
-        """The slot of a chunk of so many columns, which boxes along columns all have."""
-        tile = ir.RankedTensorType(ring.results[0].type.tile)
-        own = columns if ring.layout == "rows" else tile.shape[1]
-        return schedule.Slot.get(ir.RankedTensorType.get([tile.shape[0], own], tile.element_type))
-
-    def _wait(self, ring: schedule.AllocRingOp, columns: int) -> list[ir.Value]:
-        """The pieces of a chunk."""
-        return [schedule.WaitOp(ring.results[0], self._slot(ring, columns)).results[0] for _ in range(self.pieces)]
+    def _wait(self, of: schedule.AllocRingOp, columns: int) -> list[ir.Value]:
+        """The pieces of a chunk of so many columns, which boxes along columns all have."""
+        return [wait_slot(of, columns=columns if of.layout == "rows" else None) for _ in range(self.pieces)]
 
     def _feed(self, rings: Rings, at: Sequence[ir.Value]) -> None:
         """Copies what a tile needs, in the order in which it does."""
@@ -187,18 +178,14 @@ class AttentionKernel:
             self._copy("left", rings, place | {"k": constant_index(first)}, "m", columns)
         lower, upper, step, _ = self.places.columns(at)
         if self.pieces > 1:
-            loop = scf.ForOp(lower, upper, step, [])
-            with ir.InsertionPoint(loop.body):
-                self._feed_right(rings, place, loop.induction_variable)
-                self._feed_values(rings, place, loop.induction_variable)
-                scf.yield_([])
+            with turns(lower, upper, step) as column:
+                self._feed_right(rings, place, column)
+                self._feed_values(rings, place, column)
             return
         self._feed_right(rings, place, lower)
-        loop = scf.ForOp(lower, arith.subi(upper, step), step, [])
-        with ir.InsertionPoint(loop.body):
-            self._feed_right(rings, place, arith.addi(loop.induction_variable, step))
-            self._feed_values(rings, place, loop.induction_variable)
-            scf.yield_([])
+        with turns(lower, arith.subi(upper, step), step) as column:
+            self._feed_right(rings, place, arith.addi(column, step))
+            self._feed_values(rings, place, column)
         self._feed_values(rings, place, self.places.last(lower, upper, step))
 
     def _feed_right(self, rings: Rings, place: dict[str, ir.Value], column: ir.Value) -> None:
@@ -214,12 +201,10 @@ class AttentionKernel:
         values, roles = self.operands[name]
         offsets = offsets_of(roles, place, self.places.size)
         for value in values:
-            slot = schedule.AcquireOp(rings[name].results[0], self._slot(rings[name], columns)).results[0]
-            copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
-            copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([along(roles, own), roles.index("k")])
+            slot = acquire_slot(rings[name], columns=columns if rings[name].layout == "rows" else None)
+            copy = fill_slot(slot, value, offsets, [along(roles, own), roles.index("k")], "tma")
             if self.words:
                 copy.attributes["rounded"] = ir.UnitAttr.get()
-            schedule.CommitOp(slot, [copy.results[0]])
 
     # ---- a tile
 
@@ -303,7 +288,7 @@ class AttentionKernel:
         self.body.place(own, column, self.tiles.columns)
         if self.tiles.reads_ahead:
             self.body.read_ahead()
-        scores = schedule.SettleOp(scores, ir.TypeAttr(scores.type.elem).value).results[0]
+        scores = schedule.SettleOp(scores, schedule.tile_of(scores)).results[0]
         self._release(chunks[: len(self.chunks)], chunks[len(self.chunks) :])
         following: list[ir.Value] = []
         if goes_on:  # in the same registers
@@ -346,8 +331,7 @@ class AttentionKernel:
         of, place = self.of, self.places.offsets(own) | {"n": self.places.first_value}
         if self.tiles.cluster > 1:
             sums, largest, weights = self.body.met(sums, largest, weights, self.tiles.cluster)
-            rank = RankOp(ir.IndexType.get()).results[0]
-            share = arith.muli(rank, constant_index(self.wide // self.tiles.cluster))
+            share = arith.muli(cta_rank(), constant_index(self.wide // self.tiles.cluster))
             place["n"] = arith.addi(place["n"], share)
         self.body.place(own, place["n"], self.tiles.columns)
         made = {of.op.results[0]: self.body.shared(sums, largest, weights)}
@@ -360,5 +344,4 @@ class AttentionKernel:
             offsets = [*self._batch([place["b"]], own), *own[self.places.of_batch :], place["n"]]
             dims = [len(offsets) - 2, len(offsets) - 1]
         for number, op in enumerate(of.follows.stored or [of.op]):
-            write = schedule.WriteOp(made[op.results[0]], offsets, i64(number))
-            write.attributes["dims"] = ir.DenseI64ArrayAttr.get(dims)
+            write_box(made[op.results[0]], offsets, number, dims)

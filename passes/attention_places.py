@@ -8,11 +8,11 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import factors, is_open
 
+from .kernel_build import cta_rank
 from .row_bodies import RowPlan
 from .schedule_build import constant_index
 
@@ -134,7 +134,7 @@ class Places:
         the last."""
         turns = arith.ceildivui(arith.subi(upper, lower), step)
         length = arith.muli(arith.ceildivui(turns, constant_index(self.tiles.cluster)), step)
-        first = arith.addi(lower, arith.muli(RankOp(ir.IndexType.get()).results[0], length))
+        first = arith.addi(lower, arith.muli(cta_rank(), length))
         end = arith.minui(upper, arith.addi(first, length))
         return first, arith.maxui(end, arith.addi(first, constant_index(1)))
 

@@ -19,7 +19,7 @@ from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .generic_operands import prune
 from .product_follows import is_elementwise
-from .schedule_build import clone_operations, empty_generic
+from .schedule_build import cloned, generic
 
 _MOST = 8  # operations that are done once more by each reader
 
@@ -82,17 +82,14 @@ def _with_inside(op: ir.Operation, number: int, made: ir.Operation) -> ir.Operat
     given = list(made.operands)[: inner.inputs]
     maps = [*s.maps[: s.inputs], *(_behind(map_, s.maps[number]) for map_ in inner.maps[: inner.inputs]), s.maps[-1]]
     inputs, starts = list(op.operands)[: s.inputs], list(op.operands)[s.inputs :]
+
+    def body(*arguments: ir.Value) -> list[ir.Value]:
+        own = list(arguments[: s.inputs])
+        (own[number],) = cloned(inner.body, [*arguments[s.inputs : s.inputs + len(given)], None])
+        return cloned(s.body, [*own, *arguments[s.inputs + len(given) :]])
+
     with op.location, ir.InsertionPoint(op):
-        joined = empty_generic([*inputs, *given], starts, maps, s.iterators)
-    block = joined.regions[0].blocks[0]
-    *steps, end = inner.body.operations
-    inside = dict(zip(inner.body.arguments, list(block.arguments)[s.inputs :]))
-    values = dict(zip(s.body.arguments, block.arguments))
-    with ir.InsertionPoint(block):
-        clone_operations(steps, inside)
-        values[s.body.arguments[number]] = inside.get(end.operands[0], end.operands[0])
-        clone_operations(s.body.operations, values)
-    return prune(joined)
+        return prune(generic([*inputs, *given], starts, maps, s.iterators, body))
 
 
 def _behind(map_: ir.AffineMap, other: ir.AffineMap) -> ir.AffineMap:

@@ -14,10 +14,11 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-from .schedule_build import constant_index, empty_generic, map_of, source_of_size, without_units
+from .schedule_build import constant_index, moved, source_of_size, without_units
 
 _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
@@ -54,24 +55,18 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
         groups = without_units(kind.shape)
         type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
         source = tensor.CollapseShapeOp(type_, source, groups).result
-    generic = empty_generic(
-        [source], [start], [map_of(kind.rank, kept), map_of(kind.rank, range(kind.rank))], ["parallel"] * kind.rank
-    )
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return generic.results[0]
+    return moved(source, start, kept)
 
 
 def divide_exactly(division: ir.Operation) -> None:
     """Takes the size for a division of its product with a number by that number: so that equal sizes are one value."""
-    product, number = rows.producer(division.operands[0]), _constant(division.operands[1])
+    product, number = rows.producer(division.operands[0]), constant(division.operands[1])
     if product is None or not number:
         return
     with division.location, ir.InsertionPoint(division):
         size = _of_collapsed(product, number) if product.name == "tensor.dim" else _of_product(product, number)
     if size is not None:
-        division.results[0].replace_all_uses_with(size)
-        division.erase()
+        replace_op(division, size)
 
 
 def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
@@ -85,7 +80,7 @@ def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
 
 def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
     """The open size that is a dimension of joined ones together with known sizes of that product."""
-    collapse, axis = rows.producer(dim.operands[0]), _constant(dim.operands[1])
+    collapse, axis = rows.producer(dim.operands[0]), constant(dim.operands[1])
     if collapse is None or collapse.name != "tensor.collapse_shape" or axis is None:
         return None
     shape, group = rows.shape_of(collapse.operands[0]), rows.groups_of(collapse)[axis]
@@ -114,7 +109,7 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     op = rows.producer(index)
     if op is None:
         return False
-    if known == 1 and _constant(index) == 0:
+    if known == 1 and constant(index) == 0:
         return True
     if op.name == "linalg.index":
         return attr_int(op, "dim") == loop
@@ -122,16 +117,14 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     if condition is None or condition.name != "arith.cmpi" or attr_int(condition, "predicate") != 0:
         return False
     counted, one = condition.operands
-    same = _origin(counted) == _origin(size) if size is not None else _constant(counted) == known
-    return (
-        same and _constant(one) == 1 and _constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
-    )
+    same = _origin(counted) == _origin(size) if size is not None else constant(counted) == known
+    return same and constant(one) == 1 and constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
 
 
 def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
     """What a size is known to be: that of a tensor, a number, or the symbol of an argument's size."""
     op = rows.producer(size)
-    axis = _constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
+    axis = constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
     if op is None or axis is None:
         return size
     found = source_of_size(op.operands[0], axis)
@@ -142,8 +135,3 @@ def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
         own = ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(found[0]).arg_number]
         symbol = ir.DenseI64ArrayAttr(own)[found[1]]
     return found if symbol == NO_SYMBOL else symbol
-
-
-def _constant(value: ir.Value) -> int | None:
-    op = rows.producer(value)
-    return attr_int(op, "value") if op is not None and op.name == "arith.constant" else None

@@ -18,7 +18,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import clone_on, ir
 
 from .generic_operands import indexing_maps, input_count
 from .scalar_bodies import constant_of
@@ -37,12 +37,9 @@ def centre_again(sub: ir.Operation) -> None:
     centred = sub.results[0]
     users = [(use.owner.operation, use.operand_number) for use in centred.uses]
     with ir.InsertionPoint.after(sub), sub.location:
-        values = {hash(sub.operands[0]): centred}
+        values = {sub.operands[0]: centred}
         for op in (total, scale, sub):
-            again = op.clone()
-            for i, operand in enumerate(op.operands):
-                again.operands[i] = values.get(hash(operand), operand)
-            values[hash(op.results[0])] = again.results[0]
+            again = clone_on(op, values)
     for user, number in users:
         user.operands[number] = again.results[0]
 

@@ -23,12 +23,13 @@ from kitsune_mlir.chains.program import Block, Program
 from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
 from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_deferred import defers
 from .chain_tiles import beside, part
+from .kernel_build import read_box
 from .schedule_build import constant_index
 
 Source: TypeAlias = kitsune.LoadOp | ir.Operation  # of rows: a load, or a gather
@@ -158,11 +159,8 @@ class Ahead:
 def _rows(load: kitsune.LoadOp, row: ir.Value, first: ir.Value | None = None, parts: int = 1) -> ir.Value:
     """A warpgroup's rows of a tensor, loaded now; of so many parts of the columns the one that begins at `first`."""
     kind = ir.RankedTensorType(load.results[0].type)
-    type_ = ir.RankedTensorType.get([ROWS, kind.shape[1] // parts], kind.element_type)
-    read = schedule.ReadOp(load.operands[0], [row, constant_index(0) if first is None else first], type_)
-    read.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-    read.attributes["ahead"] = read.attributes["together"] = ir.UnitAttr.get()
-    return read.results[0]
+    at = [row, constant_index(0) if first is None else first]
+    return read_box(load.operands[0], at, [ROWS, kind.shape[1] // parts], [0, 1], ["ahead", "together"])
 
 
 def _before_products(program: Program) -> list[Block]:

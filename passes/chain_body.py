@@ -31,7 +31,8 @@ from .chain_passes import ChainPasses
 from .chain_products import LoopOfLayers
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, columns_of_tile, engine_of, part
-from .schedule_build import constant_index, i64
+from .kernel_build import write_box
+from .schedule_build import constant_index
 
 
 class ChainBody(ChainPasses):
@@ -277,12 +278,10 @@ class ChainBody(ChainPasses):
             self._write_rows(tile, store, offsets[1])
             left()
             return
-        write = schedule.WriteOp(tile, offsets, i64(store.position))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
+        engine = engine_of(value.type, self.kernel.target, rows.shape_of(tile)[-1])
+        made = write_box(tile, offsets, store.position, range(rank), engine)
         if self.cluster > 1 and not is_share:
-            write.attributes["once"] = ir.UnitAttr.get()
-        if (engine := engine_of(value.type, self.kernel.target, rows.shape_of(tile)[-1])) is not None:
-            write.attributes["engine"] = ir.StringAttr.get(engine)
+            made.attributes["once"] = ir.UnitAttr.get()
 
     def _product(self, nest: Nest, product: Product) -> None:
         assert nest.op is not None

@@ -12,6 +12,8 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, slice_of, tensor
 
+from .schedule_build import cloned_on
+
 
 class Columns:
     """The operators from a product to the end of its epilogue. `value` gives what the kernel has for a value of the
@@ -32,11 +34,7 @@ class Columns:
             kind = ir.RankedTensorType(op.results[0].type)
             copy_rows = rows.shape_of(sums)[0]
             start = tensor.empty([copy_rows, count], kind.element_type)
-            clone = op.clone(ir.InsertionPoint.current)
-            for i, operand in enumerate([*inputs, start]):
-                clone.operands[i] = operand
-            clone.results[0].set_type(start.type)
-            found[hash(op.results[0])] = clone.results[0]
+            found[hash(op.results[0])] = cloned_on(op, [*inputs, start]).results[0]
         return found[hash(self._end)]
 
     def _operand(self, s: rows.Structured, i: int, found: dict[int, ir.Value], first: int, count: int) -> ir.Value:
@@ -129,10 +127,7 @@ def computed_columns(
         computed = dim is not None and is_computed(operand)
         inputs.append(computed_columns(operand, shape, first, leaf) if computed else leaf(operand, dim))
     start = tensor.empty(list(shape), kind.element_type)
-    clone = op.clone(ir.InsertionPoint.current)
-    for i, operand in enumerate([*inputs, start]):
-        clone.operands[i] = operand
-    clone.results[0].set_type(start.type)
+    clone = cloned_on(op, [*inputs, start])
     take_columns(clone, first, shape[1])
     return clone.results[0]
 

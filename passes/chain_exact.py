@@ -81,7 +81,7 @@ class ChainExact(ChainProducts):
             made = schedule.ProductOp(sums, left, rights[right], engine, sums.type, schedule.Token.get())
             made.attributes["piece"] = ir.StringAttr.get(piece)
             sums = made.results[0]
-        tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
+        tile = schedule.SettleOp(sums, schedule.tile_of(sums)).results[0]
         for right in () if self.kernel.keeps else rights:
             schedule.ReleaseOp(right, [])
         if slot is not None:

@@ -17,6 +17,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_columns import check_numbered
+from .kernel_build import wait_slot
 
 NEUTRAL = {"arith.addf": 0.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf")}
 NEUTRAL |= {"arith.mulf": 1.0, "arith.maxnumf": float("-inf"), "arith.minnumf": float("inf")}
@@ -69,9 +70,7 @@ class Exchanged:
         """What the CTA so far behind has of a chunk's columns; waits for it where it is asked for first."""
         if (distance, chunk) not in self.slots:
             ring = self.rings[distance - 1]
-            shape = [ring.tile.shape[0], min(self.each, self.width - chunk * self.each)]
-            type_ = schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
-            self.slots[distance, chunk] = schedule.WaitOp(ring.results[0], type_).results[0]
+            self.slots[distance, chunk] = wait_slot(ring, columns=min(self.each, self.width - chunk * self.each))
         return self.slots[distance, chunk]
 
     def open_all(self) -> None:

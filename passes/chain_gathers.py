@@ -23,10 +23,11 @@ from kitsune_mlir.chains.gathers import Gather, gather_of
 from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.gather_rows import GatherRowsOp
-from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.mlir import ir
 
 from .chain_fills import Fill
 from .chain_prefetch import numbers_of
+from .kernel_build import acquire_slot, turns
 from .schedule_build import constant_index
 
 if TYPE_CHECKING:
@@ -45,9 +46,8 @@ def wants_registers(program: Program, slots: int) -> bool:
 
 def gather(kernel: ChainKernel, fills: Sequence[Fill], dealt: schedule.TilesOp) -> None:
     """The agent that fills these slots of each tile, at the insertion point."""
-    loop = scf.ForOp(*dealt.results)
-    with ir.InsertionPoint(loop.body):
-        first = kernel.start(loop.induction_variable)
+    with turns(*dealt.results) as number:
+        first = kernel.start(number)
         numbers: dict[int, ir.Value] = {}
         open_: list[tuple[ir.Value, ir.Value]] = []
         for fill in fills:
@@ -61,15 +61,13 @@ def gather(kernel: ChainKernel, fills: Sequence[Fill], dealt: schedule.TilesOp) 
                     _commit(open_.pop(0))
         for opened in open_:
             _commit(opened)
-        scf.yield_([])
 
 
 def _begun(
     kernel: ChainKernel, gather: Gather, fill: Fill, numbers: ir.Value, first: ir.Value
 ) -> tuple[ir.Value, ir.Value]:
     """A slot that is being filled, and the token of its copies."""
-    ring = kernel.rings[fill.ring]
-    slot = schedule.AcquireOp(ring.results[0], kernel.slot(fill.ring, fill.rows)).results[0]
+    slot = acquire_slot(kernel.rings[fill.ring], fill.rows)
     column = constant_index(fill.start + fill.column)
     token = schedule.Token.get()
     return slot, GatherRowsOp(slot, gather.table, numbers, first, kernel.extent, column, token).results[0]

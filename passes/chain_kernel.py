@@ -12,7 +12,6 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.program import CLUSTERS, Block, Program
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
@@ -25,6 +24,19 @@ from .chain_prefetch import gathers_of, leaves_registers, prefetch
 from .chain_room import Room
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
+from .kernel_build import (
+    acquire_slot,
+    body_of,
+    copy_box,
+    cta_rank,
+    deal_tiles,
+    empty_agent,
+    fill_slot,
+    new_agent,
+    new_ring,
+    turns,
+    wait_slot,
+)
 from .operand_layout import laid_out, weight_laid_out
 from .schedule_build import constant_index, i64
 
@@ -57,7 +69,8 @@ class ChainKernel:
         self.cluster, self.tile_rows = cluster, tile_rows
         self.ctas = target.sms if role is None else ctas_of(pipeline, role)
         self.program = Program(pipeline, target, cluster, role, tile_rows)
-        self.copy_engine, self.product_engine = map(ir.StringAttr.get, schedule.engines(target.products))
+        self.copy_engine, products = schedule.engines(target.products)
+        self.product_engine = ir.StringAttr.get(products)
         self.copies = self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         short = self.copies == 1 and target.has_warpgroups
@@ -114,50 +127,36 @@ class ChainKernel:
 
     def emit(self, body: Body) -> None:
         """Tiles, rings and agents, at the insertion point."""
-        index = ir.IndexType.get()
         extents = [self.extent, *([constant_index(self.grid.n)] if self.grid else [])]
-        dealt = schedule.TilesOp(extents, index, index, index)
-        sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
-        dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
+        dealt = deal_tiles(extents, [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])])
         self._alloc_rings()
         leaves = self.gathers and (leaves_registers(self.program) or wants_registers(self.program, self.slots[0]))
         feeds, multiplies = (_ASKING if self.asked or leaves else _REGISTERS)[self.copies]
         alone = not (self.asked or self.gathers)
-        feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS if alone else 1, feeds)))
-        beside = None
-        if not alone:
-            name = "ask" if self.asked else "gather"
-            beside = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (1, _WARPS - 1, feeds)))
+        feed = empty_agent("feed", 1, _WARPS if alone else 1, feeds)
+        beside = None if alone else empty_agent("ask" if self.asked else "gather", 1, _WARPS - 1, feeds)
         if self.asked:
             self._ask(beside, dealt)
-        math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
-        with ir.InsertionPoint(math.regions[0].blocks.append(index)):
-            self._multiply(math.regions[0].blocks[0].arguments[0], dealt, body)
+        with new_agent("math", self.copies, _WARPS, multiplies) as copy:
+            self._multiply(copy, dealt, body)
         if self.gathers:
-            with ir.InsertionPoint(beside.regions[0].blocks.append(index)):
+            with body_of(beside):
                 gather(self, of_ring(self.filling, GATHERED), dealt)
         self.filling = without_ring(self.filling, GATHERED)
-        with ir.InsertionPoint(feed.regions[0].blocks.append(index)):  # does what the other one asks for
+        with body_of(feed):  # does what the one that multiplies asks for
             self._fill_vectors()
             self._fill([fill for fill, _ in self.kept], constant_index(0), {})
-            loop = scf.ForOp(*dealt.results)
-            with ir.InsertionPoint(loop.body):
-                first = self.start(loop.induction_variable)
-                taken = [self._open_queue(schedule.WaitOp, label) for label in self._gotten]
+            with turns(*dealt.results) as number:
+                first = self.start(number)
+                taken = [wait_slot(self.queues[label]) for label in self._gotten]
                 self._taken = {hash(slot.owner.operation.operands[0]): slot for slot in taken}
                 self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
                 for slot in taken:
                     schedule.ReleaseOp(slot, [])
-                scf.yield_([])
-
-    def _open_queue(self, opens: type, label: str) -> ir.Value:
-        """The slot of the turn's tile in the ring between roles that is a queue's."""
-        ring = self.queues[label]
-        return opens(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
 
     def acquire_queue(self, label: str) -> ir.Value:
-        """That slot, to be filled."""
-        return self._open_queue(schedule.AcquireOp, label)
+        """The slot of the turn's tile in the ring between roles that is a queue's, to be filled."""
+        return acquire_slot(self.queues[label])
 
     @property
     def _gotten(self) -> list[str]:
@@ -193,40 +192,36 @@ class ChainKernel:
             number = arith.divui(number, passes)
         return arith.muli(number, constant_index(self.tile_rows))
 
-    def _ask(self, agent: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
+    def _ask(self, asking: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
         """The agent that asks for the rows that each tile gathers."""
-        ring = self.rings[TURN]
-        with ir.InsertionPoint(agent.regions[0].blocks.append(ir.IndexType.get())):
-            loop = scf.ForOp(*dealt.results)
-            with ir.InsertionPoint(loop.body):
-                slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
-                first = self.start(loop.induction_variable)
-                for gather in self.asked:
-                    with gather.op.location:
-                        prefetch(gather, slot, first, self.extent, self.tile_rows)
-                schedule.CommitOp(slot, [])
-                scf.yield_([])
+        with body_of(asking), turns(*dealt.results) as number:
+            slot = self._turn(schedule.AcquireOp)
+            first = self.start(number)
+            for gather in self.asked:
+                with gather.op.location:
+                    prefetch(gather, slot, first, self.extent, self.tile_rows)
+            schedule.CommitOp(slot, [])
 
     def _take_turn(self) -> None:
         """A tile begins: its rows have been asked for, those of the next may be."""
         if self.asked:
-            ring = self.rings[TURN]
-            schedule.ReleaseOp(schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0], [])
+            schedule.ReleaseOp(self._turn(schedule.WaitOp), [])
+
+    def _turn(self, opens: type) -> ir.Value:
+        """The next slot of the ring of turns, which has no elements."""
+        ring = self.rings[TURN]
+        return opens(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
 
     def _open_vectors(self) -> None:
         for element in self.vectors.placed:
-            ring = self.rings[f"{VECTORS}_{element}"]
-            self.open[element] = schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+            self.open[element] = wait_slot(self.rings[f"{VECTORS}_{element}"])
 
     def _fill_vectors(self) -> None:
         for element, placed in self.vectors.placed.items():
-            ring = self.rings[f"{VECTORS}_{element}"]
-            slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
-            done = []
+            slot, done = acquire_slot(self.rings[f"{VECTORS}_{element}"]), []
             for value, first in placed:
-                source = self._padded[hash(value)]
-                copy = schedule.CopyOp(slot, source, [], self.copy_engine, schedule.Token.get())
-                copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(first)
+                copy = copy_box(slot, self._padded[hash(value)], [], [], self.copy_engine)
+                copy.attributes["into"] = i64(first)
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
 
@@ -253,7 +248,7 @@ class ChainKernel:
     def first_of_share(self, count: int) -> ir.Value:
         """The first of the columns that a CTA of a cluster has, of so many each. Its number is asked for where it is
         used: registers are few."""
-        return arith.muli(RankOp(ir.IndexType.get()).results[0], constant_index(count))
+        return arith.muli(cta_rank(), constant_index(count))
 
     def _extent(self) -> ir.Value:
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
@@ -304,15 +299,8 @@ class ChainKernel:
         columns: int | None = None,
         space: str = "smem",
     ) -> None:
-        names = map(ir.StringAttr.get, (name, space, box, share))
-        type_ = kitsune.ring_type(
-            ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots
-        )
-        self.rings[name] = schedule.AllocRingOp(*names, type_)
-
-    def slot(self, name: str, count: int) -> ir.Type:
-        """The type of a ring's slot of so many rows."""
-        return schedule.Slot.get(ir.RankedTensorType.get([count, self.chunk], self.rings[name].tile.element_type))
+        tile = count, self.chunk if columns is None else columns
+        self.rings[name] = new_ring(name, tile, element, slots, share, box, space)
 
     def wait(self, fill: Fill, into: Filling) -> ir.Value:
         """The next full slot of a ring, which the other agent fills so; that of a box that is kept."""
@@ -321,23 +309,20 @@ class ChainKernel:
                 if known == fill:
                     return slot
             with self._before_tiles:
-                slot = schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
+                slot = wait_slot(self.rings[fill.ring], fill.rows)
             self.kept.append((fill, slot))
             return slot
         into.append(fill)
-        return schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
+        return wait_slot(self.rings[fill.ring], fill.rows)
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
         for fill in rolled(filling):
             if isinstance(fill, Fills):
-                loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
-                with ir.InsertionPoint(loop.body):
-                    self._fill(fill.body, first_row, counters | {fill.over: loop.induction_variable})
-                    scf.yield_([])
+                with turns(*map(constant_index, (fill.first, fill.last, fill.step))) as counter:
+                    self._fill(fill.body, first_row, counters | {fill.over: counter})
                 continue
-            ring = self.rings[fill.ring]
-            slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
+            slot = acquire_slot(self.rings[fill.ring], fill.rows)
             row = first_row if fill.ring == STREAMED else place(counters["passes"] if fill.in_pass else None, fill.row)
             column = place(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
             if fill.share_rows:
@@ -347,13 +332,11 @@ class ChainKernel:
             source = selected(fill.sources, counters.get("layers"))
             if (slot_taken := self._taken.get(hash(source))) is not None:
                 source, row = slot_taken, constant_index(0)
-            copy = schedule.CopyOp(slot, source, [row, column], self.copy_engine, schedule.Token.get())
-            copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-            schedule.CommitOp(slot, [copy.results[0]])
+            fill_slot(slot, source, [row, column], [0, 1], self.copy_engine)
 
     def _part(self, distance: int, width: int) -> ir.Value:
         """The first column of what the CTA so far behind has of an exchanged tile, of so many columns each."""
-        behind = arith.addi(RankOp(ir.IndexType.get()).results[0], constant_index(distance))
+        behind = arith.addi(cta_rank(), constant_index(distance))
         return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
 
 

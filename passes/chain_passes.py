@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.pipeline.nests import Nest, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.mlir import arith, ir
 
 from .chain_columns import Columns, computed_columns, is_computed, loaded_columns
 from .chain_fills import Fills
@@ -20,6 +20,7 @@ from .chain_kernel import COPY_ROWS
 from .chain_products import Operand
 from .chain_tiles import beside, engine_of, part
 from .chain_values import ChainValues
+from .kernel_build import read_box, turns, write_box
 from .schedule_build import constant_index, i64
 
 
@@ -52,11 +53,9 @@ class ChainPasses(ChainValues):
             slots = [self.kernel.acquire_queue(kitsune_label(put.operands[0])) for put in nest.puts]
             filling, self.filling, known = self.filling, [], dict(self.cloner.values)
             filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
-            loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
             firsts = dict(self.firsts)
-            with ir.InsertionPoint(loop.body):
-                self._pass(nest, product, operands, loop.induction_variable, slots)
-                scf.yield_([])
+            with turns(*map(constant_index, (0, product.n, product.pass_columns))) as column:
+                self._pass(nest, product, operands, column, slots)
             for slot in slots:
                 schedule.CommitOp(slot, [])
             self.firsts = firsts
@@ -112,9 +111,7 @@ class ChainPasses(ChainValues):
         kind = ir.RankedTensorType(value.type)
         sizes = [COPY_ROWS if at[0] is self.row and d == 0 else size for d, size in enumerate(kind.shape)]
         sizes[dim] = count
-        read = schedule.ReadOp(whole, at, ir.RankedTensorType.get(sizes, kind.element_type))
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
-        return read.results[0]
+        return read_box(whole, at, sizes)
 
     def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
         """Writes, or adds, columns from `column` on to rows by number."""
@@ -129,7 +126,5 @@ class ChainPasses(ChainValues):
         if not isinstance(store, kitsune.StoreOp):
             self._write_rows(tile, store, first)
             return
-        write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        if (engine := engine_of(store.operands[0].type, self.kernel.target, rows.shape_of(tile)[1])) is not None:
-            write.attributes["engine"] = ir.StringAttr.get(engine)
+        engine = engine_of(store.operands[0].type, self.kernel.target, rows.shape_of(tile)[1])
+        write_box(tile, [self.row, first], store.position, [0, 1], engine)

@@ -22,12 +22,13 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import Gather, gather_of
 from kitsune_mlir.chains.operands import is_in_stage, is_loaded
 from kitsune_mlir.chains.program import Program
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.prefetch import PrefetchOp
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.row_cloner import RowCloner
 
-from .schedule_build import constant_index, empty_generic
+from .kernel_build import read_box
+from .schedule_build import clone_operations, constant_index, generic
 
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
 MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
@@ -70,17 +71,13 @@ def numbers_of(gather: Gather, first: ir.Value, tile_rows: int) -> ir.Value:
     s, i64, number = rows.Structured(gather.op), ir.IntegerType.get_signless(64), gather.number
     maps = [ir.AffineMap.get(1, 0, list(s.maps[i].results)) for i in own]
     start = tensor.empty([tile_rows], i64)
-    numbers = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(1)], ["parallel"])
-    block = numbers.regions[0].blocks[0]
-    values = {hash(s.body.arguments[i]): argument for i, argument in zip(own, block.arguments)}
-    with ir.InsertionPoint(block):
-        for op in computed:
-            clone = op.clone()
-            for i, operand in enumerate(op.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, op.results), clone.results))
-        linalg.YieldOp([_cast(values.get(hash(number), number), i64)])
-    return numbers.results[0]
+
+    def body(*given: ir.Value) -> ir.Value:
+        values = {s.body.arguments[i]: argument for i, argument in zip(own, given)}
+        clone_operations(computed, values)
+        return _cast(values.get(number, number), i64)
+
+    return generic(inputs, [start], [*maps, ir.AffineMap.get_identity(1)], ["parallel"], body).results[0]
 
 
 def _tile(value: ir.Value, first: ir.Value, cloner: RowCloner) -> ir.Value:
@@ -94,9 +91,7 @@ def _tile(value: ir.Value, first: ir.Value, cloner: RowCloner) -> ir.Value:
         return cloner[value]
     whole, type_ = (op.operands[0], cloner.type_of(kind)) if is_in_stage(value) else (value, kind)
     at = [first if is_in_stage(value) and not dim else constant_index(0) for dim in range(kind.rank)]
-    read = schedule.ReadOp(whole, at, type_)
-    read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
-    return read.results[0]
+    return read_box(whole, at, type_.shape)
 
 
 def _cast(number: ir.Value, type_: ir.Type) -> ir.Value:

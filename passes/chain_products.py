@@ -256,7 +256,7 @@ class ChainProducts:
         return tile.slot(behind, chunk)
 
     def _settled(self, number: int, sums: ir.Value) -> ir.Value:
-        tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
+        tile = schedule.SettleOp(sums, schedule.tile_of(sums)).results[0]
         self.free[number] = lambda: [tile]
         return tile
 

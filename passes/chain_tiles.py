@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from kitsune_mlir.chains.operands import is_multiplied
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from .schedule_build import empty_generic, i64
+from .schedule_build import elementwise, generic, i64, zero_tensor
 
 BLOCK = 8  # columns of a piece that is computed in the background
 
@@ -57,19 +57,12 @@ def beside(tiles: Sequence[ir.Value]) -> ir.Value:
 
 def zeros(count: int, columns: int) -> ir.Value:
     """A tile of f32 of so many rows that is zero."""
-    f32 = ir.F32Type.get()
-    return linalg.fill(arith.constant(f32, 0.0), outs=[tensor.empty([count, columns], f32)])
+    return zero_tensor([count, columns], ir.F32Type.get())
 
 
 def added(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two tiles of numbers."""
-    kind = ir.RankedTensorType(a.type)
-    same = ir.AffineMap.get_identity(2)
-    made = empty_generic([a, b], [tensor.empty(list(kind.shape), kind.element_type)], [same] * 3, ["parallel"] * 2)
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([arith.addf(*list(block.arguments)[:2])])
-    return made.results[0]
+    return elementwise([a, b], ir.RankedTensorType(a.type).element_type, arith.addf)
 
 
 def columns_of_tile(tile: ir.Value, first: int, count: int) -> ir.Value:
@@ -84,11 +77,8 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
     kind = ir.RankedTensorType(tile.type)
     row, there = ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(column)
     maps = [ir.AffineMap.get(2, 0, [row, there]), ir.AffineMap.get_identity(2)]
-    made = empty_generic([tile], [tensor.empty([kind.shape[0], 1], kind.element_type)], maps, ["parallel"] * 2)
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
-    return made.results[0]
+    start = tensor.empty([kind.shape[0], 1], kind.element_type)
+    return generic([tile], [start], maps, ["parallel"] * 2, lambda x, _: x).results[0]
 
 
 def engine_of(type_: ir.Type, target: Target, columns: int | None = None) -> str | None:

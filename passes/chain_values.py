@@ -8,7 +8,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.operands import is_loaded
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir, slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
@@ -18,6 +18,7 @@ from .chain_exchange import ShareCloner, joins_columns, total
 from .chain_fills import selected
 from .chain_kernel import COPY_ROWS, ChainKernel
 from .chain_tiles import Pieces, one_column, part
+from .kernel_build import read_box
 from .schedule_build import constant_index
 
 
@@ -98,11 +99,8 @@ class ChainValues(ChainExact):
         if self._parts > 1 and kind.rank > len(at) and kind.shape[-1] > 1:
             sizes[-1] = kind.shape[-1] // self._parts
             offsets[-1] = self._first(sizes[-1])
-        read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(sizes, kind.element_type))
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
-        if at and kind.rank == 2 and is_packed(kind.element_type) and sizes[-1] == kind.shape[-1]:
-            read.attributes["together"] = ir.UnitAttr.get()
-        return read.results[0]
+        together = at and kind.rank == 2 and is_packed(kind.element_type) and sizes[-1] == kind.shape[-1]
+        return read_box(whole, offsets, sizes, marks=["together"] if together else ())
 
     def _keep(self, value: ir.Value) -> Pieces:
         """Computes a tile and keeps it: a part for each chunk that products take."""

@@ -17,11 +17,11 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, slice_of, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 
 def read_parts(main: ir.Operation) -> None:
@@ -52,8 +52,7 @@ def _by_parts(concat: ir.Operation) -> ir.Operation | None:
         first += size
     with reader.location, ir.InsertionPoint(reader):
         made = tensor.ConcatOp(reader.results[0].type, dim, parts)
-    reader.results[0].replace_all_uses_with(made.result)
-    reader.erase()
+    replace_op(reader, made.result)
     concat.erase()
     return made.operation
 
@@ -77,9 +76,7 @@ def _computed(op: ir.Operation, known: dict[ir.Value, ir.Value], dim: int, first
         inputs.append(known[value] if value in known else _cut(value, axes[0], first, size, op) if axes else value)
     with op.location, ir.InsertionPoint(op):
         start = _slice(op.operands[s.inputs], dim, first, size)
-        made = empty_generic(inputs, [start], s.maps, s.iterators)
-        clone_body(s.body, made)
-    return made.results[0]
+        return generic(inputs, [start], s.maps, s.iterators, s.body).results[0]
 
 
 def _cut(value: ir.Value, axis: int, first: int, size: int, reader: ir.Operation) -> ir.Value:

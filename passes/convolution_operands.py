@@ -10,7 +10,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .convolutions import Convolution
-from .schedule_build import constant_index, empty_generic, reshaped
+from .schedule_build import generic, map_of, reshaped, sizes_of
 
 
 def filters_last(of: Convolution) -> ir.Value:
@@ -23,23 +23,30 @@ def filters_last(of: Convolution) -> ir.Value:
         filters = reshaped(of.filters, [of.outputs, channels, *of.kernel])
         return transposed(filters, [0, *range(2, 2 + of.rank), 1])
     filters = reshaped(of.filters, [of.blocks, groups, outputs, channels, *of.kernel])
-    element, rank = ir.RankedTensorType(filters.type).element_type, 5 + of.rank
-    loops = [ir.AffineDimExpr.get(d) for d in range(rank)]  # the last two: a channel's group, and its number in it
-    read = ir.AffineMap.get(rank, 0, [*loops[:3], loops[-1], *loops[3:-2]])
-    start = tensor.empty([of.blocks, groups, outputs, *of.kernel, groups, channels], element)
-    generic = empty_generic([filters], [start], [read, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        own = arith.cmpi(arith.CmpIPredicate.eq, linalg.IndexOp(1).result, linalg.IndexOp(rank - 2).result)
-        zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
-        linalg.YieldOp([arith.select(own, generic.regions[0].blocks[0].arguments[0], zero)])
-    return reshaped(generic.results[0], [of.outputs, *of.kernel, groups * channels])
+    rank = 5 + of.rank
+    read = [0, 1, 2, rank - 1, *range(3, rank - 2)]  # the last two loops: a channel's group, and its number in it
+    whole = beside_zeros(filters, read, [of.blocks, groups, outputs, *of.kernel, groups, channels], (1, rank - 2))
+    return reshaped(whole, [of.outputs, *of.kernel, groups * channels])
+
+
+def beside_zeros(filters: ir.Value, read: Sequence[int], sizes: Sequence[int], groups: tuple[int, int]) -> ir.Value:
+    """Filters, whose dimensions are the loops `read` of these sizes, where the indices of both loops `groups` are the
+    same, zeros elsewhere."""
+    element, rank = ir.RankedTensorType(filters.type).element_type, len(sizes)
+
+    def chosen(x: ir.Value, _: ir.Value) -> ir.Value:
+        own = arith.cmpi(arith.CmpIPredicate.eq, *(linalg.IndexOp(loop).result for loop in groups))
+        zero = arith.constant(element, 0.0)
+        return arith.select(own, x, zero)
+
+    maps = [map_of(rank, read), map_of(rank, range(rank))]
+    return generic([filters], [tensor.empty(list(sizes), element)], maps, ["parallel"] * rank, chosen).results[0]
 
 
 def transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     """The tensor with its dimensions in another order."""
     kind = ir.RankedTensorType(value.type)
-    sizes = [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in permutation]
-    empty = tensor.empty(sizes, kind.element_type)
+    empty = tensor.empty(sizes_of(value, permutation), kind.element_type)
     return linalg.transpose(value, outs=[empty], permutation=list(permutation)).results[0]
 
 
@@ -49,7 +56,7 @@ def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value
         return value
     kind = ir.RankedTensorType(value.type)
     shape = [rows.DYNAMIC if kind.is_dynamic_dim(d) else size + low[d] + high[d] for d, size in enumerate(kind.shape)]
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zero = arith.constant(kind.element_type, 0.0)
     pad = tensor.PadOp(ir.RankedTensorType.get(shape, kind.element_type), value, [], [], low, high)
     block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
     with ir.InsertionPoint(block):

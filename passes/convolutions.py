@@ -258,7 +258,7 @@ def _joining(op: ir.Operation) -> ir.Operation:
 
 
 def _joins(reshape: ir.Operation) -> bool:
-    groups = [len(ir.ArrayAttr(group)) for group in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    groups = [len(group) for group in rows.groups_of(reshape)]
     return groups == [1, 2, *[1] * (len(groups) - 2)]
 
 

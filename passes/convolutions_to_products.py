@@ -43,7 +43,7 @@ from .convolution_operands import behind, filters_last, padded, transposed, turn
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
-from .schedule_build import cloned, constant_index, empty_generic, i64, reshaped
+from .schedule_build import constant_index, generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
 from .tap_sums import sum_taps
@@ -268,7 +268,7 @@ class _Rewriter:
         operands = [(read.value(), read.roles) for read in reads]
 
         element = ir.RankedTensorType(op.results[0].type).element_type
-        return self._generic(space, operands, element, lambda arguments: cloned(s.body, arguments)[0])
+        return self._generic(space, operands, element, s.body)
 
     # ---- the product
 
@@ -318,7 +318,7 @@ class _Rewriter:
         known = self.last if not extra else self.around
         key = (hash(images), extra) if extra else hash(images)
         if key not in known:
-            batch, channels, *sizes = (None if n == rows.DYNAMIC else n for n in ir.RankedTensorType(images.type).shape)
+            batch, channels, *sizes = rows.known_sizes(images)
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
             with behind(images):
@@ -370,28 +370,24 @@ class _Rewriter:
         space: _Space,
         operands: Sequence[tuple[ir.Value, Sequence[str | None]]],
         element: ir.Type,
-        body: Callable[[Sequence[ir.Value]], ir.Value],
+        body: ir.Block | Callable[..., ir.Value],
         summed: Sequence[str] = (),
     ) -> ir.Value:
         """A generic on a product's dimensions, whose results begin at zero where it sums."""
         sizes = [self.open_size if size is None else size for size in space.sizes.values()]
         start = tensor.empty(sizes, element)
         if summed:
-            zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+            zero = arith.constant(element, 0.0)
             start = linalg.fill(zero, outs=[start])
         maps = [*(space.map(roles, summed) for _, roles in operands), space.map(space.roles, summed)]
         kinds = ["parallel"] * len(sizes) + ["reduction"] * len(summed)
-        generic = empty_generic([value for value, _ in operands], [start], maps, kinds)
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
-        return generic.results[0]
+        return generic([value for value, _ in operands], [start], maps, kinds, body).results[0]
 
 
-def _add(arguments: Sequence[ir.Value]) -> ir.Value:
-    return arith.addf(*arguments[:2])
+def _add(a: ir.Value, b: ir.Value, _: ir.Value) -> ir.Value:
+    return arith.addf(a, b)
 
 
-def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
-    wide = arguments[2].type
-    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
-    return arith.addf(arguments[2], arith.mulf(a, b))
+def _multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
+    a, b = (x if x.type == total.type else arith.extf(total.type, x) for x in (a, b))
+    return arith.addf(total, arith.mulf(a, b))

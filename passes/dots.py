@@ -28,18 +28,19 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, is_zero_filled
-from kitsune_mlir.dialects import dots, kitsune, schedule
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, scf, tensor
+from kitsune_mlir.dialects import dots, kitsune
+from kitsune_mlir.mlir import arith, attr_int, ir, tensor
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
-from .dots_body import behind, clone, read, write
+from .dots_body import behind, clone
 from .dots_operands import Gathered, Given, Part, parts_of
+from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .operand_layout import PADDED
 from .product_follows import tiled
-from .schedule_build import constant_index, empty_generic, i64
+from .schedule_build import constant_index, empty_generic, i64, zero_tensor
 
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))
@@ -61,9 +62,7 @@ class Picked:
     def read(self) -> list[ir.Value]:
         """These inputs, which are the same for all of the batch."""
         zero, values = constant_index(0), [self.op.operands[i] for i in self.kept]
-        return [
-            read(v, [zero], [0], list(ir.RankedTensorType(v.type).shape)) if rows.is_tensor(v) else v for v in values
-        ]
+        return [read_box(v, [zero], rows.shape_of(v), [0]) if rows.is_tensor(v) else v for v in values]
 
     def tile(self, stashed: ir.Value, columns: int, inputs: Sequence[ir.Value]) -> ir.Value:
         """The same of a tile in shared memory; `inputs` were read."""
@@ -154,25 +153,16 @@ def build(plan: Plan, target: Target, name: str) -> None:
     """Puts the kernel in the place of all that it does."""
     last = plan.last
     type_ = ir.RankedTensorType(last.results[0].type)
-    index = ir.IndexType.get()
+    form = plan.form
     with last.location, ir.InsertionPoint(last):
         extent = constant_index(plan.batch) if plan.batch is not None else _open_size(plan)
-        kernel = schedule.KernelOp(ir.StringAttr.get(name), kitsune.Outputs.get())
-        kernel.attributes["target"] = ir.StringAttr.get(target.name)
-        kernel.attributes["ctas"] = i64(plan.form.ctas)
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F32Type.get(), plan.form.price.us)
-        kernel.attributes["limit"] = ir.StringAttr.get(plan.form.price.limit)
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1])
-            agent = schedule.AgentOp(ir.StringAttr.get("dots"), *map(i64, (1, 1, plan.form.registers)))
-            with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                inputs = plan.picked.read() if plan.picked is not None and plan.form.keeps_places else None
-                loop = scf.ForOp(*dealt.results)
-                with ir.InsertionPoint(loop.body):
-                    _body(plan, loop.induction_variable, inputs)
-                    scf.yield_([])
-        result = kitsune.ResultOp(kernel.results[0], i64(0), type_).results[0]
+        with new_kernel(name, target, form.price.us, form.price.limit, ctas=form.ctas) as built:
+            dealt = deal_tiles([extent], [1])
+            with new_agent("dots", 1, 1, form.registers):
+                inputs = plan.picked.read() if plan.picked is not None and form.keeps_places else None
+                with turns(*dealt.results) as number:
+                    _body(plan, number, inputs)
+        result = kitsune.ResultOp(built.results[0], i64(0), type_).results[0]
     last.results[0].replace_all_uses_with(result)
     _erase_unused([last])
 
@@ -191,13 +181,11 @@ def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
     if plan.picked is not None:
         value = plan.picked.tile(value, n, plan.picked.read() if inputs is None else inputs)
     rank = ir.RankedTensorType(value.type).rank
-    write(value, [at, *[zero] * rank])
+    write_box(value, [at, *[zero] * rank], 0, range(1, rank + 1))
     if plan.padded is not None:
         kind = ir.RankedTensorType(value.type)
         count = ir.RankedTensorType(plan.padded.results[0].type).shape[1] - kind.shape[0]
-        nothing = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-        zeros = linalg.fill(nothing, outs=[tensor.empty([count], kind.element_type)])
-        write(zeros, [at, constant_index(kind.shape[0])])
+        write_box(zero_tensor([count], kind.element_type), [at, constant_index(kind.shape[0])], 0, [1])
 
 
 def _open_size(plan: Plan) -> ir.Value:

@@ -5,25 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
 
 from .schedule_build import i64
-
-
-def read(value: ir.Value, at: Sequence[ir.Value], dims: Sequence[int], shape: Sequence[int]) -> ir.Value:
-    """A box of a tensor as a tile in registers, at offsets, along dimensions of the tensor."""
-    kind = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type)
-    made = schedule.ReadOp(value, list(at), kind)
-    made.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(dims))
-    return made.results[0]
-
-
-def write(tile: ir.Value, at: Sequence[ir.Value]) -> None:
-    """The tile's dimensions are the last of the output's."""
-    rank = ir.RankedTensorType(tile.type).rank
-    made = schedule.WriteOp(tile, list(at), i64(0))
-    made.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(1, rank + 1)))
 
 
 def behind(tiles: Sequence[ir.Value]) -> ir.Value:

@@ -10,7 +10,8 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, tensor
 from kitsune_mlir.row_numbers import row_number
 
-from .dots_body import behind, clone, read
+from .dots_body import behind, clone
+from .kernel_build import read_box
 from .schedule_build import constant_index, empty_generic
 
 
@@ -26,8 +27,8 @@ class Given:
         kind = ir.RankedTensorType(self.value.type)
         zero = constant_index(0)
         if kind.rank == 3:
-            return read(self.value, [at, zero, zero], [1, 2], [self.rows, k])
-        parts = [read(self.value, [at, constant_index(row * k)], [0, 1], [1, k]) for row in range(self.rows)]
+            return read_box(self.value, [at, zero, zero], [self.rows, k], [1, 2])
+        parts = [read_box(self.value, [at, constant_index(row * k)], [1, k], [0, 1]) for row in range(self.rows)]
         return parts[0] if len(parts) == 1 else behind(parts)
 
 
@@ -45,7 +46,7 @@ class Gathered:
         """What Given.tile gives, of rows that are taken by number."""
         kind = ir.RankedTensorType(self.index.type)
         offsets = [at] if kind.rank == 1 else [at, constant_index(self.column)]
-        numbers = read(self.index, offsets, [kind.rank - 1], [self.rows])
+        numbers = read_box(self.index, offsets, [self.rows], [kind.rank - 1])
         element = ir.RankedTensorType(self.op.results[0].type).element_type
         last = ir.RankedTensorType(self.op.results[0].type).rank - 1
         by_row, whole = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(2)

@@ -11,9 +11,9 @@ MLIR's fusion brings reshapes in front of elementwise operators, and windows are
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 _WINDOWS = ("linalg.conv", "linalg.depthwise", "linalg.pooling")
 
@@ -48,18 +48,15 @@ def _move(op: ir.Operation, reshapes: list[ir.Operation], source: ir.Value) -> N
     kind, element = ir.RankedTensorType(source.type), ir.RankedTensorType(op.results[0].type).element_type
     with op.location, ir.InsertionPoint(op):
         begin = list(source.owner.operands)[-1]  # for nothing else is to read the results
-        open_ = [tensor.dim(begin, constant_index(d)) if kind.is_dynamic_dim(d) else None for d in range(kind.rank)]
-        sizes = [kind.shape[d] if size is None else size for d, size in enumerate(open_)]
+        sizes = [tensor.dim(begin, constant_index(d)) if n == rows.DYNAMIC else n for d, n in enumerate(kind.shape)]
         same = [ir.AffineMap.get_identity(kind.rank)] * 2
-        made = empty_generic([source], [tensor.empty(sizes, element)], same, ["parallel"] * kind.rank)
-        clone_body(rows.Structured(op).body, made)
-        value = made.results[0]
+        starts, body = [tensor.empty(sizes, element)], rows.Structured(op).body
+        value = generic([source], starts, same, ["parallel"] * kind.rank, body).results[0]
         for reshape in reshapes:
             copy = reshape.clone()
             copy.operands[0] = value
             copy.results[0].set_type(ir.RankedTensorType.get(reshape.results[0].type.shape, element))
             value = copy.results[0]
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
+    replace_op(op, value)
     for reshape in reversed(reshapes):
         reshape.erase()

@@ -9,7 +9,7 @@ CSE does that for operators of linalg, and leaves scatters alone.
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import ir, run_passes, walk
+from kitsune_mlir.mlir import ir, replace_op, run_passes, walk
 
 from .row_scatters import SCATTER
 
@@ -27,8 +27,7 @@ def _merge(scatters: list[ir.Operation]) -> bool:
         if first is None:
             kept.append(op)
             continue
-        op.results[0].replace_all_uses_with(first.results[0])
-        op.erase()
+        replace_op(op, first.results[0])
     return len(kept) < len(scatters)
 
 

@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import ir, slice_of, tensor, walk
 
 from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import generic, sizes_of
 
 Groups = list[list[int]]  # of dimensions that become one
 
@@ -95,7 +95,7 @@ def _next(expansion: ir.Operation) -> tuple[ir.Operation, list[tuple[ir.AffineMa
         if op.name == "tensor.extract_slice" and _takes_columns(op, expansion):
             return op, None
         if op.name == "linalg.generic" and is_elementwise(op, [value]):
-            maps = _flat_maps(op, _groups(expansion))
+            maps = _flat_maps(op, rows.groups_of(expansion))
             if maps is not None:
                 return op, maps
     return None
@@ -128,11 +128,6 @@ def _columns_of(source: ir.Value, op: ir.Operation, expansion: ir.Operation) -> 
 def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:
     users = dict.fromkeys(use.owner.operation for use in value.uses)
     return [op for op in users if op.block == block]
-
-
-def _groups(expansion: ir.Operation) -> Groups:
-    found = ir.ArrayAttr(expansion.attributes["reassociation"])
-    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in found]
 
 
 def _flat_maps(op: ir.Operation, groups: Groups) -> list[tuple[ir.AffineMap, Groups]] | None:
@@ -168,14 +163,10 @@ def _flat(
             inputs.append(tensor.collapse_shape(_collapsed(operand, own), operand, own))
         else:
             inputs.append(operand)
-    element, kind = ir.RankedTensorType(op.results[0].type).element_type, ir.RankedTensorType(source.type)
-    sizes = [
-        tensor.dim(source, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
-    ]
-    identity = ir.AffineMap.get_identity(kind.rank)
-    start = tensor.empty(sizes, element)
-    flat = empty_generic(inputs, [start], [*(map_ for map_, _ in maps), identity], ["parallel"] * kind.rank)
-    clone_body(op.regions[0].blocks[0], flat)
+    element, rank = ir.RankedTensorType(op.results[0].type).element_type, ir.RankedTensorType(source.type).rank
+    starts = [tensor.empty(sizes_of(source), element)]
+    own = [*(map_ for map_, _ in maps), ir.AffineMap.get_identity(rank)]
+    flat = generic(inputs, starts, own, ["parallel"] * rank, op.regions[0].blocks[0])
     behind = ir.Operation.create(
         expansion.name,
         results=[ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element)],

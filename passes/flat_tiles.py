@@ -20,7 +20,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 
 from .generic_operands import set_maps
 from .schedule_build import constant_index
@@ -122,8 +122,7 @@ class _Stage:
             self.flat[hash(whole)], expanded = flat, whole.owner
         else:
             whole = flat
-        op.results[0].replace_all_uses_with(whole)
-        op.erase()
+        replace_op(op, whole)
         return expanded
 
     def _load(self, op: ir.Operation) -> None:
@@ -142,8 +141,7 @@ class _Stage:
             made = kitsune.LoadOp(collapsed.operands[0], expanded.results[0].type).results[0]
         for size in _sizes(load):
             size.operands[0] = made
-        expanded.results[0].replace_all_uses_with(made)
-        expanded.erase()
+        replace_op(expanded, made)
         load.erase()
         collapsed.erase()
 
@@ -165,8 +163,7 @@ class _Stage:
             return
         flat = self._flat(source) if _is_deep(source.type) else source
         if len(rows.shape_of(result)) == 1:
-            op.results[0].replace_all_uses_with(tensor.CollapseShapeOp(result.type, flat, [[0, 1]]).result)
-            op.erase()
+            replace_op(op, tensor.CollapseShapeOp(result.type, flat, [[0, 1]]).result)
         elif len(rows.shape_of(flat)) == 2:
             self._replace(op, flat)
 

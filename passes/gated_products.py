@@ -34,7 +34,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import ProductTiles
@@ -47,9 +47,9 @@ from kitsune_mlir.weights import is_weight
 from .base import ModulePass
 from .flat_follows import flatten_follows
 from .parted_products import Parts, part, parts_of
-from .priced_product import PricedProduct
+from .priced_product import Asked, PricedProduct
 from .product_follows import Follows, follows_of, is_reduced, joined_follows
-from .product_kernel import Asked, ProductKernel
+from .product_kernel import ProductKernel
 from .recurrent_steps import LEAST as LEAST_STEPS
 from .recurrent_steps import Step, runs_of
 from .single_products import LEAST, NAME
@@ -215,8 +215,7 @@ def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
     for op in products:
         found = match_product(op)
         assert found is not None
-        op.results[0].replace_all_uses_with(by_rows(op, found))
-        op.erase()
+        replace_op(op, by_rows(op, found))
 
 
 def _are_faster(parts: Parts, met: Follows, target: Target) -> bool:

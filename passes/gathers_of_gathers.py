@@ -18,11 +18,11 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, ir, slice_of, tensor, walk
 from kitsune_mlir.row_cloner import RowCloner
 
 from .numbered_matrices import Taken, taken_by
-from .schedule_build import constant_index, empty_generic, map_of, reshaped
+from .schedule_build import constant_index, generic, map_of, reshaped
 
 _MOST_AGAIN = 1.5  # rows that are gathered, of each that there is
 _MOVES = ("tensor.extract_slice", *rows.RESHAPES)
@@ -105,7 +105,7 @@ def _gathered(gather: ir.Operation, taken: Taken, between: _Between) -> ir.Value
         cloner.clone(op, p)
         if op.name == "tensor.extract_slice":
             cloner[op.results[0]] = _columns_gathered(cloner[op.results[0]])
-    shape = [None if n == rows.DYNAMIC else n for n in rows.shape_of(gather.results[0])]
+    shape = rows.known_sizes(gather.results[0])
     return reshaped(cloner[taken.table], shape)
 
 
@@ -114,17 +114,16 @@ def _taken(value: ir.Value, p: int, numbers: ir.Value, wrap: int | None, size: i
     own = rows.shape_of(value)
     table = reshaped(value, [None if rows.DYNAMIC in own else prod(own)])
     kind = ir.RankedTensorType(value.type).element_type
-    generic = empty_generic([numbers], [tensor.empty([size], kind)], [map_of(1, [0])] * 2, ["parallel"])
-    block = generic.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        number = block.arguments[0]
+
+    def element(number: ir.Value, _: ir.Value) -> ir.Value:
         if wrap is not None:
             zero, end = (arith.constant(number.type, n) for n in (0, wrap))
             below = arith.cmpi(arith.CmpIPredicate.slt, number, zero)
             number = arith.select(below, arith.addi(number, end), number)
-        row = arith.index_cast(ir.IndexType.get(), number)
-        linalg.YieldOp([tensor.extract(table, [row])])
-    return reshaped(generic.results[0], [None if isinstance(size, ir.Value) else size, *own[p:]])
+        return tensor.extract(table, [arith.index_cast(ir.IndexType.get(), number)])
+
+    made = generic([numbers], [tensor.empty([size], kind)], [map_of(1, [0])] * 2, ["parallel"], element)
+    return reshaped(made.results[0], [None if isinstance(size, ir.Value) else size, *own[p:]])
 
 
 def _columns_gathered(columns: ir.Value) -> ir.Value:

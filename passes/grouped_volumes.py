@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, replace_op, walk
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.precision import tf32_pieces
 
-from .schedule_build import empty_generic, reshaped
+from .convolution_operands import beside_zeros
+from .schedule_build import reshaped
 
 MOST_ZEROS = 32  # multiply-adds of 16-bit numbers for each one of the convolution, beyond which threads are as fast
 _LOOPS = 10  # image, group, output, places, channel, elements of the filter
@@ -38,9 +39,8 @@ def join_volumes(function: ir.Operation, is_product: Callable[[ir.Operation], bo
             result = made.results[0] if isinstance(made, ir.OpView) else made
             made = result.owner.operation
             if is_product(made):
-                sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(op.results[0])]
-                op.results[0].replace_all_uses_with(reshaped(result, sizes))
-                op.erase()
+                sizes = rows.known_sizes(op.results[0])
+                replace_op(op, reshaped(result, sizes))
             else:
                 made.erase()
 
@@ -72,11 +72,11 @@ def _steps(op: ir.Operation) -> list[tuple[int, int]] | None:
 
 def _joined(value: ir.Value) -> ir.Value:
     """A tensor with its second and its third dimension as one."""
-    batch, groups, channels, *space = (None if n == rows.DYNAMIC else n for n in rows.shape_of(value))
+    batch, groups, channels, *space = rows.known_sizes(value)
     made, joined = rows.producer(value), [batch, groups * channels, *space]
     if made is not None and made.name == "tensor.expand_shape":
         source = made.operands[0]
-        if [None if n == rows.DYNAMIC else n for n in rows.shape_of(source)] == joined:
+        if rows.known_sizes(source) == joined:
             return source
     return reshaped(value, joined)
 
@@ -84,13 +84,5 @@ def _joined(value: ir.Value) -> ir.Value:
 def _dense(filters: ir.Value) -> ir.Value:
     """Filters of groups with zeros for the channels of others."""
     groups, outputs, channels, *kernel = rows.shape_of(filters)
-    element = ir.RankedTensorType(filters.type).element_type
-    loops = [ir.AffineDimExpr.get(d) for d in range(7)]  # the third: a channel's group
-    read = ir.AffineMap.get(7, 0, [*loops[:2], *loops[3:]])
-    start = tensor.empty([groups, outputs, groups, channels, *kernel], element)
-    generic = empty_generic([filters], [start], [read, ir.AffineMap.get_identity(7)], ["parallel"] * 7)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        own = arith.cmpi(arith.CmpIPredicate.eq, linalg.IndexOp(0).result, linalg.IndexOp(2).result)
-        zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
-        linalg.YieldOp([arith.select(own, generic.regions[0].blocks[0].arguments[0], zero)])
-    return reshaped(generic.results[0], [groups * outputs, groups * channels, *kernel])
+    whole = beside_zeros(filters, [0, 1, *range(3, 7)], [groups, outputs, groups, channels, *kernel], (0, 2))
+    return reshaped(whole, [groups * outputs, groups * channels, *kernel])

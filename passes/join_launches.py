@@ -40,7 +40,7 @@ from kitsune_mlir.codegen.gpu_parts import lie_apart
 from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of, written
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import arith, attr_int, clone, gpu, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, attr_int, clone, clone_on, gpu, ir, memref, replace_op, scf, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.joined_launches import Call, join_calls
 from kitsune_mlir.rows import producer
@@ -335,17 +335,11 @@ class _Code:
         own = [memref.AllocaOp(argument.type, [], []).operation for argument in _shared(part.function)]
         self.shared += own
         given = [self.inside[hash(value)] for value in part.arguments] + [buffer.results[0] for buffer in own]
-        values = {hash(old): new for old, new in zip(entry.arguments, given, strict=True)}
+        values = dict(zip(entry.arguments, given, strict=True))
         *body, _ = [op.operation for op in entry.operations]
         for op in body:
-            copy = op.clone()
-            for each in walk(copy):
-                for i, operand in enumerate(each.operands):
-                    if hash(operand) in values:
-                        each.operands[i] = values[hash(operand)]
-            values.update(zip(map(hash, op.results), copy.results, strict=True))
+            copy = clone_on(op, values)
             if op.name == "gpu.block_id":
-                values[hash(op.results[0])] = block
+                values[op.results[0]] = block
             for each in walk(copy, "gpu.block_id"):
-                each.results[0].replace_all_uses_with(block)
-                each.erase()
+                replace_op(each, block)

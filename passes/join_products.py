@@ -40,7 +40,7 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_body, clone_operations, constant_index, empty_generic, map_of
+from .schedule_build import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us
@@ -278,13 +278,9 @@ def _product(layers: Sequence[_Layer], count: int | ir.Value) -> ir.Operation:
     """The product with all weights, of so many rows."""
     op, columns = layers[0].product.op, sum(layer.columns for layer in layers)
     whole = ir.RankedTensorType(op.results[0].type)
-    zero = arith.ConstantOp(whole.element_type, ir.FloatAttr.get(whole.element_type, 0.0)).result
-    start = linalg.fill(zero, outs=[tensor.empty([count, columns], whole.element_type)])
+    start = zero_tensor([count, columns], whole.element_type)
     right = _side_by_side([layer.product.found.right for layer in layers])
-    made = op.clone().operation
-    made.operands[1], made.operands[2] = right, start
-    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], columns], whole.element_type))
-    return made
+    return cloned_on(op, [op.operands[0], right, start])
 
 
 def _side_by_side(weights: Sequence[ir.Value]) -> ir.Value:
@@ -313,27 +309,24 @@ def _elementwise(
     start = tensor.empty([count, sum(layer.columns for layer in layers)], _element(op))
     factor = _factor(op) if any(x is None for x in own) else None
     if factor is None:
-        made = empty_generic(inputs, [start], s.maps, ["parallel"] * 2)
-        clone_body(s.body, made)
-        return made
+        return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body)
     kind = factor.type
     each = [_number(1.0 if x is None else factor, kind, of) for of, x in zip(layers, own, strict=True)]
-    made = empty_generic(
-        [value, _side_by_side(each)], [start], [s.maps[0], map_of(2, [1]), s.maps[1]], ["parallel"] * 2
-    )
-    block = made.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        values = {s.body.arguments[0]: block.arguments[0], factor: block.arguments[1]}
+
+    def body(x: ir.Value, own_factor: ir.Value, _: ir.Value) -> ir.Value:
+        values = {s.body.arguments[0]: x, factor: own_factor}
         *inner, end = [each.operation for each in s.body.operations]
         clone_operations(inner, values)
-        linalg.YieldOp([values[end.operands[0]]])
-    return made
+        return values[end.operands[0]]
+
+    maps = [s.maps[0], map_of(2, [1]), s.maps[1]]
+    return generic([value, _side_by_side(each)], [start], maps, ["parallel"] * 2, body)
 
 
 def _number(number: float | ir.Value, element: ir.Type, layer: _Layer) -> ir.Value:
     """A number for all columns of a layer."""
     if isinstance(number, float):
-        number = arith.ConstantOp(element, ir.FloatAttr.get(element, number)).result
+        number = arith.constant(element, number)
     return linalg.fill(number, outs=[tensor.empty([layer.columns], element)])
 
 

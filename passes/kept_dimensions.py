@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 
 from .generic_operands import indexing_maps, set_maps
 
@@ -57,8 +57,7 @@ def _keep_dimension(expand: ir.Operation) -> None:
             longer = _add_loop(made, structured)
     made.results[0].set_type(kind)
     for reader in readers:
-        reader.results[0].replace_all_uses_with(made.results[0])
-        reader.erase()
+        replace_op(reader, made.results[0])
     _keep(longer)
 
 

@@ -23,11 +23,11 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, tensor
 
 from .generic_operands import indexing_maps, set_maps
 from .numbered_matrices import taken_by
-from .schedule_build import empty_generic, map_of, reshaped
+from .schedule_build import moved, reshaped, zero_tensor
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
 _LEFT, _RIGHT = 0, 1  # operands of a product: batch x rows x sum, batch x sum x columns
@@ -112,8 +112,7 @@ def _batched(product: ir.Operation, side: int, apart: _Apart) -> ir.Value:
     left, right = (matrices, other) if side == _LEFT else (other, matrices)
     kind = ir.RankedTensorType(product.results[0].type)
     count, m, n = prod(sizes), rows.shape_of(left)[1], rows.shape_of(right)[2]
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-    start = linalg.fill(zero, outs=[tensor.empty([count, m, n], kind.element_type)])
+    start = zero_tensor([count, m, n], kind.element_type)
     made = linalg.batch_matmul(left, right, outs=[start])
     set_maps(made.owner, indexing_maps(product))
     made = reshaped(made, [count // apart.count, apart.count, m, n])
@@ -127,7 +126,4 @@ def _repeated(value: ir.Value, count: int) -> ir.Value:
     """A batch of matrices, each so many times."""
     batch, p, q = rows.shape_of(value)
     start = tensor.empty([batch, count, p, q], ir.RankedTensorType(value.type).element_type)
-    generic = empty_generic([value], [start], [map_of(4, [0, 2, 3]), map_of(4, range(4))], ["parallel"] * 4)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return reshaped(generic.results[0], [batch * count, p, q])
+    return reshaped(moved(value, start, [0, 2, 3]), [batch * count, p, q])

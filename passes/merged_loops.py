@@ -15,9 +15,9 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, linalg, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import line_bytes
 
-from .schedule_build import clone_body, empty_generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:
@@ -54,12 +54,7 @@ def _is_short_line(s: rows.Structured, dims: list[list[int | None]], pair: list[
         (value, found) for value, found in inputs if None not in (found[-1], along[-1]) and found[-1] != along[-1]
     ]
     lines = [*turned, (out, along)] if turned else []
-    return any(found[-1] == pair[1] and 0 < _line_bytes(value) < SECTOR for value, found in lines)
-
-
-def _line_bytes(value: ir.Value) -> int:
-    kind = ir.RankedTensorType(value.type)
-    return kind.shape[-1] * element_bytes(kind.element_type)
+    return any(found[-1] == pair[1] and 0 < line_bytes(value) < SECTOR for value, found in lines)
 
 
 def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int]) -> bool:
@@ -82,7 +77,7 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
     with op.location, ir.InsertionPoint(op):
         for value, own in zip(op.operands, dims, strict=True):
             if first in own:
-                at, sizes = own.index(first), [None if n == rows.DYNAMIC else n for n in rows.shape_of(value)]
+                at, sizes = own.index(first), rows.known_sizes(value)
                 value = _reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
                 own = [*own[: at + 1], *own[at + 2 :]]
             operands.append(value)
@@ -93,10 +88,9 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
             made = linalg.transpose(operands[0], outs=operands[1:], permutation=permutation).results[0].owner.operation
         else:
             iterators = [*s.iterators[:first], *s.iterators[first + 1 :]]
-            made = empty_generic(operands[: s.inputs], operands[s.inputs :], maps, iterators)
-            clone_body(s.body, made)
+            made = generic(operands[: s.inputs], operands[s.inputs :], maps, iterators, s.body)
         for old, new in zip(op.results, made.results, strict=True):
-            sizes = [None if n == rows.DYNAMIC else n for n in rows.shape_of(old)]
+            sizes = rows.known_sizes(old)
             old.replace_all_uses_with(reshaped(new, sizes))
     op.erase()
     return made

@@ -13,7 +13,7 @@ from typing import Any
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
-from .schedule_build import empty_generic
+from .schedule_build import generic
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 _NEAR = (  # what gives no integers far larger than places, which are computed in 32 bits
@@ -98,20 +98,17 @@ def tile_of_places(
 ) -> ir.Value:
     """A tile of these sizes of such a tensor. Dimension d of the tensor is at `first[d]` where the tile begins, and
     goes along dimension `place[d]` of the tile, None for one that does not."""
-    generic = empty_generic(
-        [],
-        [tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)],
-        [ir.AffineMap.get_identity(len(shape))],
-        ["parallel"] * len(shape),
-    )
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+
+    def element(_: ir.Value) -> ir.Value:
         found = []
         for start, dim in zip(first, place, strict=True):
             terms = [arith.index_cast(_i32(), start)] if start is not None else []
             terms += [arith.index_cast(_i32(), linalg.IndexOp(dim).result)] if dim is not None else []
             found.append(terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else arith.constant(_i32(), 0))
-        linalg.YieldOp([_Elements().element(value, found)])
-    return generic.results[0]
+        return _Elements().element(value, found)
+
+    start = tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)
+    return generic([], [start], [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape), element).results[0]
 
 
 def _i32() -> ir.Type:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 
 from .schedule_build import constant_index
 from .tensor_sizes import TensorSizes
@@ -31,8 +31,7 @@ def reassociate(reshape: ir.Operation) -> None:
         else:
             made = _split_open(source, shape, kind)
     if made is not None:
-        reshape.results[0].replace_all_uses_with(made)
-        reshape.erase()
+        replace_op(reshape, made)
 
 
 def _known(shape: Sequence[int]) -> int:

@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import root
-from .schedule_build import constant_index, empty_generic, map_of, reshaped, size_of
+from .schedule_build import constant_index, generic, moved, reshaped, size_of, sizes_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
@@ -51,30 +51,18 @@ def with_last(whole: ir.Value, at: int) -> ir.Value:
     order = [*(d for d in range(kind.rank) if d != at), at]
     if order == sorted(order):
         return whole
-    sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
-    start = tensor.empty(sizes, kind.element_type)
-    turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
-    maps = [turned, ir.AffineMap.get_identity(kind.rank)]
-    generic = empty_generic([whole], [start], maps, ["parallel"] * kind.rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return generic.results[0]
+    start = tensor.empty(sizes_of(whole, order), kind.element_type)
+    return moved(whole, start, [order.index(d) for d in range(kind.rank)])
 
 
 def paired(whole: ir.Value) -> ir.Value:
     """A tensor of f32 of which each 8 columns, which its rows have a multiple of, are put in the order in which threads
     hold those of a tile that it is multiplied with from registers: 0, 2, 4, 6, 1, 3, 5, 7 (kitsune.product)."""
     kind = ir.RankedTensorType(whole.type)
-    *outer, columns = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    *outer, columns = rows.known_sizes(whole)
     rank, source = kind.rank, reshaped(whole, [*outer, columns // 8, 4, 2])
-    shape = list(ir.RankedTensorType(source.type).shape)
-    sizes = [tensor.dim(source, constant_index(d)) if size < 0 else size for d, size in enumerate(shape)]
-    start = tensor.empty([*sizes[:rank], 2, 4], kind.element_type)
-    maps = [map_of(rank + 2, [*range(rank), rank + 1, rank]), map_of(rank + 2, range(rank + 2))]
-    generic = empty_generic([source], [start], maps, ["parallel"] * (rank + 2))
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([generic.regions[0].blocks[0].arguments[0]])
-    return reshaped(generic.results[0], [*outer, columns])
+    start = tensor.empty([*sizes_of(source, range(rank)), 2, 4], kind.element_type)
+    return reshaped(moved(source, start, [*range(rank), rank + 1, rank]), [*outer, columns])
 
 
 def weight_granule(whole: ir.Value) -> int:
@@ -106,32 +94,31 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     if pieces == 1 and not extra:
         return [whole]
     if not extra and (source := _before_reshapes(whole)) != whole:
-        sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        return [reshaped(piece, sizes) for piece in _laid_out(source, pieces, granule)]
-    sizes = [
-        tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
-    ]
+        return [reshaped(piece, rows.known_sizes(whole)) for piece in _laid_out(source, pieces, granule)]
+    sizes = sizes_of(whole)
     if not extra:
         return _in_pieces(whole, sizes, pieces)
     starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
-    generic = empty_generic([], starts, [ir.AffineMap.get_identity(kind.rank)] * pieces, ["parallel"] * kind.rank)
-    if pieces == 1:
-        generic.attributes[PADDED] = ir.UnitAttr.get()
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+
+    def body(*_: ir.Value) -> list[ir.Value]:
         x = _padded(whole, columns)
-        linalg.YieldOp([arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x])
-    return list(generic.results)
+        return [arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x]
+
+    made = generic([], starts, [ir.AffineMap.get_identity(kind.rank)] * pieces, ["parallel"] * kind.rank, body)
+    if pieces == 1:
+        made.attributes[PADDED] = ir.UnitAttr.get()
+    return list(made.results)
 
 
 def _in_pieces(whole: ir.Value, sizes: Sequence[int | ir.Value], pieces: int) -> list[ir.Value]:
     """A tensor of f32, of these sizes, as the sum of so many of bf16."""
     element, identity = ir.BF16Type.get(), ir.AffineMap.get_identity(len(sizes))
     starts = [tensor.empty(sizes, element) for _ in range(pieces)]
-    generic = empty_generic([whole], starts, [identity] * (1 + pieces), ["parallel"] * len(sizes))
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        found = pieces_of(generic.regions[0].blocks[0].arguments[0], pieces)
-        linalg.YieldOp([arith.truncf(element, y) for y in found])
-    return list(generic.results)
+
+    def body(x: ir.Value, *_: ir.Value) -> list[ir.Value]:
+        return [arith.truncf(element, y) for y in pieces_of(x, pieces)]
+
+    return list(generic([whole], starts, [identity] * (1 + pieces), ["parallel"] * len(sizes), body).results)
 
 
 def has_open_lines(value: ir.Value) -> bool:
@@ -149,9 +136,8 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
     longer, found = [*sizes[:-1], arith.muli(words, constant_index(count))], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
         start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
-        dims = [rows.DYNAMIC if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         open_ = [size for size in sizes if isinstance(size, ir.Value)]
-        static = [[0] * kind.rank, dims, [1] * kind.rank]
+        static = [[0] * kind.rank, rows.shape_of(whole), [1] * kind.rank]
         found.append(tensor.InsertSliceOp(piece, start, [], open_, [], *static).result)
     return found
 
@@ -171,5 +157,5 @@ def _padded(whole: ir.Value, columns: int) -> ir.Value:
     at = [*outer, arith.minui(last, constant_index(columns - 1))]
     x = tensor.extract(whole, at)
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zero = arith.constant(kind.element_type, 0.0)
     return arith.select(inside, x, zero)

@@ -28,7 +28,7 @@ from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.example_sizes import known_shape
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
@@ -36,7 +36,7 @@ from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 from .base import ModulePass
 from .dataflow_graph import IN_ORDER
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic, map_of, sizes_of
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 # What a key, or the number of places, may be computed by: few operations, done twice.
@@ -263,32 +263,26 @@ class _Copies:
     def __init__(self, block: ir.Block):
         self._block = block
         self.point = ir.InsertionPoint.at_block_begin(block)
-        self._copied: dict[int, ir.Value] = {}
+        self._copied: dict[ir.Value, ir.Value] = {}
 
     def of(self, value: ir.Value) -> ir.Value | None:
         """A value there; None where more than a few cheap operations make it."""
         if isinstance(value.owner, ir.Block):
-            self._copied[hash(value)] = value
-        if hash(value) in self._copied:
-            return self._copied[hash(value)]
+            self._copied[value] = value
+        if value in self._copied:
+            return self._copied[value]
         op = value.owner.operation
         if op.block != self._block or not op.name.startswith(_COPIED):
             return None
-        used = {hash(used): self.of(used) for used in rows.used_values(op)}
-        if any(copy is None for copy in used.values()):
+        if any(self.of(used) is None for used in rows.used_values(op)):
             return None
-        copy = op.clone(self.point)
-        for inner in walk(copy):
-            for number, operand in enumerate(inner.operands):
-                if hash(operand) in used:
-                    inner.operands[number] = used[hash(operand)]
-        for old, new in zip(op.results, copy.results):
-            self._copied[hash(old)] = new
-        return self._copied[hash(value)]
+        with self.point:
+            clone_on(op, self._copied)
+        return self._copied[value]
 
     def holds(self, value: ir.Value) -> bool:
         """Whether a value is among those."""
-        return hash(value) in self._copied
+        return value in self._copied
 
     def count(self, scatter: ir.Operation) -> ir.Value | None:
         """The rows of the table that a scatter adds to zeros of."""
@@ -315,16 +309,11 @@ def _carried(coming: list[ir.Value], keys: ir.Value, copies: _Copies) -> list[tu
 def _gathered(value: ir.Value, order: ir.Value) -> ir.Value:
     """The rows of a tensor that an order's result names, one after another."""
     kind = ir.RankedTensorType(value.type)
-    sizes = [
-        tensor.DimOp(value, constant_index(d)).result if kind.is_dynamic_dim(d) else kind.shape[d]
-        for d in range(kind.rank)
-    ]
-    start = tensor.EmptyOp(sizes, kind.element_type).result
-    maps = [ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(kind.rank)]
-    generic = empty_generic([order], [start], maps, ["parallel"] * kind.rank)
-    body = generic.regions[0].blocks[0]
-    with ir.InsertionPoint(body):
-        row = arith.index_cast(ir.IndexType.get(), body.arguments[0])
-        inner = [linalg.IndexOp(d).result for d in range(1, kind.rank)]
-        linalg.YieldOp([tensor.ExtractOp(value, [row, *inner]).result])
-    return generic.results[0]
+
+    def element(number: ir.Value, _: ir.Value) -> ir.Value:
+        row = arith.index_cast(ir.IndexType.get(), number)
+        return tensor.extract(value, [row, *(linalg.IndexOp(d).result for d in range(1, kind.rank))])
+
+    start = tensor.empty(sizes_of(value), kind.element_type)
+    maps = [map_of(kind.rank, [0]), map_of(kind.rank, range(kind.rank))]
+    return generic([order], [start], maps, ["parallel"] * kind.rank, element).results[0]

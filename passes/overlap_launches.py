@@ -41,6 +41,7 @@ from typing import ClassVar
 from kitsune_mlir.codegen.constant_tensors import constant_tensors
 from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE, READS
 from kitsune_mlir.codegen.host_program import PIPELINE
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import ir, nvvm, walk
 from kitsune_mlir.planning import target as targets
 
@@ -89,10 +90,7 @@ def _pipeline(module: ir.Operation) -> str:
 
 def _blocks(launch: ir.Operation) -> int:
     """The thread blocks of a launch; 0 where that is open until the call."""
-    sizes = launch.opview.gridSizeX
-    if isinstance(sizes.owner, ir.Block) or sizes.owner.name != "arith.constant":
-        return 0
-    return ir.IntegerAttr(sizes.owner.attributes["value"]).value
+    return constant(launch.opview.gridSizeX) or 0
 
 
 def _overlap(kernel: ir.Operation, constant: set[int]) -> None:

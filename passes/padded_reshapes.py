@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
 
 def pad_joined(main: ir.Operation) -> None:
@@ -43,6 +43,5 @@ def _exchange(
         block = made.regions[0].blocks.append(*[ir.IndexType.get()] * len(groups), arg_locs=[op.location] * len(groups))
         with ir.InsertionPoint(block):
             tensor.YieldOp(filler)
-    op.results[0].replace_all_uses_with(made.result)
-    op.erase()
+    replace_op(op, made.result)
     pad.erase()

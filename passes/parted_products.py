@@ -22,11 +22,11 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import ir, slice_of, tensor
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import cloned_on, constant_index, generic, zero_tensor
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -90,8 +90,8 @@ def _has_parts(op: ir.Operation, value: ir.Value) -> bool:
 
 
 def _keeps_columns(expansion: ir.Operation) -> bool:
-    groups = ir.ArrayAttr(expansion.attributes["reassociation"])
-    return len(groups) == 2 and len(ir.ArrayAttr(groups[1])) == 1
+    groups = rows.groups_of(expansion)
+    return len(groups) == 2 and len(groups[1]) == 1
 
 
 def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
@@ -155,15 +155,9 @@ def part(parts: Parts) -> list[ir.Operation]:
 def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
     op, found = parts.product, parts.found
-    whole = ir.RankedTensorType(op.results[0].type)
-    element = whole.element_type
-    zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
-    start = linalg.fill(zero, outs=[tensor.empty([count, parts.columns], element)])
+    start = zero_tensor([count, parts.columns], ir.RankedTensorType(op.results[0].type).element_type)
     right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
-    made = op.clone().operation
-    made.operands[1], made.operands[2] = right, start
-    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], parts.columns], element))
-    return made
+    return cloned_on(op, [op.operands[0], right, start])
 
 
 def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
@@ -190,9 +184,7 @@ def _elementwise(
         else:
             inputs.append(_columns(operand, axes[0], first, sizes[1]) if axes else operand)
     start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
-    made = empty_generic(inputs, [start], s.maps, ["parallel"] * 2)
-    clone_body(s.body, made)
-    return made.results[0]
+    return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body).results[0]
 
 
 def _expanded(expansion: ir.Operation, value: ir.Value) -> ir.Value:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, tensor
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import generic, sizes_of
 
 
 def summed(parts: ir.Value) -> ir.Value:
     """The sum over the first dimension, of a known size, each part's element an operand: so that what follows is fused
     with it."""
     kind = ir.RankedTensorType(parts.type)
-    count, *shape = kind.shape
-    rank = len(shape)
-    sizes = [tensor.dim(parts, constant_index(d + 1)) if kind.is_dynamic_dim(d + 1) else shape[d] for d in range(rank)]
-    start = tensor.empty(sizes, kind.element_type)
+    count, rank = kind.shape[0], kind.rank - 1
+    start = tensor.empty(sizes_of(parts, range(1, kind.rank)), kind.element_type)
     dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
     maps = [ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(part), *dims]) for part in range(count)]
-    generic = empty_generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        *terms, _ = generic.regions[0].blocks[0].arguments
+    maps.append(ir.AffineMap.get_identity(rank))
+
+    def total(*given: ir.Value) -> list[ir.Value]:
+        terms = list(given[:-1])
         while len(terms) > 1:  # neighbours, then their sums
             pairs = [arith.addf(a, b) for a, b in zip(terms[::2], terms[1::2])]
             terms = [*pairs, *terms[2 * len(pairs) :]]
-        linalg.YieldOp(terms)
-    return generic.results[0]
+        return terms
+
+    return generic([parts] * count, [start], maps, ["parallel"] * rank, total).results[0]

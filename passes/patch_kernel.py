@@ -19,9 +19,10 @@ from kitsune_mlir.planning.product_tiles import ProductTiles
 from kitsune_mlir.planning.product_widths import PATTERN
 from kitsune_mlir.traffic import tensor_bytes
 
+from .kernel_build import acquire_slot, fill_slot, turns, wait_slot
+from .priced_product import Asked
 from .product_follows import Follows
-from .product_kernel import Asked, ProductKernel
-from .product_pingpong import slot_type
+from .product_kernel import ProductKernel
 from .product_sums import Rings
 from .schedule_build import constant_index, i64, reshaped
 
@@ -103,24 +104,19 @@ class PatchKernel(ProductKernel):
     # ---- the agent that copies
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
-        loop = scf.ForOp(*map(constant_index, (0, self.windows.channels, self.chunk)))
-        with ir.InsertionPoint(loop.body):
-            channel = loop.induction_variable
+        with turns(*map(constant_index, (0, self.windows.channels, self.chunk))) as channel:
             self._copy_pixels(rings[self.side], at, channel)
             for element in range(prod(self.windows.filter)):
                 k = arith.addi(channel, constant_index(element * self.windows.depth))
                 self.copy(self.filters, rings[self.filters], self.pieces[self.filters][0], at | {"k": k})
-            scf.yield_([])
 
     def _copy_pixels(self, ring: schedule.AllocRingOp, at: dict[str, ir.Value], channel: ir.Value) -> None:
         begins = (arith.subi(at[role], constant_index(low)) for role, low in zip(_SPACE, self.windows.low))
-        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, prod(self.seen), self.columns)).results[0]
-        copy = schedule.CopyOp(slot, self.images, [at["b"], *begins, channel], self.copies, schedule.Token.get())
-        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([1, 2, 3])
+        slot = acquire_slot(ring, prod(self.seen), self.columns)
+        copy = fill_slot(slot, self.images, [at["b"], *begins, channel], [1, 2, 3], self.copies)
         copy.attributes[schedule.PATCH] = ir.DenseI64ArrayAttr.get(self.seen)
         if self.of.words:
             copy.attributes["rounded"] = ir.UnitAttr.get()
-        schedule.CommitOp(slot, [copy.results[0]])
 
     # ---- the agent that multiplies
 
@@ -142,7 +138,7 @@ class PatchKernel(ProductKernel):
         """Multiplies a slot of pixels, and releases what is left of the one `before`: the sums, then both slots that
         are read last, the pixels' first, and the token of who does."""
         ring, line = rings[self.side], self.seen[1]
-        pixels = schedule.WaitOp(ring.results[0], slot_type(ring, prod(self.seen), self.columns)).results[0]
+        pixels = wait_slot(ring, prod(self.seen), self.columns)
         for number, (down, across) in enumerate(self.windows.elements()):
             filters = self.wait(rings[self.filters])
             pair = (pixels, filters) if self.side == "left" else (filters, pixels)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import clone_on, ir
 
 
 class PipelineRun:
@@ -25,7 +25,7 @@ class PipelineRun:
     ):
         self.members = {stage.label for stage in stages}
         self.row_count, self.wholes = row_count, wholes
-        self.values: dict[int, ir.Value] = {}
+        self.values: dict[ir.Value, ir.Value] = {}
         self.stored: list[_Stored] = []
         self.replacements: list[tuple[kitsune.ResultOp, ir.Value]] = []  # results of `old` and what takes their place
         with old.operation.location:
@@ -43,13 +43,7 @@ class PipelineRun:
 
     def _clone(self, op: ir.Operation) -> ir.Operation:
         """Clones an operation with its regions, whatever it names of `old` replaced."""
-        new = op.clone(ir.InsertionPoint.current)
-        for inner in walk(new):
-            for i, value in enumerate(inner.operands):
-                if hash(value) in self.values:
-                    inner.operands[i] = self.values[hash(value)]
-        self.values.update((hash(before), after) for before, after in zip(op.results, new.results))
-        return new
+        return clone_on(op, self.values)
 
     def _stage(self, old: kitsune.StageOp) -> None:
         with old.operation.location:
@@ -63,12 +57,12 @@ class PipelineRun:
         with op.location:
             if isinstance(view, kitsune.StoreOp):
                 self._store(op.operands[0]).positions.append(view.position)
-            elif isinstance(view, kitsune.GetOp) and hash(op.operands[0]) not in self.values:
+            elif isinstance(view, kitsune.GetOp) and op.operands[0] not in self.values:
                 whole = self.wholes[hash(op.operands[0])]
-                self.values[hash(op.results[0])] = kitsune.LoadOp(whole, op.results[0].type).results[0]
+                self.values[op.results[0]] = kitsune.LoadOp(whole, op.results[0].type).results[0]
             elif isinstance(view, kitsune.PutOp):
                 queue, tile = op.operands
-                if hash(queue) in self.values:
+                if queue in self.values:
                     self._clone(op)
                 if not all(map(self._holds, rows.producer(queue).opview.consumers)):
                     self._store(tile).queues.append(queue)
@@ -81,7 +75,7 @@ class PipelineRun:
             if stored.tile == tile:
                 return stored
         i64 = ir.IntegerType.get_signless(64)
-        kitsune.StoreOp(self.values[hash(tile)], ir.IntegerAttr.get(i64, len(self.stored)))
+        kitsune.StoreOp(self.values[tile], ir.IntegerAttr.get(i64, len(self.stored)))
         self.stored.append(_Stored(tile))
         return self.stored[-1]
 

@@ -30,12 +30,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.traffic import element_bytes
 
@@ -136,8 +137,7 @@ def _pad(padded: ir.Operation, values: Sequence[ir.Value]) -> None:
         static = [[0, 0], list(dense.shape), [1, 1]]
         found = tensor.ExtractSliceOp(columns_of(dense, place), whole, [], rows, [], *static).result
         view = tensor.cast(dense, found)
-    padded.results[0].replace_all_uses_with(found)
-    padded.erase()
+    replace_op(padded, found)
     _replace(others, found, view)
     if source not in values:
         source.owner.erase()
@@ -163,8 +163,7 @@ def _place_padded(padded: ir.Operation) -> None:
         value = _move(value, place)
     elif not all(_reads(use, place_of(value.type)) for use in padded.results[0].uses):
         return
-    padded.results[0].replace_all_uses_with(value)
-    padded.erase()
+    replace_op(padded, value)
 
 
 def _read_in_place(value: ir.Value) -> None:
@@ -181,7 +180,7 @@ def _read_in_place(value: ir.Value) -> None:
 
 def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
     """Whether a tensor is a kernel's result that may lie there."""
-    made = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    made = rows.producer(value)
     if made is None or made.name != ResultOp.OPERATION_NAME or is_among_columns(value.type):
         return False
     kernel = made.operands[0].owner.operation

@@ -26,11 +26,11 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, run_passes, tensor, walk
 
 from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
@@ -50,7 +50,7 @@ def plain_products(module: ir.Module) -> None:
             take_apart(op)
     for op in walk(module, "linalg.batch_matmul"):
         if _has_plain_maps(op):
-            _unbatched(op) if _shape(op.operands[0])[0] == 1 else _as_sums(op)
+            _unbatched(op) if rows.shape_of(op.operands[0])[0] == 1 else _as_sums(op)
     run_passes(module, _CLEAN)
     for op in walk(module, "tensor.collapse_shape"):
         _composed(op)
@@ -68,10 +68,7 @@ def concatenate_collapsed(concat: ir.Operation) -> None:
     if [op.name for op in readers] != ["tensor.collapse_shape"]:
         return
     (reader,) = readers
-    groups = [
-        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
-        for group in ir.ArrayAttr(reader.attributes["reassociation"])
-    ]
+    groups = rows.groups_of(reader)
     dim = ir.IntegerAttr(concat.attributes["dim"]).value
     number, group = next((i, group) for i, group in enumerate(groups) if dim in group)
     shape = ir.RankedTensorType(concat.results[0].type).shape
@@ -80,21 +77,12 @@ def concatenate_collapsed(concat: ir.Operation) -> None:
     with concat.location, ir.InsertionPoint(concat):
         parts = [_collapsed(part, groups) for part in concat.operands]
         joined = tensor.concat(reader.results[0].type, number, parts)
-    reader.results[0].replace_all_uses_with(joined)
-    reader.erase()
+    replace_op(reader, joined)
     concat.erase()
-
-
-def _shape(value: ir.Value) -> list[int]:
-    return list(ir.RankedTensorType(value.type).shape)
 
 
 def _element(value: ir.Value) -> ir.Type:
     return ir.RankedTensorType(value.type).element_type
-
-
-def _owner(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 # ---- dimensions of one element
@@ -103,7 +91,7 @@ def _owner(value: ir.Value) -> ir.Operation | None:
 def _is_beside_product(transpose: ir.Operation) -> bool:
     """Whether it has dimensions of one element, and an operand of a batch of products is a view of it, or it is of such
     products, elementwise operators between."""
-    return 1 in _shape(transpose.results[0]) and (
+    return 1 in rows.shape_of(transpose.results[0]) and (
         _reaches(transpose.results[0]) or _comes_from_product(transpose.operands[0])
     )
 
@@ -117,9 +105,9 @@ def _reaches(value: ir.Value) -> bool:
 
 
 def _comes_from_product(value: ir.Value) -> bool:
-    op = _owner(value)
+    op = rows.producer(value)
     while op is not None and (op.name in rows.RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
-        op = _owner(op.operands[0])
+        op = rows.producer(op.operands[0])
     return op is not None and op.name in ("linalg.batch_matmul", "linalg.matmul")
 
 
@@ -128,16 +116,16 @@ def _without_units(transpose: ir.Operation) -> None:
     back behind it."""
     source, result = transpose.operands[0], transpose.results[0]
     permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
-    kept = [d for d, size in enumerate(_shape(source)) if size != 1]
+    kept = [d for d, size in enumerate(rows.shape_of(source)) if size != 1]
     if not kept:
         return
     order = [kept.index(d) for d in permutation if d in kept]
     with transpose.location, ir.InsertionPoint(transpose):
-        value = _collapsed(source, _groups(_shape(source)))
+        value = _collapsed(source, _groups(rows.shape_of(source)))
         if order != sorted(order):
             sizes = [_size(value, d) for d in order]
             value = linalg.transpose(value, outs=[tensor.empty(sizes, _element(value))], permutation=order).results[0]
-        result.replace_all_uses_with(_expanded(value, result.type, _groups(_shape(result))))
+        result.replace_all_uses_with(_expanded(value, result.type, _groups(rows.shape_of(result))))
     transpose.erase()
 
 
@@ -206,9 +194,9 @@ def _as_sums(product: ir.Operation) -> None:
     """An elementwise operator in place of short sums for one column of each product of a batch, where the left operand
     is a transposed tensor in whose rows the summed dimension does not lie."""
     left, right, start = product.operands
-    k, n = _shape(right)[1:]
+    k, n = rows.shape_of(right)[1:]
     floats = (ir.BF16Type, ir.F16Type, ir.F32Type)
-    turned = _owner(left)
+    turned = rows.producer(left)
     if n != 1 or not 1 < k <= MOST_SUMMED or not all(isinstance(_element(v), floats) for v in product.operands):
         return
     if turned is None or turned.name != "linalg.transpose" or not is_zero_filled(start):
@@ -223,11 +211,13 @@ def _as_sums(product: ir.Operation) -> None:
         lefts = [_slice(turned.operands[0], {summed: i}) for i in range(k)]
         rights = [_slice(right, {1: i, 2: 0}) for i in range(k)]
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
-        made = empty_generic([*lefts, *rights], [start], maps, ["parallel"] * 2)
-        with ir.InsertionPoint(made.regions[0].blocks[0]):
-            *factors, _ = (_widened(value, _element(start)) for value in made.regions[0].blocks[0].arguments)
+
+        def total(*given: ir.Value) -> ir.Value:
+            *factors, _ = (_widened(value, _element(start)) for value in given)
             terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
-            linalg.YieldOp([functools.reduce(arith.addf, terms)])
+            return functools.reduce(arith.addf, terms)
+
+        made = generic([*lefts, *rights], [start], maps, ["parallel"] * 2, total)
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
         product.results[0].replace_all_uses_with(whole)
     product.erase()
@@ -253,16 +243,16 @@ def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
 
 def _composed(collapse: ir.Operation) -> None:
     """One reshape in place of a tensor.collapse_shape of a tensor.expand_shape, where one does."""
-    expansion, result = _owner(collapse.operands[0]), collapse.results[0]
+    expansion, result = rows.producer(collapse.operands[0]), collapse.results[0]
     if expansion is None or expansion.name != "tensor.expand_shape":
         return
     source = expansion.operands[0]
     with collapse.location, ir.InsertionPoint(collapse):
         if source.type == result.type:
             result.replace_all_uses_with(source)
-        elif groups := _split(_shape(source), _shape(result)):
+        elif groups := _split(rows.shape_of(source), rows.shape_of(result)):
             result.replace_all_uses_with(_expanded(source, result.type, groups))
-        elif groups := _split(_shape(result), _shape(source)):
+        elif groups := _split(rows.shape_of(result), rows.shape_of(source)):
             result.replace_all_uses_with(_collapsed(source, groups))
 
 
@@ -286,16 +276,13 @@ def _split(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]] | None
 def _before_expansion(generic: ir.Operation) -> None:
     """An elementwise operator on products whose columns, or whose batch, were split in several dimensions, or that were
     given dimensions of one element, is done before."""
-    expansion = _owner(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
+    expansion = rows.producer(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
     if expansion is None or expansion.name != "tensor.expand_shape" or len(list(expansion.results[0].uses)) != 1:
         return
-    groups = [
-        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
-        for group in ir.ArrayAttr(expansion.attributes["reassociation"])
-    ]
-    shape, rank = _shape(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank
-    rows = groups[-2] if len(groups) > 1 else []  # of a batch's products the batch may be split, too
-    rows_are_split = sum(shape[d] != 1 for d in rows) > 1
+    groups = rows.groups_of(expansion)
+    shape, rank = rows.shape_of(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank
+    of_rows = groups[-2] if len(groups) > 1 else []  # of a batch's products the batch may be split, too
+    rows_are_split = sum(shape[d] != 1 for d in of_rows) > 1
     identity = ir.AffineMap.get_identity(rank)
     indexed = walk(generic, "linalg.index")
     started = list(generic.regions[0].blocks[0].arguments[1].uses)

@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.mlir import ir, linalg, run_passes, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
 
 from .absorb_casts import absorb_cast
 from .base import ModulePass
@@ -111,10 +111,7 @@ def _is_idle(op: ir.Operation) -> bool:
 
 def _pass_by(op: ir.Operation) -> None:
     """Takes what the outputs held for the results."""
-    outputs = list(op.operands)[-len(op.results) :]
-    for result, output in zip(op.results, outputs, strict=True):
-        result.replace_all_uses_with(output)
-    op.erase()
+    replace_op(op, *list(op.operands)[-len(op.results) :])
 
 
 def _is_empty(type_: ir.Type) -> bool:

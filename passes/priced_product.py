@@ -34,6 +34,23 @@ from .single_products import NAME
 from .split_batches import is_batch
 
 
+@dataclass(frozen=True)
+class Asked:
+    """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
+    product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
+    `words` of f32 that are multiplied as tf32. `beside` are products of the same left operand, of as many columns,
+    whose tiles the kernel has beside the first one's: what follows takes all of them."""
+
+    op: ir.Operation
+    found: Contraction
+    target: Target
+    name: str
+    sizes: dict[str, int | None]
+    pieces: int
+    words: bool = False
+    beside: tuple[tuple[ir.Operation, Contraction], ...] = ()
+
+
 @dataclass(kw_only=True)
 class PricedProduct:
     """What an operation multiplies, on which target, and by role the sizes, None where one is open until the call, and

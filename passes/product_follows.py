@@ -18,8 +18,9 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .chain_tiles import engine_of
+from .kernel_build import read_box
 from .operand_layout import GRANULE
-from .schedule_build import clone_body, constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
 AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32
@@ -215,26 +216,21 @@ def tiled(
             if patch is not None and patch.role in named:
                 value, named = patch.view(value, named)
             offsets = [constant_index(0) if role is None else at[role] for role in named]
-            kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
-            read = schedule.ReadOp(slots.get(value, value), offsets, kind)
-            if value not in slots:
+            sizes, element = [shape[r] for r in own], ir.RankedTensorType(value.type).element_type
+            if value in slots:
+                kind = ir.RankedTensorType.get(sizes, element)
+                inputs.append(schedule.ReadOp(slots[value], offsets, kind).results[0])
+            else:
+                now = ahead and own == ["m", "n"] and (is_packed(element) or element_bytes(element) == 4)
                 dims = [d for d, role in enumerate(named) if role is not None and role in "myxn"]
-                read.attributes["dims"] = ir.DenseI64ArrayAttr.get(dims)
+                read = read_box(value, offsets, sizes, dims, ["ahead"] if now else ())
                 if patch is not None and patch.role in own:
-                    patch.mark(read)
-                if (
-                    ahead
-                    and own == ["m", "n"]
-                    and (is_packed(kind.element_type) or element_bytes(kind.element_type) == 4)
-                ):
-                    read.attributes["ahead"] = ir.UnitAttr.get()
-            inputs.append(read.results[0])
+                    patch.mark(read.owner)
+                inputs.append(read)
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)
-    generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
-    clone_body(s.body, generic)
-    return generic.results[0]
+    return generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2, s.body).results[0]
 
 
 def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:

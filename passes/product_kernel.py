@@ -4,12 +4,11 @@ into them, an agent that multiplies and writes tiles with what follows applied t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
-from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
+from kitsune_mlir.contraction import NUMBERED, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -18,18 +17,30 @@ from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_engines import CHUNK, engine
 from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
 from kitsune_mlir.planning.product_widths import short_rows
-from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import tensor_bytes
 
 from .chain_tiles import columns_of_tile
 from .joined_weights import are_joined, side_by_side
+from .kernel_build import (
+    acquire_slot,
+    cta_rank,
+    deal_tiles,
+    fill_slot,
+    new_agent,
+    new_kernel,
+    new_ring,
+    turns,
+    wait_slot,
+    write_box,
+)
 from .numbered_matrices import looked_up
 from .operand_layout import GRANULE, has_open_lines, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
+from .priced_product import Asked
 from .product_follows import AHEAD, Follows, Patch, matrices_of, tiled, vectors_of
 from .product_parts import feed_parts, parts_side_by_side
 from .product_pieces import make_pieces
-from .product_pingpong import PingPong, slot_type
+from .product_pingpong import PingPong
 from .product_sums import Rings, all_chunks, release
 from .product_vectors import open_vector, vector_ring
 from .row_bodies import RowBody
@@ -38,23 +49,6 @@ from .split_batches import Stored, offsets_of
 from .tile_order import place_of
 
 _WARPS = 4
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
-    product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
-    `words` of f32 that are multiplied as tf32. `beside` are products of the same left operand, of as many columns,
-    whose tiles the kernel has beside the first one's: what follows takes all of them."""
-
-    op: ir.Operation
-    found: Contraction
-    target: Target
-    name: str
-    sizes: dict[str, int | None]
-    pieces: int
-    words: bool = False
-    beside: tuple[tuple[ir.Operation, Contraction], ...] = ()
 
 
 class ProductKernel:
@@ -72,7 +66,8 @@ class ProductKernel:
     ):
         self.of, self.tiles, self.follows, self.rows, self.stored = of, tiles, follows, rows, stored
         self.patch: Patch | None = None
-        self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
+        self.copies, products = schedule.engines(of.target.products)
+        self.products = ir.StringAttr.get(products)
         self.made = [of.op, *(op for op, _ in of.beside)]  # products, whose tiles lie beside each other
         self.operands: dict[str, Roles] = {}
         self.pieces: dict[str, list[ir.Value]] = {}
@@ -115,7 +110,7 @@ class ProductKernel:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
         long for what boxes along rows have and a tensor has not (H100: 57,269 x 32 to 128 took 13.6 us, 11.2 so)."""
         k, along = self.of.sizes["k"], all(roles[-1] == "k" for roles in self.operands.values())
-        if k is None or k >= self.chunk or self.copies.value != "tma" or not along or self.tiles.made:
+        if k is None or k >= self.chunk or self.copies != "tma" or not along or self.tiles.made:
             return self.chunk
         step = STEP // 2 if self.of.words else STEP
         return -(-k // step) * step
@@ -141,41 +136,31 @@ class ProductKernel:
         if self.tiles.split > 1:
             sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
             types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
-        kernel = self._kernel(nbytes).results[0]
-        results = [kitsune.ResultOp(kernel, i64(number), kind).results[0] for number, kind in enumerate(types)]
+        built = self._kernel(nbytes).results[0]
+        results = [kitsune.ResultOp(built, i64(number), kind).results[0] for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
 
     def _kernel(self, written: int) -> schedule.KernelOp:
         """The kernel, whose results have about so many bytes."""
-        tiles, f32 = self.tiles, ir.F32Type.get()
-        kernel = self.kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
-        kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
-        price = self._price(written)
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
-        kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
-        if tiles.cluster > 1:
-            kernel.attributes["cluster"] = i64(tiles.cluster)
-        if self.of.pieces > 1:
-            kernel.attributes["pairs"] = i64(len(PAIRS[self.of.pieces]))
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+        tiles, price = self.tiles, self._price(written)
+        cluster = tiles.cluster if tiles.cluster > 1 else None
+        pairs = len(PAIRS[self.of.pieces]) if self.of.pieces > 1 else None
+        with new_kernel(self.of.name, self.of.target, price.us, price.limit, cluster=cluster, pairs=pairs) as built:
+            self.kernel = built
             sizes = self._tile_sizes()
             roles = [role for role in self.counted if role in sizes]
             extents = [constant_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
-            index = ir.IndexType.get()
-            dealt = schedule.TilesOp(extents, index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
+            dealt = deal_tiles(extents, [sizes[role] for role in roles])
             columns = max(tiles.sets) * (len(self.made) if self.joined else 1)
             counts = {name: tiles.rows if name == "left" else columns for name in self.operands}
             rings = {name: self._ring(name, count) for name, count in counts.items()}
-            made = (f32, "all", tiles.whole_slots)  # rings of operands whose pieces are made in the kernel
+            made = (ir.F32Type.get(), "all", tiles.whole_slots)  # of operands whose pieces are made in the kernel
             self.whole = {n: self._alloc(f"{n}_whole", n, counts[n], *made) for n in counts if n in tiles.made}
             vectors = {value: vector_ring(value, i) for i, value in enumerate(self.vectors)}
             registers = engine(self.of.target).registers(tiles.copies, bool(tiles.made))
             for name, count in zip(("feed", "math", "make"), registers, strict=False):
                 copies = tiles.copies if name == "math" else 1
-                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, count)))
-                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                    self.copy_number = agent.regions[0].blocks[0].arguments[0]
+                with new_agent(name, copies, _WARPS, count) as self.copy_number:
                     kept = self._keep(rings, name)
                     opened = vectors.items() if name != "make" else ()
                     slots = {value: open_vector(name, ring, value) for value, ring in opened}
@@ -201,7 +186,7 @@ class ProductKernel:
                         pingpong.behind(list(loop.results))
                     for slot in [*kept, *slots.values()] if name == "math" else ():
                         schedule.ReleaseOp(slot, [])
-        return kernel
+        return built
 
     def reads_ahead(self, columns: int) -> bool:
         """Whether all that follows reads of so many columns of a tile is asked for at once: where it fits the registers
@@ -227,19 +212,16 @@ class ProductKernel:
         """The first row of the agent's copy, of a tile that begins at a row."""
         return arith.addi(row, arith.muli(self.copy_number, constant_index(self.tiles.copy_rows)))
 
-    def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
+    def _keep(self, rings: dict[str, schedule.AllocRingOp], does: str) -> list[ir.Value]:
         """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
         name = self.tiles.kept
         if name is None:
             return []
-        if agent == "math":
+        if does == "math":
             return [self.wait(rings[name]) for _ in range(self._chunks)]
         zero = constant_index(0)
-        loop = scf.ForOp(zero, self.extents["k"], constant_index(self.chunk))
-        with ir.InsertionPoint(loop.body):
-            place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
-            self.copy(name, rings[name], self.pieces[name][0], place)
-            scf.yield_([])
+        with turns(zero, self.extents["k"], constant_index(self.chunk)) as k:
+            self.copy(name, rings[name], self.pieces[name][0], dict.fromkeys("bmn", zero) | {"k": k})
         return []
 
     @property
@@ -273,11 +255,8 @@ class ProductKernel:
         self, label: str, operand: str, count: int, element: ir.Type, share: str, slots: int
     ) -> schedule.AllocRingOp:
         """A ring of chunks of an operand, of `count` rows or columns of it."""
-        tile = ir.RankedTensorType.get([count, self.room], element)
         along = self.operands[operand][-1] == "k" or (self.of.words and label == operand)  # turned, if need be
-        box = "rows" if along else "columns"
-        names = map(ir.StringAttr.get, (label, "smem", box, share))
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+        return new_ring(label, (count, self.room), element, slots, share, "rows" if along else "columns")
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
@@ -310,53 +289,48 @@ class ProductKernel:
         first = self._own_part()
         if self.overlaps:
             self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
-        loop = scf.ForOp(*self.rest(at))
-        with ir.InsertionPoint(loop.body):
-            self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
-            scf.yield_([])
+        with turns(*self.rest(at)) as k:
+            self._copies(rings, at | {"k": _moved(k, first)})
 
     def _own_part(self) -> ir.Value | None:
         """Where the part of k begins that the CTA of a cluster sums."""
         if self.tiles.cluster == 1:
             return None
-        return arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(self.tiles.part))
+        return arith.muli(cta_rank(), constant_index(self.tiles.part))
 
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
         """A chunk of each piece of the operands that are not kept, into the next slots."""
         for piece in range(self.of.pieces):
-            for name, ring in rings.items():
+            for name, own in rings.items():
                 if name in self.whole and not piece:
                     self.copy(name, self.whole[name], self.pieces[name][0], place)
                 elif name != self.tiles.kept and name not in self.whole:
-                    self.copy(name, ring, self.pieces[name][piece], place)
+                    self.copy(name, own, self.pieces[name][piece], place)
 
     def copy(
         self,
         name: str,
-        ring: schedule.AllocRingOp,
+        into: schedule.AllocRingOp,
         value: ir.Value,
         place: dict[str, ir.Value],
         count: int | None = None,
     ) -> None:
         """A chunk of an operand's piece into the next slot, which is opened for `count` rows where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
-        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count, self.columns)).results[0]
+        slot = acquire_slot(into, count, self.columns)
         if self.joined and own == "n":
             place = place | {"n": arith.muli(place["n"], constant_index(len(self.made)))}
-        offsets = offsets_of(roles, place)
-        copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
-        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        copy = fill_slot(slot, value, offsets_of(roles, place), [roles.index(own), roles.index("k")], self.copies)
         for mark, holds in (("rounded", self.of.words), ("longer", has_open_lines(value))):
             if holds:
                 copy.attributes[mark] = ir.UnitAttr.get()
-        if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
+        if self.copies == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
-        schedule.CommitOp(slot, [copy.results[0]])
 
     def _shorten(self, copy: schedule.CopyOp, own: str) -> None:
         """Where the last tile has fewer rows of a role than others, has the boxes that reach behind the tensor's last
         row end with it, as far as whole patterns of a box do."""
-        rows, axis = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0], copy.axes[0]
+        rows, axis = schedule.tile_of(copy.operands[0]).shape[0], copy.axes[0]
         size = self.of.sizes[own] or 0
         left = rows_left(size, rows, copy.operands[2 + axis]) if size % self._tile_sizes()[own] else None
         if left is not None and short_rows(left) < rows:
@@ -390,9 +364,7 @@ class ProductKernel:
             width = self.tiles.columns // self.tiles.cluster
             share = ir.RankedTensorType.get([self.tiles.copy_rows, width], ir.F32Type.get())
             value = clusters.MeetOp(value, share).results[0]
-            own["n"] = arith.addi(
-                at["n"], arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(width))
-            )
+            own["n"] = arith.addi(at["n"], arith.muli(cta_rank(), constant_index(width)))
         made = {op.results[0]: total for op, total in zip(self.made, (value, *others), strict=True)}
         if self.rows is not None:
             self.rows.given = made
@@ -403,17 +375,15 @@ class ProductKernel:
             made[op.results[0]] = tiled(op, made, own, slots, ahead, self.patch)
         roles = tuple(role for role in self.order if role in own) if self.stored is None else self.stored.roles
         for number, op in enumerate(self.follows.stored or [self.of.op]):
-            write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, own), i64(number))
-            write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(role) for role in roles if role in "myxn"])
+            by_rows = schedule.BY_ROWS if self.tiles.by_rows and self.stored is None else None
+            engine_of = schedule.COPIED if self.tiles.copied else by_rows
+            dims = [roles.index(role) for role in "myxn" if role in roles]
+            write = write_box(made[op.results[0]], offsets_of(roles, own), number, dims, engine_of)
             if self.patch is not None:
                 self.patch.mark(write)
-            if self.tiles.copied:
-                write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
-            elif self.tiles.by_rows and self.stored is None:
-                write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
-    def wait(self, ring: schedule.AllocRingOp) -> ir.Value:
-        return schedule.WaitOp(ring.results[0], slot_type(ring, columns=self.columns)).results[0]
+    def wait(self, of: schedule.AllocRingOp) -> ir.Value:
+        return wait_slot(of, columns=self.columns)
 
 
 def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:

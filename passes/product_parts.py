@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from kitsune_mlir.chains.operands import parts_of
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.product_tiles import ProductTiles
 
+from .kernel_build import turns
 from .schedule_build import constant_index
 
 if TYPE_CHECKING:
@@ -31,12 +32,9 @@ def feed_parts(kernel: ProductKernel, rings: dict[str, schedule.AllocRingOp], at
     first = 0
     for left in kernel.pieces["left"]:
         width = ir.RankedTensorType(left.type).shape[kernel.operands["left"].index("k")]
-        loop = scf.ForOp(constant_index(0), constant_index(width), constant_index(kernel.chunk))
-        with ir.InsertionPoint(loop.body):
-            k = loop.induction_variable
+        with turns(constant_index(0), constant_index(width), constant_index(kernel.chunk)) as k:
             behind = arith.addi(k, constant_index(first))
             for name, ring in rings.items():
                 value, place = (left, k) if name == "left" else (kernel.pieces[name][0], behind)
                 kernel.copy(name, ring, value, at | {"k": place})
-            scf.yield_([])
         first += width

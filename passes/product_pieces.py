@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.product_tiles import PAIRS
 
 from .chain_tiles import added, part, zeros
-from .product_pingpong import slot_type
-from .schedule_build import empty_generic
+from .kernel_build import acquire_slot, turns
+from .schedule_build import elementwise
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel
@@ -30,7 +30,7 @@ def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp]
     def chunk() -> None:
         for name, source in kernel.whole.items():
             taken, ring = kernel.wait(source), rings[name]
-            made = [schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0] for _ in range(kernel.of.pieces)]
+            made = [acquire_slot(ring) for _ in range(kernel.of.pieces)]
             schedule.SplitOp(taken, made)
             for slot in made:
                 schedule.CommitOp(slot, [])
@@ -38,10 +38,8 @@ def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp]
 
     if kernel.overlaps:
         chunk()
-    loop = scf.ForOp(*kernel.rest(at))
-    with ir.InsertionPoint(loop.body):
+    with turns(*kernel.rest(at)):
         chunk()
-        scf.yield_([])
 
 
 def in_pieces(
@@ -79,12 +77,11 @@ def multiplied(lefts: Sequence[ir.Value], rights: Sequence[ir.Value], acc: ir.Ty
 
 def pieces_of_tile(tile: ir.Value, count: int) -> list[ir.Value]:
     """Tiles of bf16 whose sum is one of f32."""
-    kind, found = ir.RankedTensorType(tile.type), list[ir.Value]()
-    same, element = ir.AffineMap.get_identity(2), ir.BF16Type.get()
-    for number in range(count):
-        made = empty_generic([tile], [tensor.empty(list(kind.shape), element)], [same] * 2, ["parallel"] * 2)
-        block = made.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([arith.truncf(element, pieces_of(block.arguments[0], count)[number])])
-        found.append(part(made.results[0], 0, kind.shape[1]))
-    return found
+    columns = ir.RankedTensorType(tile.type).shape[1]
+    return [part(piece_of_tile(tile, number, count), 0, columns) for number in range(count)]
+
+
+def piece_of_tile(tile: ir.Value, number: int, count: int) -> ir.Value:
+    """One of so many such tiles, computed."""
+    bf16 = ir.BF16Type.get()
+    return elementwise([tile], bf16, lambda x: arith.truncf(bf16, pieces_of(x, count)[number]))

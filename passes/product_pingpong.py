@@ -28,8 +28,9 @@ from kitsune_mlir.planning.product_slots import GROUP
 from kitsune_mlir.traffic import element_bytes
 
 from .chain_tiles import beside, part
+from .kernel_build import turns, wait_slot, write_box
 from .product_follows import tiled
-from .schedule_build import constant_index, i64
+from .schedule_build import constant_index
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel
@@ -97,10 +98,8 @@ class PingPong:
         group(constant_index(0), groups.first)
         step = groups.first * self.kernel.chunk
         if groups.between:
-            loop = scf.ForOp(*map(constant_index, (step, (1 + groups.between) * step, step)))
-            with ir.InsertionPoint(loop.body):
-                group(loop.induction_variable, groups.first)
-                scf.yield_([])
+            with turns(*map(constant_index, (step, (1 + groups.between) * step, step))) as k:
+                group(k, groups.first)
         group(constant_index((1 + groups.between) * step), groups.last)
 
     def _copy(self, name: str, ring: schedule.AllocRingOp, count: int | None, place: Place) -> None:
@@ -177,8 +176,8 @@ class PingPong:
         for number in range(2):
             for chunk in range(chunks):
                 if number == 0:
-                    left.append(self._wait(rings["left"], None))
-                right = self._wait(rings["right"], self.tiles.sets[number])
+                    left.append(wait_slot(rings["left"], None))
+                right = wait_slot(rings["right"], self.tiles.sets[number])
                 made = schedule.ProductOp(
                     sums[number], left[chunk], right, self.kernel.products, sums[number].type, schedule.Token.get()
                 )
@@ -198,9 +197,6 @@ class PingPong:
         """A fair part of what is to be done beside products, with so many places to come, this one included."""
         for _ in range(-(-len(self.background) // max(1, places))):
             self.background.popleft()()
-
-    def _wait(self, ring: schedule.AllocRingOp, count: int | None) -> ir.Value:
-        return schedule.WaitOp(ring.results[0], slot_type(ring, count, self.kernel.columns)).results[0]
 
     def _tile(self, number: int) -> ir.RankedTensorType:
         """A set's, in registers."""
@@ -234,15 +230,7 @@ class PingPong:
 
     def _write(self, tile: ir.Value, own: Place, first: int) -> None:
         column = arith.addi(own["n"], constant_index(first)) if first else own["n"]
-        write = schedule.WriteOp(tile, [own["m"], column], i64(0))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
-
-
-def slot_type(ring: schedule.AllocRingOp, count: int | None = None, columns: int | None = None) -> ir.Type:
-    """The type of a ring's slot, or of one that is opened for its first `count` rows, or its first columns."""
-    shape = [count or ring.tile.shape[0], columns or ring.tile.shape[1]]
-    return schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
+        write_box(tile, [own["m"], column], 0, [0, 1], schedule.COPIED)
 
 
 def _carried(used: Used) -> list[ir.Value]:

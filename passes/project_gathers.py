@@ -17,16 +17,17 @@ product would be; with `exact` nothing is changed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 
 from .base import ModulePass
-from .schedule_build import empty_generic
+from .schedule_build import elementwise, zero_tensor
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
 _ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)
@@ -79,8 +80,7 @@ def _project(op: ir.Operation) -> None:
     if kept:
         left = parts[kept[0]] if len(kept) == 1 else _joined([parts[number] for number in kept])
         total = _product(left, _columns(weight, [(starts[n], widths[n]) for n in kept]), total)
-    op.results[0].replace_all_uses_with(total)
-    op.erase()
+    replace_op(op, total)
 
 
 def _dim_of(concat: ir.Operation) -> int:
@@ -129,8 +129,7 @@ def _product(left: ir.Value, weight: ir.Value, init: ir.Value | None) -> ir.Valu
     """left times weight (n x k) transposed, in f32."""
     f32, count, columns = ir.F32Type.get(), rows.shape_of(left)[0], rows.shape_of(weight)[0]
     if init is None:
-        zero = arith.ConstantOp(f32, 0.0).result
-        init = linalg.fill(zero, outs=[tensor.EmptyOp([count, columns], f32).result])
+        init = zero_tensor([count, columns], f32)
     dims = [ir.AffineDimExpr.get(d) for d in range(3)]
     maps = [ir.AffineMap.get(3, 0, [dims[d] for d in found]) for found in _ROWS_BY_WEIGHT]
     made = linalg.MatmulOp(
@@ -168,12 +167,7 @@ def _rounded(value: ir.Value, table: ir.Value) -> ir.Value:
     element, kind = ir.RankedTensorType(table.type).element_type, ir.RankedTensorType(value.type)
     if element == kind.element_type:
         return value
-    start = tensor.EmptyOp(list(kind.shape), element).result
-    identity = ir.AffineMap.get_identity(2)
-    generic = empty_generic([value], [start], [identity] * 2, ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
-    return generic.results[0]
+    return elementwise([value], element, lambda x: arith.truncf(element, x))
 
 
 def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
@@ -191,13 +185,7 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
 
 def _summed(parts: list[ir.Value]) -> ir.Value:
     """The sum of several tensors, in f32."""
-    f32, identity = ir.F32Type.get(), ir.AffineMap.get_identity(2)
-    start = tensor.EmptyOp(rows.shape_of(parts[0]), f32).result
-    generic = empty_generic(parts, [start], [identity] * (len(parts) + 1), ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        *terms, _ = generic.regions[0].blocks[0].arguments
-        found, *others = [x if x.type == f32 else arith.extf(f32, x) for x in terms]
-        for x in others:
-            found = arith.addf(found, x)
-        linalg.YieldOp([found])
-    return generic.results[0]
+    f32 = ir.F32Type.get()
+    return elementwise(
+        parts, f32, lambda *terms: reduce(arith.addf, [x if x.type == f32 else arith.extf(f32, x) for x in terms])
+    )

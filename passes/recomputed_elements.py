@@ -19,7 +19,7 @@ from collections.abc import Collection
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
-from .row_groups import Group, Member, known_sizes, root
+from .row_groups import Group, Member, root
 
 
 def recompute(group: Group, others: Collection[ir.Value]) -> None:
@@ -50,5 +50,5 @@ def _is_elementwise(op: ir.Operation, value: ir.Value, others: Collection[ir.Val
     """Whether an operator in no group computes one element for each of a tensor's."""
     if op.name != "linalg.generic" or any(result in others for result in op.results):
         return False
-    alike = sorted(map(str, known_sizes(op.results[0]))) == sorted(map(str, known_sizes(value)))
+    alike = sorted(map(str, rows.known_sizes(op.results[0]))) == sorted(map(str, rows.known_sizes(value)))
     return alike and rows.Structured(op).is_elementwise()

@@ -8,13 +8,14 @@ from math import inf, prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
+from .kernel_build import read_box, write_box
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
+from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
 from .tensor_sizes import or_none
 
@@ -193,9 +194,8 @@ class RowBody:
             self.values[member.op.results[0]] = tile
             if member in self.plan.outputs:
                 number = self.plan.outputs.index(member)
-                write = schedule.WriteOp(tile, [*at, zero] if member.kind == "tile" else at, i64(number))
-                last = len(at) - 1
-                write.attributes["dims"] = ir.DenseI64ArrayAttr.get([last, last + 1][: 1 + (member.kind == "tile")])
+                columns = [zero] * (member.kind == "tile")
+                write_box(tile, [*at, *columns], number, range(len(at) - 1, len(at) + len(columns)))
 
     def _read(
         self,
@@ -210,9 +210,7 @@ class RowBody:
         if not offsets:
             offsets = [zero] * kind.rank
         shape = [self.rows] * present[-1] + [self.columns] * columns
-        read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(shape, kind.element_type))
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(len(offsets)))[len(offsets) - len(shape) :])
-        return read.results[0]
+        return read_box(whole, offsets, shape, range(len(offsets) - len(shape), len(offsets)))
 
     def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
         """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
@@ -234,7 +232,9 @@ class RowBody:
             start = linalg.fill(_start(member, join.results[0].type), outs=[tensor.empty(shape, join.results[0].type)])
             maps.append(map_of(count, [0]))
             value = _cloned(member, inputs, start, maps, ["parallel", "reduction"], scalars)
-            return value if element == join.results[0].type else _rounded(value, element)
+            if element != join.results[0].type:
+                value = elementwise([value], element, lambda x: arith.truncf(element, x))
+            return value
         maps.append(map_of(count, list(range(len(shape)))))
         return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
 
@@ -255,16 +255,13 @@ def _cloned(
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         for inner in member.s.body.operations:
             inner = inner.operation
-            operands = [values.get(value, value) for value in inner.operands]
+            first = values.get(inner.operands[0], inner.operands[0]) if len(inner.operands) else None
             if inner.name == "linalg.yield":
-                linalg.YieldOp([_unrounded(operands[0], ir.RankedTensorType(start.type).element_type)])
-            elif inner.name == "arith.extf" and operands[0].type == inner.results[0].type:
-                values[inner.results[0]] = operands[0]
+                linalg.YieldOp([_unrounded(first, ir.RankedTensorType(start.type).element_type)])
+            elif inner.name == "arith.extf" and first.type == inner.results[0].type:
+                values[inner.results[0]] = first
             else:
-                clone = inner.clone()
-                for i, operand in enumerate(operands):
-                    clone.operands[i] = operand
-                values.update(zip(inner.results, clone.results))
+                clone_on(inner, values)
     return generic.results[0]
 
 
@@ -278,14 +275,6 @@ def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:
     return found
 
 
-def _rounded(value: ir.Value, element: ir.Type) -> ir.Value:
-    shape = rows.shape_of(value)
-    generic = empty_generic([value], [tensor.empty(shape, element)], [map_of(1, [0])] * 2, ["parallel"])
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
-    return generic.results[0]
-
-
 def _start(member: Member, type_: ir.Type) -> ir.Value:
     """What a reduction begins with, in the type that it is done in."""
     scalar = scalar_of(member.op.operands[-1])
@@ -293,7 +282,7 @@ def _start(member: Member, type_: ir.Type) -> ir.Value:
     if scalar.type == type_:
         return scalar
     number = ir.FloatAttr(scalar.owner.operation.attributes["value"]).value
-    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, number)).result
+    return arith.constant(type_, number)
 
 
 def replace(group: Group, results: Sequence[ir.Value]) -> None:

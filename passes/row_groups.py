@@ -132,13 +132,7 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     return None if rows.is_tensor(value) or not _is_constant(value) else value
 
 
-def known_sizes(value: ir.Value) -> list[int | None]:
-    """The sizes of a tensor, None for those that are open until the call."""
-    kind = ir.RankedTensorType(value.type)
-    return [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-
-
-def find(order: Order, shape: Shape = known_sizes) -> list[Group]:
+def find(order: Order, shape: Shape = rows.known_sizes) -> list[Group]:
     """Groups with a reduction, each as large as may be, no operator in two. In the places of all of them operations may
     stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of tensors."""
     taken: set[ir.Operation] = set()
@@ -217,7 +211,7 @@ def _fits_edge(reader: Member, role: Role | None, maker: Member) -> bool:
     return role is not None and reader.is_whole(role) and role.columns == maker.result.columns
 
 
-def space_of(op: ir.Operation, shape: Shape = known_sizes) -> Space | None:
+def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
     """The space of a reduction over the last of its loops."""
     if op.name != "linalg.generic":
         return None
@@ -231,7 +225,7 @@ def space_of(op: ir.Operation, shape: Shape = known_sizes) -> Space | None:
     return Space(None in own, known, columns) if columns > 1 and known else None
 
 
-def fit(op: ir.Operation, space: Space, shape: Shape = known_sizes) -> Member | None:
+def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes) -> Member | None:
     """The operator as a member of groups over the space, if it can be one."""
     if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op):
         return None

@@ -25,9 +25,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import generic, map_of, sizes_of
 
 SCATTER = "tm_tensor.scatter"
 
@@ -56,7 +56,7 @@ def scatter_rows(scatter: ir.Operation) -> None:
         if added is None:
             return
         i64 = ir.RankedTensorType(spread.numbers.type).element_type
-        (count,) = _sizes(spread.numbers)
+        (count,) = sizes_of(spread.numbers)
         to = _expanded(spread.numbers, [[0, 1]], [count, 1], i64)
         filled = rows.producer(updates)
         if (
@@ -64,14 +64,12 @@ def scatter_rows(scatter: ir.Operation) -> None:
             and filled.name == "linalg.fill"
             and not list(scatter.regions[0].blocks[0].arguments[1].uses)
         ):
-            scatter.results[0].replace_all_uses_with(_overwritten(table, _marks(table, to, count), filled.operands[0]))
-            scatter.erase()
+            replace_op(scatter, _overwritten(table, _marks(table, to, count), filled.operands[0]))
             return
         added = _expanded(added, [[0], [1, 2]], [count, 1, columns], kind.element_type)
         made = _scatter(added, to, table, scatter.attributes["unique_indices"])
         scatter.regions[0].blocks[0].append_to(made.regions[0])
-    scatter.results[0].replace_all_uses_with(made.results[0])
-    scatter.erase()
+    replace_op(scatter, made.results[0])
 
 
 def _scatter(updates: ir.Value, to: ir.Value, table: ir.Value, unique: ir.Attribute) -> ir.Operation:
@@ -87,9 +85,9 @@ def _scatter(updates: ir.Value, to: ir.Value, table: ir.Value, unique: ir.Attrib
 def _marks(table: ir.Value, to: ir.Value, count: int | ir.Value) -> ir.Value:
     """A number for each row of a table: 1 where it is one of `count` rows, else 0."""
     i8 = ir.IntegerType.get_signless(8)
-    zero, one = (arith.ConstantOp(i8, ir.IntegerAttr.get(i8, number)).result for number in (0, 1))
+    zero, one = (arith.constant(i8, number) for number in (0, 1))
     ones = linalg.fill(one, outs=[tensor.empty([count, 1], i8)])
-    none = linalg.fill(zero, outs=[tensor.empty(_sizes(table)[:1], i8)])
+    none = linalg.fill(zero, outs=[tensor.empty(sizes_of(table)[:1], i8)])
     made = _scatter(ones, to, none, ir.BoolAttr.get(False))
     block = made.regions[0].blocks.append(i8, i8)
     with ir.InsertionPoint(block):
@@ -99,15 +97,14 @@ def _marks(table: ir.Value, to: ir.Value, count: int | ir.Value) -> ir.Value:
 
 def _overwritten(table: ir.Value, marks: ir.Value, number: ir.Value) -> ir.Value:
     """A table with one number throughout the rows that have a mark."""
-    start = tensor.empty(_sizes(table), ir.RankedTensorType(table.type).element_type)
-    by_row, identity = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(2)
-    generic = empty_generic([marks, table], [start], [by_row, identity, identity], ["parallel"] * 2)
-    block = generic.regions[0].blocks[0]
-    mark, before, _ = block.arguments
-    with ir.InsertionPoint(block):
-        none = arith.ConstantOp(mark.type, ir.IntegerAttr.get(mark.type, 0)).result
-        linalg.YieldOp([arith.select(arith.cmpi(arith.CmpIPredicate.ne, mark, none), number, before)])
-    return generic.results[0]
+    start = tensor.empty(sizes_of(table), ir.RankedTensorType(table.type).element_type)
+
+    def chosen(mark: ir.Value, before: ir.Value, _: ir.Value) -> ir.Value:
+        none = arith.constant(mark.type, 0)
+        return arith.select(arith.cmpi(arith.CmpIPredicate.ne, mark, none), number, before)
+
+    maps = [map_of(2, [0]), map_of(2, [0, 1]), map_of(2, [0, 1])]
+    return generic([marks, table], [start], maps, ["parallel"] * 2, chosen).results[0]
 
 
 def _spread(at: ir.Value, columns: int) -> _Spread | None:
@@ -193,12 +190,7 @@ def _rows_of(updates: ir.Value, spread: _Spread, columns: int) -> ir.Value | Non
     if op.name != "linalg.fill":
         return None
     element = ir.RankedTensorType(updates.type).element_type
-    return linalg.fill(op.operands[0], outs=[tensor.empty([*_sizes(spread.numbers), columns], element)])
-
-
-def _sizes(value: ir.Value) -> list[int | ir.Value]:
-    kind = ir.RankedTensorType(value.type)
-    return [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    return linalg.fill(op.operands[0], outs=[tensor.empty([*sizes_of(spread.numbers), columns], element)])
 
 
 def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[int | ir.Value], element: ir.Type) -> ir.Value:

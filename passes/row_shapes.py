@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.mlir import ir, replace_op, tensor
 
 from .product_follows import is_elementwise
 from .row_groups import Space, fit, root, space_of
-from .schedule_build import clone_body, empty_generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped
 
 
 def take_row_shapes(block: ir.Block) -> None:
@@ -62,11 +62,9 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
             inputs.append(reshaped(value, [shape[d] for d in form]) if rows.is_tensor(value) else value)
             maps.append(map_of(len(shape), form))
         start = tensor.empty(shape, ir.RankedTensorType(op.results[0].type).element_type)
-        made = empty_generic(inputs, [start], [*maps, map_of(len(shape), range(len(shape)))], ["parallel"] * len(shape))
-        clone_body(s.body, made)
-        result = reshaped(made.results[0], own)
-    op.results[0].replace_all_uses_with(result)
-    op.erase()
+        maps.append(map_of(len(shape), range(len(shape))))
+        result = reshaped(generic(inputs, [start], maps, ["parallel"] * len(shape), s.body).results[0], own)
+    replace_op(op, result)
 
 
 def _form(map_: ir.AffineMap, own: list[int], shape: list[int]) -> list[int] | None:

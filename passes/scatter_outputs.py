@@ -25,7 +25,7 @@ from kitsune_mlir.chains.operands import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, ir, remark
+from kitsune_mlir.mlir import arith, ir, remark, replace_op
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import scattered_us
@@ -80,8 +80,7 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpO
     more = scattered_us(updates, tensor_bytes(scatter.results[0]), _is_in_order(to), target)
     _price(pipeline, max(0.0, more))  # fewer bytes of DRAM are no gain where the L2 is busy with all of them
     remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
-    scatter.results[0].replace_all_uses_with(whole)
-    scatter.erase()
+    replace_op(scatter, whole)
     expanded.erase()
     return True
 
@@ -98,8 +97,7 @@ def _place(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpOpe
         return False
     with store.operation.location:
         whole = _leave(kitsune.PlaceOp, pipeline, result, order.results[0], gather.results[0].type)
-    gather.results[0].replace_all_uses_with(whole)
-    gather.erase()
+    replace_op(gather, whole)
     return True
 
 

@@ -11,6 +11,7 @@ Several aggregations of one layer's messages (PNA) are so: the mean divides a su
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_buffers import behind
 from kitsune_mlir.mlir import ir, walk
 
 from .row_scatters import SCATTER
@@ -36,9 +37,8 @@ def _are_alike(a: ir.Operation, b: ir.Operation) -> bool:
 
 def _follow(op: ir.Operation, before: ir.Operation) -> None:
     """Moves an operation to right behind one before it, if it does not need that."""
-    ops = [one.operation for one in op.block.operations]
     used, needed = {hash(value) for value in rows.used_values(op)}, []
-    for one in reversed(ops[ops.index(before) + 1 : ops.index(op)]):
+    for one in reversed(behind(before, op)):
         if any(hash(result) in used for result in one.results):
             needed.append(one)
             used |= {hash(value) for value in rows.used_values(one)}

@@ -355,7 +355,7 @@ def _open_rows(rows_: int) -> int:
 
 def _product(value: ir.Value) -> ir.Operation | None:
     """The product whose result a value is."""
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    op = rows.producer(value)
     return op if op is not None and op.name in _NAMES and match_product(op) is not None else None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
 
 
 def empty_generic(
@@ -30,9 +30,62 @@ def empty_generic(
     return made
 
 
+def generic(
+    inputs: Sequence[ir.Value],
+    starts: Sequence[ir.Value],
+    maps: Sequence[ir.AffineMap],
+    iterators: Sequence[str],
+    body: ir.Block | Callable[..., ir.Value | Sequence[ir.Value]],
+) -> ir.Operation:
+    """A linalg.generic with another's body, or one that yields what `body` computes of its arguments."""
+    made = empty_generic(inputs, starts, maps, iterators)
+    block = made.regions[0].blocks[0]
+    with ir.InsertionPoint(block):
+        found = cloned(body, list(block.arguments)) if isinstance(body, ir.Block) else body(*block.arguments)
+        linalg.YieldOp([found] if isinstance(found, ir.Value) else found)
+    return made
+
+
+def elementwise(inputs: Sequence[ir.Value], element: ir.Type, body: Callable[..., ir.Value]) -> ir.Value:
+    """A tensor of such elements, each of which `body` computes of those in its place of tensors of one shape."""
+    sizes = sizes_of(inputs[0])
+    same = [ir.AffineMap.get_identity(len(sizes))] * (len(inputs) + 1)
+    starts, iterators = [tensor.empty(sizes, element)], ["parallel"] * len(sizes)
+    return generic(inputs, starts, same, iterators, lambda *given: body(*given[:-1])).results[0]
+
+
+def cloned_on(op: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
+    """An operator once more, at the insertion point, on other operands; its result is as the last of these."""
+    made = op.operation.clone(ir.InsertionPoint.current).operation
+    for i, operand in enumerate(operands):
+        made.operands[i] = operand
+    made.results[0].set_type(operands[-1].type)
+    return made
+
+
+def zero_tensor(sizes: Sequence[int | ir.Value], element: ir.Type) -> ir.Value:
+    """A tensor of zeros."""
+    zero = arith.constant(element, 0.0)
+    return linalg.fill(zero, outs=[tensor.empty(list(sizes), element)])
+
+
+def moved(value: ir.Value, start: ir.Value, dims: Sequence[int | None]) -> ir.Value:
+    """The elements of a tensor, whose dimensions are these of the result (map_of), put where `start` stands."""
+    rank = ir.RankedTensorType(start.type).rank
+    maps = [map_of(rank, dims), map_of(rank, range(rank))]
+    return generic([value], [start], maps, ["parallel"] * rank, lambda x, _: x).results[0]
+
+
 def constant_index(number: int) -> ir.Value:
     """A constant index."""
     return arith.ConstantOp.create_index(number).result
+
+
+def sizes_of(value: ir.Value, dims: Iterable[int] | None = None) -> list[int | ir.Value]:
+    """The sizes of a tensor, or of these dimensions of it; open ones are asked for at the insertion point."""
+    kind = ir.RankedTensorType(value.type)
+    dims = range(kind.rank) if dims is None else dims
+    return [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:
@@ -68,13 +121,6 @@ def map_of(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:
     return ir.AffineMap.get(loops, 0, results)
 
 
-def clone_body(body: ir.Block, generic: ir.OpView) -> None:
-    """The body of a linalg.generic as that of an empty one with as many arguments."""
-    block = generic.regions[0].blocks[0]
-    with ir.InsertionPoint(block):
-        linalg.YieldOp(cloned(body, list(block.arguments)))
-
-
 def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Value]:
     """What a body yields, computed at the insertion point from these arguments; None for those that it does not use."""
     values = dict(zip(body.arguments, arguments, strict=True))
@@ -86,12 +132,7 @@ def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Valu
 def clone_operations(operations: Iterable[ir.Operation], values: dict[ir.Value, ir.Value | None]) -> None:
     """Operations once more, at the insertion point, on what `values` has for their operands; their results join it."""
     for op in operations:
-        clone = op.operation.clone()
-        for old, new in zip(walk(op.operation), walk(clone), strict=True):
-            for i, operand in enumerate(old.operands):
-                if operand in values:
-                    new.operands[i] = values[operand]
-        values.update(zip(op.operation.results, clone.results))
+        clone_on(op.operation, values)
 
 
 def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:

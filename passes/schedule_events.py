@@ -77,7 +77,7 @@ class Reading:
     def _part(self, part: Part) -> Schedule:
         """What CTAs do that do the same."""
         opened = mlir.walk(part, "kitsune.acquire", "kitsune.wait")
-        used = {op.operands[0].owner.operation.opview.label for op in opened if _is_between_roles(op.operands[0])}
+        used = {op.operands[0].owner.operation.opview.label for op in opened if dialect.is_between(op.operands[0])}
         between = [ring for ring in self.kernel.rings if ring.label in used]
         return Schedule(
             part.label,
@@ -148,7 +148,7 @@ class Reading:
         operands = [id_of(value) for value in op.operands]
         results = [id_of(value) for value in op.results]
         match op.name:
-            case "kitsune.acquire" | "kitsune.wait" if _is_between_roles(op.operands[0]):
+            case "kitsune.acquire" | "kitsune.wait" if dialect.is_between(op.operands[0]):
                 return self._open_between(op, results[0])
             case "kitsune.commit" if (between := _slot_between(op.operands[0])) is not None:
                 return self._commit_between(op, operands[0], between)
@@ -165,7 +165,7 @@ class Reading:
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
-                rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
+                rows = dialect.tile_of(op.results[0]).shape[0]
                 return [Open(ring, side, results[0], self._place(op), rows)]
             case "kitsune.commit" | "kitsune.release":
                 side = "producer" if op.name == "kitsune.commit" else "consumer"
@@ -173,7 +173,7 @@ class Reading:
             case "kitsune.stow":
                 return self._stow(op, operands[0], results[0])
             case "kitsune.copy":
-                elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+                elements, tile = op.opview.elements, dialect.tile_of(op.operands[0])
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
                 copied = Copy(operands[0], results[0], self._place(op), box, _last(op.opview, tile))
                 from_slot = isinstance(op.operands[1].type, Slot)
@@ -234,7 +234,7 @@ class Reading:
     def _stow(self, op: ir.Operation, ring: Value, slot: Value) -> list[Step]:
         """All four at once: a slot is filled by who takes it. The filled slot and the writing of it have no names."""
         label, place = op.operands[0].owner.operation.opview.label, self._place(op)
-        rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
+        rows = dialect.tile_of(op.results[0]).shape[0]
         filled, written = ~slot, ~ring
         taken = Open(label, "consumer", slot, place, rows)
         return [Use(place), *_fills(label, filled, written, place, rows), taken]
@@ -317,10 +317,6 @@ def _last(copy: dialect.CopyOp, tile: ir.RankedTensorType) -> tuple[int, int] | 
     axis = copy.axes[0]
     size = ir.RankedTensorType(copy.operands[1].type).shape[axis]
     return rows, rows_left(size, tile.shape[0], copy.operands[2 + axis]) or 0
-
-
-def _is_between_roles(ring: ir.Value) -> bool:
-    return ring.owner.operation.opview.is_between_roles
 
 
 def _slot_between(slot: ir.Value) -> dialect.AllocRingOp | None:

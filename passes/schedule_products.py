@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
@@ -56,13 +56,13 @@ from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
 from .operand_layout import has_open_lines, with_last
 from .patch_kernel import PatchKernel
-from .priced_product import PricedProduct
+from .priced_product import Asked, PricedProduct
 from .product_follows import Follows, follows_of
-from .product_kernel import Asked, ProductKernel
+from .product_kernel import ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes
@@ -107,15 +107,12 @@ def _begin_at_zero(op: ir.Operation) -> None:
     """Has what a product's sums begin with added behind them."""
     before, result = op.operands[2], op.results[0]
     kind, identity = ir.RankedTensorType(result.type), ir.AffineMap.get_identity(2)
-    sizes = [tensor.dim(before, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(2)]
     with op.location, ir.InsertionPoint(op):
-        zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-        op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
+        sizes = sizes_of(before)
+        op.operands[2] = zero_tensor(sizes, kind.element_type)
     with op.location, ir.InsertionPoint.after(op):
         start = tensor.empty(sizes, kind.element_type)
-        total = empty_generic([result, before], [start], [identity] * 3, ["parallel"] * 2)
-        with ir.InsertionPoint(total.regions[0].blocks[0]):
-            linalg.YieldOp([arith.addf(*list(total.regions[0].blocks[0].arguments)[:2])])
+        total = generic([result, before], [start], [identity] * 3, ["parallel"] * 2, lambda a, b, _: arith.addf(a, b))
     result.replace_all_uses_except(total.results[0], total)
 
 
@@ -145,8 +142,7 @@ class _Scheduler(PricedProduct):
             return True
         if self._is_elementwise(known):
             self.rows.forget([self.op])
-            self.op.results[0].replace_all_uses_with(by_elements(self.op, self.found))
-            self.op.erase()
+            replace_op(self.op, by_elements(self.op, self.found))
             return False
         if prod(known.values()) < self._least:
             if thin is not None:
@@ -277,8 +273,7 @@ class _Scheduler(PricedProduct):
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""
         self.rows.forget([self.op])
-        self.op.results[0].replace_all_uses_with(by_rows(self.op, self.found))
-        self.op.erase()
+        replace_op(self.op, by_rows(self.op, self.found))
 
     def _with_rows(self, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""

@@ -33,8 +33,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, remark, scf, walk
+from kitsune_mlir.mlir import arith, ir, remark, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowTiles, choose
@@ -42,12 +41,13 @@ from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
 from .block_order import Order
+from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
-from .schedule_build import constant_index, i64
+from .schedule_build import constant_index
 from .split_sums import split_sums
 from .tensor_sizes import TensorSizes
 
@@ -120,28 +120,16 @@ class _Builder:
         body = RowBody(self.plan, self.tiles.copy_rows)
         body.bring()
         extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]
-        zero = constant_index(0)
-        f32, index = ir.F32Type.get(), ir.IndexType.get()
-        tiles = self.tiles
-        kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
-        kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
-        kernel.attributes["ctas"] = i64(tiles.ctas)
-        if tiles.single:
-            kernel.attributes["single"] = ir.UnitAttr.get()
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp(extents, index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1] * (len(extents) - 1) + [tiles.rows])
-            counts = map(i64, (tiles.copies, tiles.warps, tiles.registers))
-            agent = schedule.AgentOp(ir.StringAttr.get("rows"), *counts)
-            agent.attributes["lanes"], agent.attributes["vector"] = i64(tiles.lanes), i64(tiles.vector)
-            with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                loop = scf.ForOp(*dealt.results)
-                with ir.InsertionPoint(loop.body):
-                    at = self._place(loop.induction_variable, extents, agent.regions[0].blocks[0].arguments[0])
-                    body.emit(at, zero)
-                    scf.yield_([])
-        return body.results(kernel)
+        zero, tiles = constant_index(0), self.tiles
+        with new_kernel(self.name, self.target, tiles.microseconds, ctas=tiles.ctas) as built:
+            if tiles.single:
+                built.attributes["single"] = ir.UnitAttr.get()
+            dealt = deal_tiles(extents, [1] * (len(extents) - 1) + [tiles.rows])
+            counts = {"lanes": tiles.lanes, "vector": tiles.vector}
+            with new_agent("rows", tiles.copies, tiles.warps, tiles.registers, **counts) as copy:
+                with turns(*dealt.results) as number:
+                    body.emit(self._place(number, extents, copy), zero)
+        return body.results(built)
 
     def _place(self, number: ir.Value, extents: Sequence[ir.Value], copy: ir.Value) -> list[ir.Value]:
         """The first element, along each segment, of what a copy has of a tile."""

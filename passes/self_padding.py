@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_words import WORD
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import line_bytes
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import constant_index, generic
 
 Place = Callable[[ir.Value], ir.Value]  # of an index (i32) of the padded tensor, the one of the tensor itself
 
@@ -98,17 +98,12 @@ def read_padded(main: ir.Operation) -> None:
         while padding is not None and padding.dim not in found and (place := _place(padding)) is not None:
             found[padding.dim], source = place, padding.inner
             padding = padded_by_itself(source)
-        if found and (len(found) > 1 or list(found) == [len(rows.shape_of(source)) - 1] or _line_bytes(source) % WORD):
+        if found and (len(found) > 1 or list(found) == [len(rows.shape_of(source)) - 1] or line_bytes(source) % WORD):
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_by_number(op.results[0], source, found))
     for op in reversed(walk(main, "tensor.concat", "tensor.extract_slice")):
         if not list(op.results[0].uses):
             op.erase()
-
-
-def _line_bytes(value: ir.Value) -> int:
-    kind = ir.RankedTensorType(value.type)
-    return kind.shape[-1] * element_bytes(kind.element_type)
 
 
 def _place(padding: Padding) -> Place | None:
@@ -145,11 +140,12 @@ def _by_number(like: ir.Value, source: ir.Value, places: dict[int, Place]) -> ir
     kind = ir.RankedTensorType(like.type)
     sizes = [tensor.dim(source, constant_index(d)) if kind.is_dynamic_dim(d) else n for d, n in enumerate(kind.shape)]
     identity = [ir.AffineMap.get_identity(kind.rank)]
-    generic = empty_generic([], [tensor.empty(sizes, kind.element_type)], identity, ["parallel"] * kind.rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        at = [_moved(linalg.IndexOp(d).result, places.get(d)) for d in range(kind.rank)]
-        linalg.YieldOp([tensor.extract(source, at)])
-    return generic.results[0]
+
+    def element(_: ir.Value) -> ir.Value:
+        return tensor.extract(source, [_moved(linalg.IndexOp(d).result, places.get(d)) for d in range(kind.rank)])
+
+    starts = [tensor.empty(sizes, kind.element_type)]
+    return generic([], starts, identity, ["parallel"] * kind.rank, element).results[0]
 
 
 def _moved(index: ir.Value, place: Place | None) -> ir.Value:

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.codegen.gpu_buffers import ancestor_in
+from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import cloned, empty_generic
+from .schedule_build import cloned, generic
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
@@ -57,9 +58,7 @@ def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tupl
 
 def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
     """Whether an operation, or what it stands in, comes behind another one in its block."""
-    while op.block != other.block:
-        op = op.parent.operation
-    return bool(other.is_before_in_block(op))
+    return bool(other.is_before_in_block(ancestor_in(other.block, op)))
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -120,19 +119,19 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
     given = [None if (v := second.operands[n]) in made else number_of(v, b.maps[n]) for n in range(b.inputs)]
     kept = [number for number, x in enumerate(made) if any(use.owner.operation != second for use in x.uses)]
     results = [*(made[number] for number in kept), *second.results]
+
+    def body(*arguments: ir.Value) -> list[ir.Value]:
+        values = cloned(a.body, [*(arguments[n] for n in own), *[None] * len(made)])
+        read = [
+            values[made.index(second.operands[n])] if number is None else arguments[number]
+            for n, number in enumerate(given)
+        ]
+        return [*(values[number] for number in kept), *cloned(b.body, [*read, *[None] * len(second.results)])]
+
     with second.location, ir.InsertionPoint(at):
         starts = [tensor.empty(rows.shape_of(value), value.type.element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
-        joined = empty_generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators))
-        block = joined.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            values = cloned(a.body, [*(block.arguments[n] for n in own), *[None] * len(made)])
-            read = [
-                values[made.index(second.operands[n])] if number is None else block.arguments[number]
-                for n, number in enumerate(given)
-            ]
-            left = [values[number] for number in kept]
-            linalg.YieldOp([*left, *cloned(b.body, [*read, *[None] * len(second.results)])])
+        joined = generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators), body)
     for old, new in zip(results, joined.results, strict=True):
         old.replace_all_uses_with(new)
     second.erase()

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 
 from . import convolutions
 from .generic_operands import prune
 from .product_follows import is_elementwise
-from .schedule_build import cloned, empty_generic
+from .schedule_build import cloned, generic
 
 _MOST_READ = 2  # tensors as large as the result: threads load them ahead
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice")
@@ -110,20 +110,16 @@ def _merged(reader: ir.Operation, number: int) -> ir.Operation:
     s, beside = rows.Structured(reader), rows.Structured(rows.producer(reader.operands[number]))
     inputs = [value for i, value in enumerate(_inputs(reader)) if i != number]
     maps = [map_ for i, map_ in enumerate(s.maps[: s.inputs]) if i != number]
-    with reader.location, ir.InsertionPoint(reader):
-        made = empty_generic(
-            [*inputs, *_inputs(beside.op)],
-            [reader.operands[s.inputs]],
-            [*maps, *beside.maps[: beside.inputs], s.maps[s.inputs]],
-            s.iterators,
-        )
-    arguments = list(made.regions[0].blocks[0].arguments)
-    with reader.location, ir.InsertionPoint(made.regions[0].blocks[0]):
+
+    def body(*arguments: ir.Value) -> list[ir.Value]:
         (found,) = cloned(beside.body, [*arguments[len(inputs) : -1], None])
         own = [*arguments[: len(inputs)], arguments[-1]]
         own.insert(number, found)
-        ir.Operation.create("linalg.yield", operands=cloned(s.body, own))
-    reader.results[0].replace_all_uses_with(made.results[0])
-    reader.erase()
+        return cloned(s.body, own)
+
+    with reader.location, ir.InsertionPoint(reader):
+        maps = [*maps, *beside.maps[: beside.inputs], s.maps[s.inputs]]
+        made = generic([*inputs, *_inputs(beside.op)], [reader.operands[s.inputs]], maps, s.iterators, body)
+    replace_op(reader, made.results[0])
     beside.op.erase()
     return prune(made)

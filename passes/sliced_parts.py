@@ -10,7 +10,7 @@ off a slice is sliced off what that one was, so that its place in the whole tens
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, slice_of, tensor
+from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor
 
 
 def slice_part(op: ir.Operation) -> None:
@@ -26,8 +26,7 @@ def slice_part(op: ir.Operation) -> None:
             dynamic.append([next(rest) for _ in range(count)])
         with op.location, ir.InsertionPoint(op):
             made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, sizes, steps)
-        op.results[0].replace_all_uses_with(made.result)
-        op.erase()
+        replace_op(op, made.result)
         op = made.operation
 
 
@@ -55,8 +54,7 @@ def _of_stack(op: ir.Operation) -> ir.Operation | None:
         type_ = ir.RankedTensorType.get(inner, kind.element_type)
         made = tensor.ExtractSliceOp(type_, cut.operands[0], [], [], [], first, inner, [1] * len(inner))
         again = tensor.ExpandShapeOp(op.results[0].type, made.result, groups, [], sizes)
-    op.results[0].replace_all_uses_with(again.result)
-    op.erase()
+    replace_op(op, again.result)
     return made.operation
 
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
@@ -111,7 +112,7 @@ def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
 
 
 def _constant(value: ir.Value) -> float | None:
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    op = rows.producer(value)
     attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
     return attribute.value if isinstance(attribute, ir.FloatAttr) else None
 

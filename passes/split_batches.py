@@ -229,9 +229,9 @@ def _through(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[lis
     if not rows.is_tensor(op.operands[0]) or rows.DYNAMIC in (source := shape(op.operands[0])):
         return None
     if op.name == "tensor.collapse_shape":
-        return _parted(dims, _groups(op), source)
+        return _parted(dims, rows.groups_of(op), source)
     if op.name == "tensor.expand_shape":
-        return _joined(dims, _groups(op))
+        return _joined(dims, rows.groups_of(op))
     if op.name == "linalg.transpose":
         found: list[list[_Dim]] = [[] for _ in dims]
         for own, axis in zip(dims, ir.DenseI64ArrayAttr(op.attributes["permutation"])):
@@ -309,8 +309,8 @@ def _onwards(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[lis
     if op.name == "linalg.transpose":
         return [dims[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
     if op.name == "tensor.collapse_shape":
-        return _joined(dims, _groups(op))
-    return _parted(dims, _groups(op), shape(op.results[0]))
+        return _joined(dims, rows.groups_of(op))
+    return _parted(dims, rows.groups_of(op), shape(op.results[0]))
 
 
 def _joined(dims: list[list[_Dim]], groups: list[list[int]]) -> list[list[_Dim]]:
@@ -322,8 +322,3 @@ def _parted(dims: list[list[_Dim]], groups: list[list[int]], sizes: Sequence[int
     """Dimensions each of which becomes a group of these sizes; None where they are not cut so."""
     cut = [_cut(own, [sizes[d] for d in group]) for own, group in zip(dims, groups)]
     return None if None in cut else [own for group in cut for own in group]
-
-
-def _groups(reshape: ir.Operation) -> list[list[int]]:
-    groups = ir.ArrayAttr(reshape.attributes["reassociation"])
-    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in groups]

@@ -17,11 +17,11 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .row_groups import root
-from .schedule_build import clone_body, empty_generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
@@ -40,8 +40,7 @@ def split_sums(block: ir.Block) -> None:
         if found is not None and combiner is not None:
             with op.location, ir.InsertionPoint(op):
                 across = found.split(combiner)
-            op.results[0].replace_all_uses_with(across.results[0])
-            op.erase()
+            replace_op(op, across.results[0])
             waiting.append(across)
 
 
@@ -72,15 +71,11 @@ class _Sum:
         kind = ir.RankedTensorType(s.op.results[0].type).element_type
         start = linalg.fill(combiner.neutral(), outs=[tensor.EmptyOp(outer, kind).result])
         maps.append(map_of(loops, range(loops - 1)))
-        along = empty_generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"])
-        clone_body(s.body, along)
+        along = generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"], s.body)
         result = map_of(loops - 1, _dims(s.maps[s.inputs]))
         iterators = [*s.iterators[:first], *["reduction"] * (len(outer) - first)]
         out = [s.op.operands[s.inputs]]
-        across = empty_generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators)
-        with ir.InsertionPoint(across.regions[0].blocks[0]):
-            linalg.yield_([combiner.join(*across.regions[0].blocks[0].arguments)])
-        return across
+        return generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators, combiner.join)
 
 
 def _find(s: rows.Structured) -> _Sum | None:

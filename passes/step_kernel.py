@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, ir, linalg, scf, slice_of, tensor
+from kitsune_mlir.mlir import arith, in_block_order, ir, replace_op, scf, slice_of, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -27,10 +26,24 @@ from kitsune_mlir.weights import is_weight
 
 from .chain_tiles import added, columns_of_tile, part
 from .joined_weights import side_by_side
+from .kernel_build import (
+    acquire_slot,
+    cta_rank,
+    deal_tiles,
+    fill_slot,
+    new_agent,
+    new_kernel,
+    new_ring,
+    read_box,
+    turns,
+    wait_slot,
+    write_box,
+)
 from .operand_layout import laid_out
 from .product_follows import tiled, work_of
+from .product_pieces import piece_of_tile
 from .recurrent_steps import Steps, dependents
-from .schedule_build import constant_index, empty_generic, i64, reshaped
+from .schedule_build import constant_index, i64, reshaped
 
 _WARPS = 4
 _COPIES, _PRODUCTS = "tma", "wgmma"  # engines
@@ -93,12 +106,12 @@ class StepKernel:
         if (now := self.of.now()) is None:
             return False
         self.of = now
-        behind, last = dependents(self.of), max(self.of.steps[-1].ops, key=_Place)
+        behind, last = dependents(self.of), in_block_order(self.of.steps[-1].ops)[-1]
         written = self._written()
         with last.location, ir.InsertionPoint(last):
             outputs = self._kernel(written)
             self._hand_out(written, outputs)
-        for op in sorted(behind, key=_Place):
+        for op in in_block_order(behind):
             if op.is_before_in_block(last):
                 op.move_before(last)
         for op in (op for step in reversed(self.of.steps) for op in reversed(step.ops)):
@@ -163,32 +176,22 @@ class StepKernel:
         self.begun = {number: self._rows_apart(value, 1) for number, value in self.of.begins.items()}
         streamed = dict.fromkeys(found.source for found in self.of.streamed.values())
         self.sources = {value: self._rows_apart(value, _rows_of(value) // self.rows) for value in streamed}
-        kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
-        kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F32Type.get(), self.tiles.price.us)
-        kernel.attributes["limit"] = ir.StringAttr.get(self.tiles.price.limit)
-        kernel.attributes["cluster"] = i64(self.tiles.cluster)
-        if self.pieces > 1:
-            kernel.attributes["pairs"] = i64(len(PAIRS[self.pieces]))
-        index = ir.IndexType.get()
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([constant_index(self.rows)], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tiles.rows])
-            wide = self.gates * self.tiles.columns
-            self.weights = _ring("weights", "smem", "all", wide, self.element, self.chunks * self.pieces)
+        price = self.tiles.price
+        counts = {"cluster": self.tiles.cluster, "pairs": len(PAIRS[self.pieces]) if self.pieces > 1 else None}
+        with new_kernel(self.name, self.target, price.us, price.limit, **counts) as built:
+            dealt = deal_tiles([constant_index(self.rows)], [self.tiles.rows])
+            wide, slots = self.gates * self.tiles.columns, self.chunks * self.pieces
+            self.weights = new_ring("weights", (wide, CHUNK), self.element, slots)
             self.collected = [
-                _ring(f"state{piece}", schedule.DSMEM, "own", COPY_ROWS, self.element, self.chunks)
+                new_ring(f"state{piece}", (COPY_ROWS, CHUNK), self.element, self.chunks, "own", space=schedule.DSMEM)
                 for piece in range(self.pieces)
             ]
-            for agent, registers in (("feed", 24), ("math", 240)):
-                op = schedule.AgentOp(ir.StringAttr.get(agent), *map(i64, (1, _WARPS, registers)))
-                with ir.InsertionPoint(op.regions[0].blocks.append(index)):
-                    if agent == "feed":
-                        self._feed(weights)
-                    else:
-                        self._multiply(dealt, written)
+            with new_agent("feed", 1, _WARPS, 24):
+                self._feed(weights)
+            with new_agent("math", 1, _WARPS, 240):
+                self._multiply(dealt, written)
         kinds = [self._output_type(of) for of in written]
-        return [kitsune.ResultOp(kernel.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
+        return [kitsune.ResultOp(built.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
 
     def _output_type(self, of: Written) -> ir.Type:
         kind = ir.RankedTensorType(self.of.first.results[of.number].type)
@@ -197,27 +200,17 @@ class StepKernel:
 
     def _feed(self, weights: Sequence[ir.Value]) -> None:
         """The rows of the weights that the CTA multiplies with, chunk by chunk."""
-        first = arith.muli(_rank(), constant_index(self.gates * self.tiles.columns))
-        loop = scf.ForOp(constant_index(0), constant_index(self.width), constant_index(CHUNK))
-        with ir.InsertionPoint(loop.body):
+        first = arith.muli(cta_rank(), constant_index(self.gates * self.tiles.columns))
+        with turns(constant_index(0), constant_index(self.width), constant_index(CHUNK)) as column:
             for value in weights:
-                slot = schedule.AcquireOp(self.weights.results[0], _slot(self.weights)).results[0]
-                at = [first, loop.induction_variable]
-                copy = schedule.CopyOp(slot, value, at, ir.StringAttr.get(_COPIES), schedule.Token.get())
-                copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-                schedule.CommitOp(slot, [copy.results[0]])
-            scf.yield_([])
+                fill_slot(acquire_slot(self.weights), value, [first, column], [0, 1], _COPIES)
 
     def _multiply(self, dealt: schedule.TilesOp, written: Sequence[Written]) -> None:
-        kept = [
-            schedule.WaitOp(self.weights.results[0], _slot(self.weights)).results[0]
-            for _ in range(self.chunks * self.pieces)
-        ]
+        kept = [wait_slot(self.weights) for _ in range(self.chunks * self.pieces)]
         self.kept = [kept[at : at + self.pieces] for at in range(0, len(kept), self.pieces)]
-        column = arith.muli(_rank(), constant_index(self.tiles.columns))
-        tiles = scf.ForOp(*dealt.results)
-        with ir.InsertionPoint(tiles.body):
-            self.place = tiles.induction_variable, column
+        column = arith.muli(cta_rank(), constant_index(self.tiles.columns))
+        with turns(*dealt.results) as row:
+            self.place = row, column
             first = constant_index(0)
             begun = [self._kept_part(self._read(self.begun[number], first, column)) for number in self.states]
             loop = scf.ForOp(constant_index(0), constant_index(len(self.of.steps)), constant_index(1), begun)
@@ -226,7 +219,6 @@ class StepKernel:
             for number, of in enumerate(written):
                 if not of.always:
                     self._write(loop.results[self.states.index(of.number)], number, constant_index(0))
-            scf.yield_([])
         for slot in kept:
             schedule.ReleaseOp(slot, [])
 
@@ -286,21 +278,13 @@ class StepKernel:
 
     def _pieces_of(self, tile: ir.Value) -> list[ir.Value]:
         """What is collected of a state: its rows, as numbers of 16 bits."""
-        found = [tile] if self.pieces == 1 else [self._piece(tile, number) for number in range(self.pieces)]
+        numbers = range(self.pieces)
+        found = [piece_of_tile(tile, n, self.pieces) for n in numbers] if self.pieces > 1 else [tile]
         if not self._is_cut:
             return found
         shape = [self.tiles.rows, self.tiles.columns]
         type_ = ir.RankedTensorType.get(shape, self.element)
         return [tensor.ExtractSliceOp(type_, piece, [], [], [], [0, 0], shape, [1, 1]).result for piece in found]
-
-    def _piece(self, tile: ir.Value, number: int) -> ir.Value:
-        shape = list(ir.RankedTensorType(tile.type).shape)
-        same = [ir.AffineMap.get_identity(2)] * 2
-        made = empty_generic([tile], [tensor.empty(shape, self.element)], same, ["parallel"] * 2)
-        block = made.regions[0].blocks[0]
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([arith.truncf(self.element, pieces_of(block.arguments[0], self.pieces)[number])])
-        return made.results[0]
 
     def _kept_part(self, tile: ir.Value) -> ir.Value:
         """A tile that is computed here, and stays in registers."""
@@ -313,46 +297,17 @@ class StepKernel:
         return [outer, arith.muli(self.place[0], constant_index(self.tiles.rows)), column]
 
     def _read(self, source: ir.Value, outer: ir.Value, column: ir.Value, ahead: bool = False) -> ir.Value:
-        kind = ir.RankedTensorType(source.type)
-        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], kind.element_type)
-        read = schedule.ReadOp(source, self._offsets(outer, column), tile)
-        read.attributes["dims"] = ir.DenseI64ArrayAttr.get([kind.rank - 2, kind.rank - 1])
-        if ahead:
-            read.attributes["ahead"] = ir.UnitAttr.get()
-        return read.results[0]
+        last = ir.RankedTensorType(source.type).rank - 1
+        tile = [COPY_ROWS, self.tiles.columns]
+        return read_box(source, self._offsets(outer, column), tile, [last - 1, last], ["ahead"] * ahead)
 
     def _write(self, tile: ir.Value, number: int, outer: ir.Value) -> None:
         offsets = self._offsets(outer, self.place[1])
-        write = schedule.WriteOp(tile, offsets, i64(number))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([len(offsets) - 2, len(offsets) - 1])
-
-
-class _Place:
-    """An operation of a block, as one that comes before others."""
-
-    def __init__(self, op: ir.Operation):
-        self.op = op
-
-    def __lt__(self, other: _Place) -> bool:
-        return self.op.is_before_in_block(other.op)
+        write_box(tile, offsets, number, [len(offsets) - 2, len(offsets) - 1])
 
 
 def _rows_of(value: ir.Value) -> int:
     return prod(ir.RankedTensorType(value.type).shape[:-1])
-
-
-def _rank() -> ir.Value:
-    return clusters.RankOp(ir.IndexType.get()).results[0]
-
-
-def _ring(label: str, space: str, share: str, count: int, element: ir.Type, slots: int) -> schedule.AllocRingOp:
-    tile = ir.RankedTensorType.get([count, CHUNK], element)
-    names = map(ir.StringAttr.get, (label, space, "rows", share))
-    return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-
-def _slot(ring: schedule.AllocRingOp) -> ir.Type:
-    return schedule.Slot.get(ring.tile)
 
 
 def _step_of(whole: ir.Value, at: int) -> ir.Value:
@@ -371,8 +326,7 @@ def give_whole(concat: ir.Operation) -> None:
         return
     whole = found[0][0]
     if whole.type == concat.results[0].type and found == [(whole, number) for number in range(len(found))]:
-        concat.results[0].replace_all_uses_with(whole)
-        concat.erase()
+        replace_op(concat, whole)
 
 
 def _element_of(value: ir.Value) -> tuple[ir.Value, int] | None:

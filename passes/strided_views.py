@@ -83,7 +83,7 @@ def _view(value: ir.Value) -> _View | None:
         return None
     if op.name == "tensor.extract_slice":
         return _slice(of, op, kind.shape)
-    groups = [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in _groups(op)]
+    groups = rows.groups_of(op)
     if op.name == "tensor.expand_shape":
         strides = [
             stride * prod(kind.shape[d] for d in group[at + 1 :])
@@ -105,10 +105,6 @@ def _slice(of: _View, op: ir.Operation, shape: Sequence[int]) -> _View | None:
             kept.append(d)
     offset = of.offset + sum(at * stride for at, stride in zip(offsets, of.strides, strict=True))
     return _View(of.count, offset, [of.strides[d] * steps[d] for d in kept]) if len(kept) == len(shape) else None
-
-
-def _groups(op: ir.Operation) -> list[ir.Attribute]:
-    return list(ir.ArrayAttr(op.attributes["reassociation"]))
 
 
 def _joined(dimensions: Sequence[tuple[int, int]]) -> int | None:

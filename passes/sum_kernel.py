@@ -30,10 +30,11 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import tensor_bytes
 
 from .chain_kernel import kernel_of
+from .kernel_build import acquire_slot, deal_tiles, fill_slot, new_agent, new_ring, turns, wait_slot, write_box
 from .operand_layout import weight_laid_out
 from .partial_sums import summed
 from .product_follows import tiled
-from .schedule_build import clone_body, constant_index, empty_generic, i64
+from .schedule_build import constant_index, generic, i64
 
 _WARPS = 4
 _REGISTERS = (24, 240)  # of a thread that feeds, that multiplies
@@ -126,24 +127,17 @@ class SumKernel:
 
     def _emit(self) -> None:
         """Tiles, rings and agents."""
-        plan, index = self.plan, ir.IndexType.get()
-        whole = whole_of(plan.left)
+        plan, whole = self.plan, whole_of(self.plan.left)
         self.extent = tensor.dim(whole, constant_index(0)) if self.rows == rows.DYNAMIC else constant_index(self.rows)
-        dealt = schedule.TilesOp([constant_index(n) for n in (self.parts, plan.m, plan.n)], index, index, index)
-        dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1, BLOCK_ROWS, plan.columns])
+        dealt = deal_tiles([constant_index(n) for n in (self.parts, plan.m, plan.n)], [1, BLOCK_ROWS, plan.columns])
         self.rings = self._alloc_rings()
         names = ("feed", "math", "make") if plan.computes else ("feed", "math")
         does = {"feed": self._feed, "math": self._multiply, "make": self._make}
         for name, count in zip(names, _MAKING if plan.computes else _REGISTERS, strict=False):
             copies = COPIES if name == "math" else 1
-            agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, count)))
-            with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                self.copy = agent.regions[0].blocks[0].arguments[0]
-                loop = scf.ForOp(*dealt.results)
-                with ir.InsertionPoint(loop.body):
-                    self._place(loop.induction_variable)
-                    does[name]()
-                    scf.yield_([])
+            with new_agent(name, copies, _WARPS, count) as self.copy, turns(*dealt.results) as number:
+                self._place(number)
+                does[name]()
 
     def _place(self, number: ir.Value) -> None:
         """A tile: the first row and column of its block, its part, and where the rows of that begin and end."""
@@ -172,20 +166,16 @@ class SumKernel:
     def _alloc_rings(self) -> dict[str, schedule.AllocRingOp]:
         plan, element = self.plan, ir.RankedTensorType(self.plan.right.type).element_type
 
-        def ring(name: str, kind: str, size: int, box: str, share: str) -> schedule.AllocRingOp:
-            tile = ir.RankedTensorType.get([size, CHUNK], element)
-            slots = self.chunks if kind == "weights" else self.slots[kind]
-            names = map(ir.StringAttr.get, (name, "smem", box, share))
-            return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-        found = {"left": ring("left", "left", BLOCK_ROWS, "columns", "split")}
+        found = {"left": new_ring("left", (BLOCK_ROWS, CHUNK), element, self.slots["left"], "split", "columns")}
         if not plan.computes:
-            return found | {"right": ring("right", "right", plan.columns, "columns", "all")}
-        found |= {f"load{i}": ring(f"load{i}", "load", TILE_ROWS, "rows", "all") for i in range(len(plan.loads))}
-        found["made"] = ring("made", "made", TILE_ROWS, "rows", "all")
+            right = new_ring("right", (plan.columns, CHUNK), element, self.slots["right"], box="columns")
+            return found | {"right": right}
+        for name in (f"load{i}" for i in range(len(plan.loads))):
+            found[name] = new_ring(name, (TILE_ROWS, CHUNK), element, self.slots["load"])
+        found["made"] = new_ring("made", (TILE_ROWS, CHUNK), element, self.slots["made"])
         if plan.beside is not None:
             box = "rows" if plan.beside.turned else "columns"
-            found["weights"] = ring("weights", "weights", self._weight_rows, box, "split")
+            found["weights"] = new_ring("weights", (self._weight_rows, CHUNK), element, self.chunks, "split", box)
         return found
 
     # ---- what agents do with a tile
@@ -201,10 +191,8 @@ class SumKernel:
         if self._overlaps:
             self._copies(first)
             first = arith.addi(first, step)
-        loop = scf.ForOp(first, last, step)
-        with ir.InsertionPoint(loop.body):
-            self._copies(loop.induction_variable)
-            scf.yield_([])
+        with turns(first, last, step) as row:
+            self._copies(row)
 
     def _copies(self, row: ir.Value) -> None:
         """64 rows of all tensors."""
@@ -225,30 +213,21 @@ class SumKernel:
 
     def _copy(self, name: str, source: ir.Value, at: Sequence[ir.Value], by_rows: bool) -> None:
         """Copies a box into the next slot, the tensor's first dimension the tile's first where it is `by_rows`."""
-        slot = self._open(schedule.AcquireOp, name)
-        copy = schedule.CopyOp(slot, source, list(at), ir.StringAttr.get("tma"), schedule.Token.get())
-        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1] if by_rows else [1, 0])
-        schedule.CommitOp(slot, [copy.results[0]])
-
-    def _open(self, opens: type, name: str) -> ir.Value:
-        ring = self.rings[name]
-        return opens(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+        fill_slot(acquire_slot(self.rings[name]), source, at, [0, 1] if by_rows else [1, 0], "tma")
 
     def _make(self) -> None:
         """The right tile's chunks."""
-        loop = scf.ForOp(*self.range)
-        with ir.InsertionPoint(loop.body):
+        with turns(*self.range):
             for _ in range(self.chunks):
                 made: dict[int, ir.Value] = {}
                 for number, load in enumerate(self.plan.loads):
-                    slot = self._open(schedule.WaitOp, f"load{number}")
-                    tile = self.rings[f"load{number}"].tile
-                    made[hash(load)] = schedule.ReadOp(slot, [], tile).results[0]
+                    loaded = self.rings[f"load{number}"]
+                    slot = wait_slot(loaded)
+                    made[hash(load)] = schedule.ReadOp(slot, [], loaded.tile).results[0]
                     schedule.ReleaseOp(slot, [])
-                slot = self._open(schedule.AcquireOp, "made")
+                slot = acquire_slot(self.rings["made"])
                 FillOp(slot, _computed(self.plan.right, made), constant_index(0))
                 schedule.CommitOp(slot, [])
-            scf.yield_([])
 
     def _multiply(self) -> None:
         plan = self.plan
@@ -261,8 +240,7 @@ class SumKernel:
             value = schedule.SettleOp(total, tile).results[0]
             column = arith.addi(self.column, constant_index(chunk * width))
             place = [column, row] if plan.transposed else [row, column]
-            write = schedule.WriteOp(value, [self.part, *place], i64(PARTIAL))
-            write.attributes["dims"] = ir.DenseI64ArrayAttr.get([2, 1] if plan.transposed else [1, 2])
+            write_box(value, [self.part, *place], PARTIAL, [2, 1] if plan.transposed else [1, 2])
         for slot, *done in behind:
             schedule.ReleaseOp(slot, done)
 
@@ -281,7 +259,7 @@ class SumKernel:
 
     def _product(self, sums: ir.Value) -> list[ir.Value]:
         """Multiplies the next 64 rows of both operands: the sums, the slots, the product's token."""
-        left, right = (self._open(schedule.WaitOp, name) for name in ("left", "right"))
+        left, right = (wait_slot(self.rings[name]) for name in ("left", "right"))
         token = schedule.Token.get()
         total, done = schedule.ProductOp(sums, left, right, ir.StringAttr.get("wgmma"), sums.type, token).results
         return [total, left, right, done]
@@ -289,7 +267,7 @@ class SumKernel:
     def _one_by_one(self, sums: list[ir.Value]) -> tuple[list[ir.Value], list[list[ir.Value]]]:
         """The same, each 64 rows' slots released with them."""
         beside = self.plan.beside is not None
-        weights = [self._open(schedule.WaitOp, "weights") for _ in range(self.chunks)] if beside else []
+        weights = [wait_slot(self.rings["weights"]) for _ in range(self.chunks)] if beside else []
         loop = scf.ForOp(*self.range, sums)
         with ir.InsertionPoint(loop.body):
             scf.yield_(self._rows(loop.induction_variable, list(loop.inner_iter_args), weights))
@@ -302,9 +280,9 @@ class SumKernel:
         if plan.beside is not None:
             whole = ir.RankedTensorType.get([COPY_ROWS, plan.beside.columns], ir.F32Type.get())
             beside = schedule.SumsOp([], schedule.Acc.get(whole)).results[0]
-        left, done, before = self._open(schedule.WaitOp, "left"), list[ir.Value](), list[ir.Value]()
+        left, done, before = wait_slot(self.rings["left"]), list[ir.Value](), list[ir.Value]()
         for chunk, acc in enumerate(sums):
-            right = self._open(schedule.WaitOp, "made" if plan.computes else "right")
+            right = wait_slot(self.rings["made" if plan.computes else "right"])
             product = schedule.ProductOp(acc, left, right, engine, acc.type, token)
             if plan.computes:
                 product.attributes["turned"] = ir.UnitAttr.get()
@@ -340,9 +318,7 @@ class SumKernel:
                 made[of] = tiled(op, made, at)
             return made[of]
 
-        write = schedule.WriteOp(value(beside.stored), [at["m"], at["n"]], i64(BESIDE))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
+        write_box(value(beside.stored), [at["m"], at["n"]], BESIDE, [0, 1], schedule.COPIED)
 
 
 def _stands_beside(value: ir.Value, product: ir.Operation) -> bool:
@@ -358,7 +334,6 @@ def _computed(tile: ir.Value, made: dict[int, ir.Value]) -> ir.Value:
         inputs = [_computed(operand, made) for operand in list(op.operands)[: rows.Structured(op).inputs]]
         element = ir.RankedTensorType(tile.type).element_type
         start = tensor.empty([TILE_ROWS, CHUNK], element)
-        generic = empty_generic(inputs, [start], [identity] * (len(inputs) + 1), ["parallel"] * 2)
-        clone_body(rows.Structured(op).body, generic)
-        made[hash(tile)] = generic.results[0]
+        maps, body = [identity] * (len(inputs) + 1), rows.Structured(op).body
+        made[hash(tile)] = generic(inputs, [start], maps, ["parallel"] * 2, body).results[0]
     return made[hash(tile)]

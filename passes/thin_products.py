@@ -3,17 +3,18 @@ of short sums as elementwise operators, which convert-linalg-to-gpu fuses with o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.mlir import arith, ir, linalg
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
 
-from .schedule_build import empty_generic
+from .schedule_build import generic
 
 THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows
 _F32 = ir.F32Type
@@ -66,14 +67,13 @@ def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
             operands.append(value)
             maps.append(ir.AffineMap.get(len(roles), 0, [at[role] for role in own]))
     maps.append(ir.AffineMap.get_identity(len(roles)))
+
+    def total(*given: ir.Value) -> ir.Value:
+        wide = _widened(given)
+        return reduce(arith.addf, [arith.mulf(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)])
+
     with op.location, ir.InsertionPoint(op):
-        generic = empty_generic(operands, [found.init], maps, ["parallel"] * len(roles))
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            *factors, before = generic.regions[0].blocks[0].arguments
-            wide = [x if x.type == before.type else arith.extf(before.type, x) for x in factors]
-            terms = [arith.mulf(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)]
-            linalg.YieldOp([reduce(arith.addf, terms)])
-    return generic.results[0]
+        return generic(operands, [found.init], maps, ["parallel"] * len(roles), total).results[0]
 
 
 def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
@@ -83,11 +83,17 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
     orders = (found.left_roles, found.right_roles, tuple(roles[:-1]))
     maps = [ir.AffineMap.get(len(roles), 0, [dims[role] for role in order]) for order in orders]
     kinds = ["parallel"] * (len(roles) - 1) + ["reduction"]
+
+    def added(*given: ir.Value) -> ir.Value:
+        return arith.addf(given[-1], arith.mulf(*_widened(given)))
+
     with op.location, ir.InsertionPoint(op):
-        generic = empty_generic([found.left, found.right], [found.init], maps, kinds)
-        generic.attributes[THIN] = ir.UnitAttr.get()
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            *factors, before = generic.regions[0].blocks[0].arguments
-            wide = [x if x.type == before.type else arith.extf(before.type, x) for x in factors]
-            linalg.YieldOp([arith.addf(before, arith.mulf(*wide))])
-    return generic.results[0]
+        made = generic([found.left, found.right], [found.init], maps, kinds, added)
+        made.attributes[THIN] = ir.UnitAttr.get()
+    return made.results[0]
+
+
+def _widened(given: Sequence[ir.Value]) -> list[ir.Value]:
+    """The factors among a body's arguments, in the type of the sum, which is the last."""
+    *factors, total = given
+    return [x if x.type == total.type else arith.extf(total.type, x) for x in factors]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, ir
 
 from .schedule_build import constant_index
@@ -32,7 +33,7 @@ def place_of(
     at, rest = dict[str, ir.Value](), number
     if share and list(roles) == ["b", "m", "n"]:
         each = counts["m"]
-        down = counts["b"] if _constant(each) == 1 else arith.muli(counts["b"], each)
+        down = counts["b"] if constant(each) == 1 else arith.muli(counts["b"], each)
         at = _in_bands(number, down, counts["n"], band_rows(sizes["m"], sizes["n"]))
         at["b"], at["m"] = arith.divui(at["m"], each), arith.remui(at["m"], each)
     elif list(roles[-2:]) == ["m", "n"]:
@@ -56,14 +57,14 @@ def band_rows(rows: int, columns: int) -> int:
 
 def ceildiv(extent: ir.Value, size: int) -> ir.Value:
     """How many boxes of so many elements there are; a constant where the extent is one."""
-    if (known := _constant(extent)) is not None:
+    if (known := constant(extent)) is not None:
         return constant_index(-(-known // size))
     return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
 
 
 def _in_bands(number: ir.Value, down: ir.Value, across: ir.Value, height: int) -> dict[str, ir.Value]:
     """Rows and columns of a tile among tiles of which so many are `down` and `across`."""
-    rows, columns = _constant(down), _constant(across)
+    rows, columns = constant(down), constant(across)
     if columns == 1:
         return {"m": number, "n": constant_index(0)}
     if rows is not None and rows <= height:
@@ -73,9 +74,3 @@ def _in_bands(number: ir.Value, down: ir.Value, across: ir.Value, height: int) -
     first = arith.muli(band, constant_index(height))
     own = arith.minui(arith.subi(down, first), constant_index(height))
     return {"m": arith.addi(first, arith.remui(inside, own)), "n": arith.divui(inside, own)}
-
-
-def _constant(number: ir.Value) -> int | None:
-    if isinstance(number.owner, ir.Block) or number.owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(number.owner.attributes["value"]).value

@@ -35,7 +35,7 @@ from kitsune_mlir.codegen.gpu_linalg import contract
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 from .padded_reads import Read, is_window, read_of
-from .schedule_build import cloned, constant_index, empty_generic
+from .schedule_build import cloned, constant_index, empty_generic, sizes_of
 
 MOST = 64  # elements of a window
 MOST_PARTS = 2  # of a filter that has more, in one kernel; more would spill registers
@@ -329,7 +329,4 @@ def _zero(element: ir.Type) -> ir.Attribute:
 
 def _like(start: ir.Value) -> ir.Value:
     """An empty tensor of the same type and sizes."""
-    kind = ir.RankedTensorType(start.type)
-    dims = range(kind.rank)
-    sizes = [tensor.dim(start, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
-    return tensor.empty(sizes, kind.element_type)
+    return tensor.empty(sizes_of(start), ir.RankedTensorType(start.type).element_type)

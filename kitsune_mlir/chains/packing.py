@@ -70,7 +70,7 @@ class Packing:
             ).result  # fmt: skip
         width = packed_width(part.width)
         if width > part.width:
-            zero = arith.ConstantOp(kind, ir.FloatAttr.get(kind, 0.0)).result
+            zero = arith.constant(kind, 0.0)
             zeros = linalg.fill(zero, outs=[tensor.EmptyOp([n, width - part.width], kind).result])
             source = tensor.concat(ir.RankedTensorType.get([n, width], kind), 1, [source, zeros])
         if not isinstance(kind, ir.F32Type):

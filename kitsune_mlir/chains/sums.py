@@ -11,7 +11,6 @@ import numpy as np
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
-from kitsune_mlir.codegen.pipeline.loops import is_zero
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
 from kitsune_mlir.dialects import kitsune
@@ -19,6 +18,8 @@ from kitsune_mlir.dialects.kernels import COPY_ROWS
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.schedule import numeric
+
+from .product_plan import starts_from_zero
 
 COPIES = 2  # warpgroups that share a block of the sum, 64 of its rows each
 BLOCK_ROWS = COPIES * COPY_ROWS
@@ -99,7 +100,7 @@ class Summation:
             raise UnsupportedError(
                 "the product beside a sum over the rows is not one of its computed tile with a weight"
             )
-        if not _from_zero(op) or element_of(weight) != element_of(self.right) or not is_packed(element):
+        if not starts_from_zero(op) or element_of(weight) != element_of(self.right) or not is_packed(element):
             raise UnsupportedError("the product beside a sum over the rows is not of the same 16-bit elements")
         if self.across > 1 or width % (self.down * COPIES * CHUNK):
             raise UnsupportedError(f"{width} columns beside a sum of {self.m} by {self.n} are not shared evenly")
@@ -123,7 +124,7 @@ def sum_product(accumulate: kitsune.AccumulateOp) -> ir.Operation:
     a, b, total = (element_of(value) for value in (*list(op.operands)[:2], op.results[0]))
     if a != b or not is_packed(a) or not isinstance(total, ir.F32Type):
         raise UnsupportedError(f"sums over the rows of {a} with {b} into {total} are not split over warpgroups")
-    if not _from_zero(op):
+    if not starts_from_zero(op):
         raise UnsupportedError("a sum over the rows that does not start from zero is not split over warpgroups")
     for operand in list(op.operands)[:2]:
         width = prod(shape_of(operand)[1:])
@@ -211,8 +212,3 @@ def _total_of(pipeline: kitsune.PipelineOp, stage: kitsune.StageOp) -> kitsune.R
 def _positions(product: ir.Operation) -> list[list[int]]:
     """The loops, of m, n and k, that walk each operand's dimensions."""
     return [[ir.AffineDimExpr(expr).position for expr in map_.results] for map_ in rows.Structured(product).maps]
-
-
-def _from_zero(product: ir.Operation) -> bool:
-    init = rows.init_of(product.operands[2])
-    return init.scalar is not None and is_zero(init.scalar)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from kitsune_mlir.cpu_symbols import PLAN, PRODUCT
-from kitsune_mlir.mlir import func, ir, memref, walk
+from kitsune_mlir.mlir import func, ir, memref, replace_op, walk
 
 from .cpu_build import dim
 from .cpu_products import result_sizes
@@ -22,9 +22,7 @@ def pass_results_by_reference(module: ir.Module) -> None:
         with module.context, op.location, ir.InsertionPoint(op):
             outs = _allocate(missing[name], list(op.operands))
             func.CallOp([], name, [*op.operands, *outs])
-        for result, out in zip(op.results, outs, strict=True):
-            result.replace_all_uses_with(out)
-        op.erase()
+        replace_op(op, *outs)
     with module.context:
         for function in missing.values():
             kind = ir.FunctionType.get([*function.type.inputs, *function.type.results], [])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 
 from .cpu_build import DYNAMIC, index
 
@@ -27,8 +27,7 @@ def convolutions_to_products(module: ir.Module) -> None:
         if fixed and all(isinstance(element, _FLOATS) for element in elements):
             with module.context, op.location, ir.InsertionPoint(op):
                 result = _product(op, shapes)
-            op.results[0].replace_all_uses_with(result)
-            op.erase()
+            replace_op(op, result)
 
 
 def _product(op: ir.Operation, shapes: list[list[int]]) -> ir.Value:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
 from kitsune_mlir.codegen.math_digits import two_over_pi
-from kitsune_mlir.mlir import arith, func, ir, math, walk
+from kitsune_mlir.mlir import arith, func, ir, math, replace_op, walk
 
 _LOG2_E = 1 / number.log(2)
 _INFINITY = float("inf")
@@ -29,8 +29,7 @@ def expand_math(module: ir.Module) -> None:
         with module.context, op.location, ir.InsertionPoint(op):
             value = _EXPANSIONS[op.name](*op.operands)
         if value is not None:
-            op.results[0].replace_all_uses_with(value)
-            op.erase()
+            replace_op(op, value)
 
 
 def _call_erf(module: ir.Module) -> None:
@@ -44,8 +43,7 @@ def _call_erf(module: ir.Module) -> None:
                 top = ir.InsertionPoint.at_block_begin(module.body)
                 func.FuncOp("erf", ([kind], [kind]), visibility="private", ip=top)
             call = func.CallOp([kind], "erf", [op.operands[0]], ip=ir.InsertionPoint(op))
-        op.results[0].replace_all_uses_with(call.result)
-        op.erase()
+        replace_op(op, call.result)
 
 
 def _real(value: float, like: ir.Type | None = None) -> ir.Value:

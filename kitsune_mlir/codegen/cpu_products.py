@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir.contraction import NAMES, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.cpu_symbols import PACK, PANELS, PRODUCT
-from kitsune_mlir.mlir import arith, func, ir, linalg, memref, scf, tensor, walk
+from kitsune_mlir.mlir import arith, func, ir, linalg, memref, replace_op, scf, tensor, walk
 
 from .cpu_build import DYNAMIC, dim, index, loop
 from .cpu_gemm import GemmKernels, panels_type
@@ -31,8 +31,7 @@ def outline_products(module: ir.Module) -> None:
             continue
         with module.context, op.location, ir.InsertionPoint(op):
             result = _call(module, functions, found, op.results[0].type)
-        op.results[0].replace_all_uses_with(result)
-        op.erase()
+        replace_op(op, result)
 
 
 def result_sizes(function: func.FuncOp, operands: Sequence[ir.Value]) -> list[ir.Value]:

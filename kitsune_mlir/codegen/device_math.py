@@ -25,7 +25,7 @@ from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast as fast_form
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT, constant_number, is_rounded, mark_of, simplify
 from kitsune_mlir.codegen.scalar import Scalar, approximate
-from kitsune_mlir.mlir import arith, ir, llvm, vector, walk
+from kitsune_mlir.mlir import arith, ir, llvm, replace_op, vector, walk
 
 _FAST: dict[str, Callable[..., Scalar]] = {
     "arith.divf": fast_form.divide,
@@ -116,8 +116,7 @@ def expand_math(root: ir.Operation) -> None:
         if op.name in _SHORT and isinstance(kind, ir.F32Type) and mark_of(op) == SHORT and op not in exact:
             with op.context, op.location, ir.InsertionPoint(op):
                 short = approximate(_SHORT[op.name], *(Scalar(operand) for operand in op.operands))
-            op.results[0].replace_all_uses_with(short.value)
-            op.erase()
+            replace_op(op, short.value)
             continue
         if op.name == "arith.divf":
             continue
@@ -127,8 +126,7 @@ def expand_math(root: ir.Operation) -> None:
                 operands.append(arith.constant(ir.IntegerType.get_signless(1), 0))
             name = f"{(_NATIVE | _BITS)[op.name]}.{_suffix(kind)}"
             called = llvm.call_intrinsic(kind, name, operands, [], [])
-            op.results[0].replace_all_uses_with(called)
-            op.erase()
+            replace_op(op, called)
 
 
 def _suffix(kind: ir.Type) -> str:

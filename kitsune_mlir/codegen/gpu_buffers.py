@@ -68,6 +68,12 @@ def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
     return op
 
 
+def behind(first: ir.Operation, last: ir.Operation | None = None) -> list[ir.Operation]:
+    """The operations of a block behind one of it, in front of another one if that is given."""
+    operations = [op.operation for op in first.block.operations]
+    return operations[operations.index(first) + 1 : None if last is None else operations.index(last)]
+
+
 class Fills:
     """Fills that wait for a reduction into the same buffer, which then starts from the value itself."""
 

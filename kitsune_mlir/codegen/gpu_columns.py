@@ -124,7 +124,7 @@ def lower(nest: Nest, loop: int, shares: Shares) -> None:
     sizes = [generic.known_size(d) for d in generic.parallel]
 
     def dims_of(column: ir.Value) -> dict[int, ir.Value]:
-        return dict(zip(generic.parallel, delinearize(column, sizes), strict=True))
+        return generic.place(column, sizes)
 
     def sums(kernel: Kernel, part: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
         whole, each = Walk.whole(generic, kernel, loop), joined * shares.words

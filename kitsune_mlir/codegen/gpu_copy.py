@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir.example_sizes import shape_of
-from kitsune_mlir.mlir import arith, gpu, ir, memref, vector
+from kitsune_mlir.mlir import arith, ir, memref, vector
 
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, extent, only_if, product
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, extent, only_if, product, thread_of
 from .gpu_words import WORD, bytes_of, keeps_words
 
 EACH = 4  # words that a thread of a large copy moves
@@ -72,7 +72,7 @@ class Copy:
             self._emit_apart(block, kernel, sizes, self.apart)
             return
         words = product(sizes)
-        first = arith.addi(arith.muli(block, as_value(THREADS * self.each)), gpu.thread_id(gpu.Dimension.x))
+        first = thread_of(block, THREADS * self.each)
         for number in range(self.each):
             index = arith.addi(first, as_value(number * THREADS))
             with only_if(index, words):
@@ -80,7 +80,7 @@ class Copy:
 
     def _emit_apart(self, block: ir.Value, kernel: Kernel, sizes: list[Size], apart: int) -> None:
         groups = self._groups(sizes)
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        index = thread_of(block, THREADS)
         with only_if(index, product(groups)):
             position = delinearize(index, groups)
             for number in range(self.each):

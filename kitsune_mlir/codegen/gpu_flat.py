@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref
+from kitsune_mlir.mlir import arith, attr_int, ir, memref
 
 from . import gpu_words
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product, thread_of
 from .gpu_words import WORD, bytes_of, load_word, store_word
 from .kernel_work import instructions_of
 from .pipeline.device import below, either
@@ -85,7 +85,7 @@ class Flat:
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of block number `block`. Where lines are long few warps have words of two of them."""
         generic, groups = self.generic, self._groups(kernel.inside)
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        index = thread_of(block, THREADS)
         for value in (*generic.inputs, *generic.outputs):  # known to the kernel outside of its branches
             kernel.inside(value)
         with only_if(index, product(groups)):

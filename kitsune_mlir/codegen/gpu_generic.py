@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, location
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 
-from .gpu_kernel import See, Size, extent
+from .gpu_kernel import See, Size, delinearize, extent
 
 # On an arith.select of an element of a tensor or of what is outside: the number of the line of memory that the element
 # is in, of which neighbours along the last loop have others; how far these are apart; and where the first one is. The
@@ -39,12 +41,13 @@ class Generic:
 
     def size(self, dim: int, see: See) -> Size:
         """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
-        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
-            if isinstance(operand.type, ir.MemRefType):
-                for position, result in enumerate(map_.results):
-                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
-                        return extent(see(operand), position)
-        raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+        if (found := self._axis(dim)) is None:
+            raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+        return extent(see(found[0]), found[1])
+
+    def place(self, index: ir.Value, sizes: Sequence[Size]) -> dict[int, ir.Value]:
+        """The parallel loops' indices at point `index` of a space of these sizes."""
+        return dict(zip(self.parallel, delinearize(index, sizes), strict=True))
 
     def known_size(self, dim: int) -> int | None:
         """The size of loop `dim` where it is known before the call. Builds nothing."""

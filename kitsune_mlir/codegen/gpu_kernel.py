@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+from kitsune_mlir.mlir import arith, gpu, ir, location, memref, replace_op, scf, walk
 from kitsune_mlir.rows import producer
 
 from .index_checks import COMPUTED, KNOWN, Checks, origin
@@ -185,8 +185,7 @@ def in_shared_memory(function: ir.Operation, buffers: Sequence[ir.Operation]) ->
     """Makes allocations in a kernel arguments of its block behind its own, which are in shared memory (gpu.func)."""
     for buffer in buffers:
         argument = function.regions[0].blocks[0].add_argument(buffer.results[0].type, buffer.location)
-        buffer.results[0].replace_all_uses_with(argument)
-        buffer.erase()
+        replace_op(buffer, argument)
     if buffers:
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(buffers))
         function.attributes[SHARED] = count
@@ -267,6 +266,11 @@ def linear_id(threads: int) -> ir.Value:
     """blockIdx * threads + threadIdx."""
     block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)
     return arith.addi(arith.muli(block, as_value(threads)), thread)
+
+
+def thread_of(block: ir.Value, threads: int) -> ir.Value:
+    """The same of a block of that number."""
+    return arith.addi(arith.muli(block, as_value(threads)), gpu.thread_id(gpu.Dimension.x))
 
 
 def of_warp() -> tuple[ir.Value, ir.Value]:

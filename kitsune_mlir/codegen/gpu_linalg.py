@@ -165,7 +165,7 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
         count = product(sizes)
         with only_if(item, product([parts.count, count])):
             number, index = delinearize(item, [parts.count, count])
-            points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
+            points = [Point(generic.place(index, sizes))]
             walk = Walk.whole(generic, first, parts.loop).part(number, parts.count)
             found = _reduced(nest, first, points, lane, {parts.loop: walk})
             with contextlib.nullcontext() if lane is None else only_if(lane, 1):
@@ -178,7 +178,7 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
         sizes = results(second.inside)
         count = product(sizes)
         with only_if(index, count):
-            points = [Point(dict(zip(generic.parallel, delinearize(index, sizes), strict=True)))]
+            points = [Point(generic.place(index, sizes))]
             starts = nest.starts(second, points) if lane is None else [one.neutral() for one in joined]
             bounds = (as_value(0) if lane is None else lane), as_value(parts.count), as_value(WARP if together else 1)
             loop = scf.ForOp(*bounds, starts)
@@ -267,7 +267,7 @@ def _points(generic: Generic, block: Blocking, kernel: Kernel, index: ir.Value) 
     """The points of group `index`. Along a blocked loop of n groups they lie n apart, so that neighbouring
     threads still have neighbouring points."""
     groups = _groups(generic, block, kernel.inside)
-    points = [Point(dict(zip(generic.parallel, delinearize(index, groups), strict=True)))]
+    points = [Point(generic.place(index, groups))]
     for d, count in zip(generic.parallel, groups, strict=True):
         points = [moved for point in points for moved in _along(generic, kernel, point, d, count, block.get(d, 1))]
     return points

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, func, ir, location, run_passes, walk
+from kitsune_mlir.mlir import arith, clone_on, func, ir, location, replace_op, run_passes, walk
 
 TURNS = 64  # each turn has kernels of its own: more of them would take minutes to compile
 
@@ -52,18 +52,11 @@ def _unroll(loop: ir.Operation) -> None:
     with loop.context, loop.location, ir.InsertionPoint(loop):
         for turn in turns:
             index = arith.constant(loop.operands[0].type, turn)
-            values = dict(zip(map(hash, block.arguments), [index, *carried], strict=True))
+            values = dict(zip(block.arguments, [index, *carried], strict=True))
             for op in body:
-                copy = op.clone()
-                for old, new in zip(walk(op), walk(copy), strict=True):
-                    for i, operand in enumerate(old.operands):
-                        if hash(operand) in values:
-                            new.operands[i] = values[hash(operand)]
-                values.update(zip(map(hash, op.results), copy.results, strict=True))
-            carried = [values.get(hash(value), value) for value in end.operands]
-    for result, value in zip(loop.results, carried, strict=True):
-        result.replace_all_uses_with(value)
-    loop.erase()
+                clone_on(op, values)
+            carried = [values.get(value, value) for value in end.operands]
+    replace_op(loop, *carried)
 
 
 def _turns(loop: ir.Operation) -> range | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, func, ir, memref, walk
+from kitsune_mlir.mlir import arith, func, ir, memref, replace_op, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
 from .gpu_radix import RadixSort
@@ -37,9 +37,7 @@ def outline_orders(module: ir.Module, main: func.FuncOp) -> None:
                 call = func.CallOp(results, name, given)
         moved = {number: call.results[2 + i] for i, number in enumerate(others)}
         made = [*call.results[:2], *(moved.get(i, call.results[len(results) - 1]) for i in range(len(carried)))]
-        for old, new in zip(op.results, made, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        replace_op(op, *made)
 
 
 def lower_orders(main: func.FuncOp, kernels: Kernels) -> None:
@@ -62,9 +60,7 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
         kernels, op, "order", size, order.count, order.key, order.write_row, others, order.write_carried
     )  # fmt: skip
     sort.launch()
-    for old, new in zip(op.results, made):
-        old.replace_all_uses_with(new)
-    op.erase()
+    replace_op(op, *made)
 
 
 @dataclass(frozen=True)

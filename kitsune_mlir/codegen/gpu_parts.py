@@ -13,11 +13,10 @@ launch: passes/join_launches.py.)
 
 from __future__ import annotations
 
-from functools import cmp_to_key
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import arith, func, gpu, in_block_order, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
@@ -82,7 +81,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
             return None
         found.add(owner)
         waiting += owner.operands
-    return sorted(found, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
+    return in_block_order(found)
 
 
 def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:
@@ -104,10 +103,7 @@ def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> 
 def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     """The view of `target` that has the shape of what `collapse` collapses."""
     kind, wanted = ir.MemRefType(target.type), ir.MemRefType(collapse.operands[0].type)
-    groups = [
-        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
-        for group in ir.ArrayAttr(collapse.attributes["reassociation"])
-    ]
+    groups = rows.groups_of(collapse)
     layout = None
     if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
         (strides, offset), open_ = kind.get_strides_and_offset(), ir.ShapedType.get_dynamic_stride_or_offset()

@@ -13,13 +13,11 @@ the buffer into which its result would be copied where nothing else touches that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_FROM, rows_from
-from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, slice_of, walk
 
-from .gpu_buffers import VIEWS, is_alloc, root_of, written
+from .gpu_buffers import VIEWS, ancestor_in, behind, is_alloc, root_of, uses_of, written
 from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import is_dense, lie_apart, needed
@@ -48,8 +46,7 @@ def mark(module: ir.Module) -> None:
                 value.set_type(dense(value.type))
     for op in walk(module, "tensor.cast"):
         if op.results[0].type == op.operands[0].type:
-            op.results[0].replace_all_uses_with(op.operands[0])
-            op.erase()
+            replace_op(op, op.operands[0])
 
 
 def place(module: ir.Module, main: func.FuncOp) -> None:
@@ -234,34 +231,22 @@ def _target(call: ir.Operation, number: int, place: Place) -> ir.Value | None:
         whole = subview.operands[0]
         if brought is None or subview.name != "memref.subview" or list(whole.type.shape)[1:] != [place.pitch]:
             continue
-        if all(_leaves(op, target) for op in _between(call, copy)) and _is_kept(call.results[number], copy, target):
+        leave = all(_leaves(op, target) for op in (call, *behind(call, copy)))
+        if leave and _is_kept(call.results[number], copy, target):
             for op in brought:
                 op.move_before(call)
             return target
     return None
 
 
-def _between(first: ir.Operation, last: ir.Operation) -> Iterator[ir.Operation]:
-    operations = [op.operation for op in first.block.operations]
-    yield from operations[operations.index(first) : operations.index(last)]
-
-
 def _is_kept(result: ir.Value, copy: ir.Operation, target: ir.Value) -> bool:
     """Whether the part of a buffer that a result is copied to stays what it is until the result has been read last: the
     buffer may be written again when nobody needs all of it any more, also by the last who reads the result, whose
     threads may read elements that others of them have written."""
-    block = copy.block
-    operations = [op.operation for op in block.operations]
-    readers, waiting = [operations.index(copy)], [result]
-    while waiting:
-        for use in waiting.pop().uses:
-            op = use.owner.operation
-            waiting += op.results if op.name in VIEWS else []
-            while op.block != block:
-                op = op.parent
-            readers.append(operations.index(op))
-    behind = operations[operations.index(copy) + 1 : max(readers) + 1]
-    return not any(_meets(value, target) for op in behind for value in written(op))
+    later = behind(copy)
+    readers = [ancestor_in(copy.block, use.owner.operation) for use in uses_of(result)]
+    last = max((later.index(op) for op in readers if op in later), default=-1)
+    return not any(_meets(value, target) for op in later[: last + 1] for value in written(op))
 
 
 def _meets(value: ir.Value, target: ir.Value) -> bool:
@@ -286,8 +271,7 @@ def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
                 source, axis = rows_from(function.operation, number)
                 rows = memref.dim(call.operands[source], as_value(axis))
         for dim in dims:  # a kernel's other sizes are known, and no operations
-            dim.results[0].replace_all_uses_with(rows)
-            dim.erase()
+            replace_op(dim, rows)
 
 
 def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:

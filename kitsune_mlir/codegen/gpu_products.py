@@ -20,6 +20,7 @@ from kitsune_mlir import precision
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.product_tiles import PAIRS
+from kitsune_mlir.rows import producer
 
 from .affine_index import evaluate
 from .ampere import mma_sync
@@ -63,12 +64,8 @@ def _multiplies_and_adds(generic: Generic) -> bool:
         return False
     left, right, total = generic.block.arguments
     multiplied, added = body[-3], body[-2]
-    factors = [op.operands[0] if (op := _maker(value)) is not None else value for value in multiplied.operands]
+    factors = [op.operands[0] if (op := producer(value)) is not None else value for value in multiplied.operands]
     return set(factors) == {left, right} and set(added.operands) == {total, multiplied.results[0]}
-
-
-def _maker(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
 
 
 @dataclass(frozen=True)

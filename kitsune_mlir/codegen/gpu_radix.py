@@ -93,7 +93,7 @@ class RadixSort:
         items = _even(self.size) if isinstance(self.size, int) else OPEN_ITEMS
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             tiles = ceildiv(self.size, items * THREADS)
-            counts, totals = _alloc(parts[0].count, tiles), _alloc(parts[0].count)
+            counts, totals = alloc_numbers(parts[0].count, tiles), alloc_numbers(parts[0].count)
         source = None
         for digit in parts:
             target = None if digit == parts[-1] else self._arrays()
@@ -105,8 +105,10 @@ class RadixSort:
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-            carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
-            return _Arrays(_alloc(self.size, 2), carried)
+            carried = [
+                alloc_numbers(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried
+            ]
+            return _Arrays(alloc_numbers(self.size, 2), carried)
 
     def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
         made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
@@ -233,7 +235,7 @@ def _load_pair(pairs: ir.Value, row: ir.Value) -> list[ir.Value]:
     return parts(vector.load(kind, pairs, [index(row), as_value(0)], alignment=8))
 
 
-def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
+def alloc_numbers(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
     """A buffer of such numbers, of 32 bits where nothing is said."""
     open_ = ir.ShapedType.get_dynamic_size()
     shape = [size if isinstance(size, int) else open_ for size in sizes]

@@ -26,7 +26,7 @@ from kitsune_mlir.planning import run_sums
 from kitsune_mlir.planning.run_sums import RUN
 from kitsune_mlir.planning.target import Target
 
-from .gpu_buffers import root_of
+from .gpu_buffers import behind, root_of
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
 from .gpu_updates import IDLE, Updates, applied
@@ -236,16 +236,12 @@ def _may_join(group: Sequence[ir.Operation], op: ir.Operation) -> bool:
     if any(root_of(operand) in tables for operand in op.operands):
         return False
     read = [root_of(value) for member in group for value in _read_by(member)]
-    behind = False
-    for one in (other.operation for other in op.block.operations):
-        if behind and one not in group and one.name not in IDLE:
+    for one in behind(group[0], op):
+        if one not in group and one.name not in IDLE:
             touched = [root_of(v) for inner in walk(one) for v in inner.operands if isinstance(v.type, ir.MemRefType)]
             if any(table in touched for table in tables) or any(may_write(one, value) for value in read):
                 return False
-        if one == op:
-            return True
-        behind |= one == group[0]
-    return False
+    return True
 
 
 def _read_by(op: ir.Operation) -> list[ir.Value]:

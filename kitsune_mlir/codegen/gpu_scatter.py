@@ -37,6 +37,7 @@ from .gpu_kernel import (
     on_host,
     only_if,
     product,
+    thread_of,
 )
 from .gpu_runs import Part, Runs
 from .gpu_sorted_updates import Orders, mapped
@@ -121,8 +122,7 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
     with kernel.body():
         sizes = sizes_of(kernel.inside)
         table, total = kernel.inside(op.operands[2]), as_value(product(sizes))
-        first = arith.muli(gpu.block_id(gpu.Dimension.x), as_value(THREADS * turns))
-        first = arith.addi(first, gpu.thread_id(gpu.Dimension.x))
+        first = thread_of(gpu.block_id(gpu.Dimension.x), THREADS * turns)
         with only_if(first, total), kernels.checks.behind():
             numbers = [arith.addi(first, as_value(THREADS * turn)) for turn in range(turns)]
             last = arith.subi(total, as_value(1))

@@ -17,9 +17,9 @@ from functools import reduce
 
 from kitsune_mlir.mlir import arith, ir, memref
 
-from .gpu_buffers import VIEWS, is_alloc, root_of, written
+from .gpu_buffers import VIEWS, behind, is_alloc, root_of, written
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
-from .gpu_radix import RadixSort
+from .gpu_radix import RadixSort, alloc_numbers
 from .pipeline.device import below, i32, index, when
 from .pipeline.device import value as number_of
 
@@ -111,7 +111,7 @@ class _Sort:
         op = self.op
         with op.context, op.location, ir.InsertionPoint(op):
             size, count = extent(op.operands[1], 0), self._count()
-            order = Order(_alloc(size), _alloc(size))
+            order = Order(alloc_numbers(size), alloc_numbers(size))
 
         def write_row(kernel: Kernel, place: ir.Value, row: ir.Value, key: ir.Value) -> None:
             memref.store(row, kernel.inside(order.rows), [place])
@@ -123,7 +123,7 @@ class _Sort:
     def bounds(self, keys: ir.Value) -> tuple[ir.Value, ir.Value]:
         with self.op.context, self.op.location, ir.InsertionPoint(self.op):
             size, count = extent(keys, 0), self._count()
-            found = _alloc(count), _alloc(count)
+            found = alloc_numbers(count), alloc_numbers(count)
         self._kernel("begin", count, lambda kernel, thread: _clear(kernel, thread, found))
         self._kernel("bounds", size, lambda kernel, thread: _bounds(kernel, thread, found, keys))
         return found
@@ -153,13 +153,6 @@ class _Sort:
         )
         key = arith.select(inside, linear(found, sizes), as_value(product(sizes)))
         return arith.index_cast(i32(), key)
-
-
-def _alloc(count: Size) -> ir.Value:
-    """A buffer of so many numbers of 32 bits."""
-    static = isinstance(count, int)
-    kind = ir.MemRefType.get([count if static else ir.ShapedType.get_dynamic_size()], i32())
-    return memref.alloc(kind, [] if static else [count], [])
 
 
 def _bounds(kernel: Kernel, thread: ir.Value, bounds: tuple[ir.Value, ir.Value], keys: ir.Value) -> None:
@@ -213,12 +206,7 @@ def _is_all(numbers: ir.Value) -> bool:
 
 def _is_settled(root: ir.Value, op: ir.Operation) -> bool:
     """Whether nothing behind an operation writes a buffer."""
-    behind = False
-    for one in (other.operation for other in op.block.operations):
-        if behind and may_write(one, root):
-            return False
-        behind |= one == op
-    return True
+    return not any(may_write(one, root) for one in behind(op))
 
 
 def may_write(op: ir.Operation, root: ir.Value) -> bool:

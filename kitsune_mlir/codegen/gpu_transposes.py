@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_kept
 
@@ -45,8 +45,7 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
             _turn(maker, {len(maker.operands) - 1: order})
             maker.operands[len(maker.operands) - 1] = op.operands[1]
             maker.results[0].set_type(op.results[0].type)
-            op.results[0].replace_all_uses_with(maker.results[0])
-            op.erase()
+            replace_op(op, maker.results[0])
 
 
 def turn_gathers(main: ir.Operation) -> None:
@@ -71,8 +70,7 @@ def turn_gathers(main: ir.Operation) -> None:
             )
         maker.operands[len(maker.operands) - 1] = op.operands[1]
         maker.results[0].set_type(op.results[0].type)
-        op.results[0].replace_all_uses_with(maker.results[0])
-        op.erase()
+        replace_op(op, maker.results[0])
 
 
 def _is_elementwise(op: ir.Operation) -> bool:

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from kitsune_mlir.mlir import arith, gpu, ir, vector
+from kitsune_mlir.mlir import arith, ir, vector
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 
 from .affine_index import evaluate
 from .gpu_flat import Flat
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product, thread_of
 from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, uneven, width, word_at
 from .kernel_work import instructions_of
 
@@ -113,7 +113,7 @@ class Turned:
         """What block number `block` does."""
         layout, groups = self._layout(kernel.inside), self._groups(kernel.inside)
         sizes = [size for _, size in layout]
-        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        index = thread_of(block, THREADS)
         with contextlib.ExitStack() as inside:
             inside.enter_context(only_if(index, product(sizes)))
             dims: dict[int, ir.Value] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kitsune_mlir.mlir import arith, ir, walk
 
 from . import gpu_words
-from .gpu_buffers import VIEWS, is_alloc, root_of, written
+from .gpu_buffers import VIEWS, behind, is_alloc, root_of, written
 from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
@@ -117,11 +117,6 @@ def _without_ones(position: list[ir.Value], buffer: ir.Value, rank: int) -> list
 def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
     """Whether nothing that an operator reads is written between it and a scatter behind it, or by the scatter."""
     read = [root_of(v) for one in walk(writer) for v in one.operands if isinstance(v.type, ir.MemRefType)]
-    between = False
-    for other in (one.operation for one in op.block.operations):
-        if other == op:
-            return between and root_of(op.operands[2]) not in read
-        if between and any(root_of(value) in read for value in written(other)):
-            return False
-        between |= other == writer
-    return False
+    if not writer.is_before_in_block(op) or root_of(op.operands[2]) in read:
+        return False
+    return not any(root_of(value) in read for other in behind(writer, op) for value in written(other))

@@ -18,9 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, memref
+from kitsune_mlir.rows import groups_of
 
 from .affine_index import linear
-from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of, written
+from .gpu_buffers import VIEWS, behind, is_alloc, root_of, uses_of, written
 from .gpu_kernel import Size, as_value, extent, product
 
 _MOVES = ("memref.copy", "linalg.transpose", "linalg.broadcast", "linalg.generic")
@@ -123,8 +124,7 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
 
 def _is_written_behind(root: ir.Value, op: ir.Operation) -> bool:
     """Whether an operation behind `op` may write a buffer."""
-    operations = [other.operation for other in op.block.operations]
-    return any(root_of(v) == root for other in operations[operations.index(op) + 1 :] for v in written(other))
+    return any(root_of(v) == root for other in behind(op) for v in written(other))
 
 
 def _whole(value: ir.Value) -> Layout:
@@ -175,23 +175,18 @@ def _part(source: Layout, op: ir.Operation) -> Layout:
     return Layout(source.buffer, offset, tuple(sizes[d] for d in kept), tuple(strides))
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
-    groups = ir.ArrayAttr(op.attributes["reassociation"])
-    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in groups]
-
-
 def _expanded(source: Layout, op: ir.Operation) -> Layout:
     (sizes,) = _mixed(op, "static_output_shape")
     if source.dense:
         return _dense(source.buffer, sizes)
     strides: list[Size] = []
-    for group, stride in zip(_groups(op), source.strides, strict=True):
+    for group, stride in zip(groups_of(op), source.strides, strict=True):
         strides += [product([stride, *(sizes[d] for d in group[at + 1 :])]) for at in range(len(group))]
     return Layout(source.buffer, source.offset, tuple(sizes), tuple(strides))
 
 
 def _collapsed(source: Layout, op: ir.Operation) -> Layout | None:
-    groups = _groups(op)
+    groups = groups_of(op)
     sizes = [product([source.sizes[d] for d in group]) for group in groups]
     if source.dense:
         return _dense(source.buffer, sizes)

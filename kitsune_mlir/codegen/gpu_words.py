@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 
-from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, memref, vector, walk
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import COLUMN, Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, only_if, product, thread_of
 from .pipeline import device
 from .stride_factors import stride_factors
 
@@ -105,9 +105,9 @@ class Words:
         """The words of block number `block`."""
         generic = self.generic
         groups, last = self.groups(kernel.inside), generic.parallel[-1]
-        index = arith.addi(arith.muli(block, as_value(self.threads)), gpu.thread_id(gpu.Dimension.x))
+        index = thread_of(block, self.threads)
         with only_if(index, product(groups)):
-            dims = dict(zip(generic.parallel, delinearize(index, groups), strict=True))
+            dims = generic.place(index, groups)
             dims[last] = arith.muli(dims[last], as_value(self.count))
             places = [dims]
             if self.lines > 1:

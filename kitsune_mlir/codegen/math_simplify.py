@@ -27,7 +27,7 @@ from math import sqrt
 from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, replace_op, walk
 
 ROUNDING = {f"math.{name}" for name in ("ceil", "floor", "round", "roundeven", "trunc")}
 ROUNDING |= {"arith.fptosi", "arith.fptoui", "arith.remf"}
@@ -209,5 +209,4 @@ def _maker(value: ir.Value, name: str, alone: bool = False) -> ir.Operation | No
 
 
 def _replace(op: ir.Operation, result: Scalar) -> None:
-    op.results[0].replace_all_uses_with(result.value)
-    op.erase()
+    replace_op(op, result.value)

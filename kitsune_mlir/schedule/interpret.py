@@ -190,7 +190,7 @@ class Program:
             case "kitsune.acquire" | "kitsune.wait":
                 if op.operands[0].owner.operation.opview.is_between_roles:
                     return between.opens(op.name, where, operands[0], results[0])
-                tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
+                tile = dialect.tile_of(op.results[0])
                 return steps.open_slot(op.name, where, operands[0], results[0], tile)
             case "kitsune.fill":
                 return between.fill(op, where) if op.opview.is_between_roles else steps.fill(where, operands)

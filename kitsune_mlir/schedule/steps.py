@@ -122,7 +122,7 @@ def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
 
 def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     elements, dims, last = op.opview.elements, op.opview.axes, op.opview.last_rows
-    tile, sizes = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value), op.opview.box
+    tile, sizes = dialect.tile_of(op.operands[0]), op.opview.box
 
     def step(frame: Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
@@ -169,7 +169,7 @@ def split(where: str, operands: list[int], is_turned: bool) -> Step:
 
 
 def sums(op: ir.Operation, operands: list[int], results: list[int]) -> Step:
-    shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
+    shape = tuple(dialect.tile_of(op.results[0]).shape)
 
     def step(frame: Frame) -> None:
         tiles = [frame.values[o] for o in operands] if op.opview.begins else []
@@ -218,7 +218,7 @@ def product(op: ir.Operation, where: str, operands: list[int], results: list[int
 
 
 def _element_of(slot: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value).element_type
+    return dialect.tile_of(slot).element_type
 
 
 def _seen(slot: Slot, frame: Frame) -> slice:

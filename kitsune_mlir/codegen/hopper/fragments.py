@@ -82,6 +82,13 @@ class Fragment:
                 continue
             self.values[place] = device.assembly("mov.b32 $0, $1;", x, result=x.type, memory=False)
 
+    def put(self, block: int, half: int, pair: Sequence[ir.Value], packs: bool) -> None:
+        """The two columns of a block that a thread has of one of its rows, as a word or as they are."""
+        if packs:
+            self.words[block, half] = pack(*pair, self.element)
+        else:
+            self.values[block, half, 0], self.values[block, half, 1] = pair
+
     @property
     def width(self) -> int:
         return prod(self.shape[1:])

@@ -60,6 +60,11 @@ class Slot:
     number: Int
     parity: ir.Value
 
+    @staticmethod
+    def first() -> Slot:
+        """The first of its ring, in its first turn."""
+        return Slot(device.value(0), device.value(0))
+
 
 @dataclass(frozen=True)
 class Ring:
@@ -76,9 +81,6 @@ class Ring:
     @property
     def barrier_bytes(self) -> int:
         return 2 * BYTES * self.slots
-
-    def start(self) -> Slot:
-        return Slot(device.value(0), device.value(0))
 
     def advance(self, slot: Slot) -> Slot:
         following = device.add(slot.number, 1)

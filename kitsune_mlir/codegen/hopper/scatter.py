@@ -70,7 +70,7 @@ def _numbers(to: Sequence[ir.Value], exists: Sequence[ir.Value]) -> list[ir.Valu
     first, second = (
         arith.select(there, arith.trunci(i32, row), device.value(_NOWHERE)) for row, there in zip(to, exists)
     )
-    lane = device.mod(warps.thread(), warps.WARP)
+    lane = warps.lane()
     told = arith.select(device.equal(device.mod(lane, 2), 0), first, second)
     half = device.div(lane, warps.WARP // 2)
     return [warps.hand(told, device.add(half, ROW_THREADS * row)) for row in range(_ROWS)]

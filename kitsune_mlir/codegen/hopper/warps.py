@@ -33,6 +33,16 @@ def thread() -> ir.Value:
     return device.assembly("mov.u32 $0, %tid.x;", result=device.i32(), memory=False)
 
 
+def lane() -> Int:
+    """The thread's number in its warp, likewise."""
+    return device.mod(thread(), WARP)
+
+
+def is_first() -> ir.Value:
+    """Holds in one thread of each warp."""
+    return device.equal(lane(), 0)
+
+
 def consumer() -> Int:
     """The number of the thread's warpgroup behind the producer's, likewise."""
     return device.sub(device.div(thread(), wgmma.THREADS), 1)

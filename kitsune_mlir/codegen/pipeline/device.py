@@ -212,11 +212,22 @@ def offset(pointer: ir.Value, count: Int, element: ir.Type) -> ir.Value:
     return llvm.GEPOp(pointer.type, pointer, dynamic, raw, element, None).result
 
 
-def further(pointer: ir.Value, count: Int, stride: int, element: ir.Type) -> ir.Value:
-    """The address `count` (without a sign, or i64) times `stride` elements on, computed in 64 bits."""
+def further(
+    pointer: ir.Value,
+    count: Int,
+    stride: int,
+    element: ir.Type,
+    sizes: Sequence[ir.Value] = (),
+    extend: Callable[[ir.Type, ir.Value], ir.Value] = arith.extui,
+) -> ir.Value:
+    """The address `count` (without a sign unless `extend` says so, or i64) times `stride` elements on, and times these
+    sizes, computed in 64 bits."""
     number = value(count)
-    wide = number if number.type == i64() else arith.extui(i64(), number)
-    return offset(pointer, arith.muli(wide, arith.constant(i64(), stride)), element)
+    wide = number if number.type == i64() else extend(i64(), number)
+    far = arith.muli(wide, arith.constant(i64(), stride))
+    for size in sizes:
+        far = arith.muli(far, arith.extui(i64(), size))
+    return offset(pointer, far, element)
 
 
 def shared(place: Int) -> ir.Value:

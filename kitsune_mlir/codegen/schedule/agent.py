@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 
 from kitsune_mlir.codegen.hopper import cluster, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
+from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
@@ -21,8 +23,7 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
-from .between import is_between
-from .boxes import GlobalBox
+from .boxes import GlobalBox, patch_of
 from .extents import divisor, is_from_tiles, whole_of
 from .loops import Open
 from .products import ProductCode
@@ -66,7 +67,7 @@ class AgentCode(ProductCode):
             raise UnsupportedError(f"agent '{self.agent.label}' copies, and does not only that")
         if self.first % wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' is warpgroups, and begins at thread {self.first}")
-        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self.turns = {ring: Slot.first() for ring in rings}
         self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
@@ -173,28 +174,25 @@ class AgentCode(ProductCode):
         if read.is_of_boxes:
             self._read_boxes(op)
             return
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
         if isinstance(op.operands[0].type, schedule.Slot):
             opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
-            start = device.mul(at[0], kind.element_type.width // 8)
-            place = device.shared(device.add(self.around.rings[opened.ring.label].place(opened.slot), start))
+            start = device.mul(self.number(op.operands[1]), kind.element_type.width // 8)
+            place = device.shared(device.add(self.around.place(opened), start))
             vector = PairedMemory(place, kind.element_type, tuple(kind.shape), kind.shape[0])
             self.memories[hash(op.results[0])] = vector
             return
-        pointer = self._pointer(op.operands[0])
         if "together" in op.attributes:
             if divisor(op.operands[2]) * ir.RankedTensorType(op.results[0].type).element_type.width % 128:
                 raise UnsupportedError(
                     f"{location(op.location)}: rows are loaded together from no multiple of 16 bytes on"
                 )
+            row, column = map(self.number, list(op.operands)[1:])
+            pointer = self._pointer(op.operands[0])
             self._stand(op.results[0])
-            own = self._own_boxes()
-            self._take_up(
-                op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
-            )
+            found = whole_rows.read(op, pointer, self.around.rows, (row, column), self._own_boxes(), self.lanes)
+            self._take_up(op.results[0], found)
             return
-        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read)
-        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole, *_patch(read))
+        box = self._box(op, self._whole(op.operands[0].type, list(op.operands)[1:], read))
         box.pair = self.lanes.pair if self.lanes else None
         if read.axes:
             first = divisor(list(op.operands)[1 + read.axes[-1]])
@@ -227,7 +225,7 @@ class AgentCode(ProductCode):
     def _split(self, op: ir.Operation) -> None:
         source, *targets = [self.values[hash(slot)] for slot in op.operands]
         lines, length = source.tile.shape if source.ring.layout == "rows" else source.tile.shape[::-1]
-        places = [self.around.rings[opened.ring.label].place(opened.slot) for opened in (source, *targets)]
+        places = [self.around.place(opened) for opened in (source, *targets)]
         thread = device.value(device.mod(device.thread(), wgmma.THREADS))
         if op.opview.is_turned:
             turn(*places, source.ring.slot_bytes, thread)
@@ -236,7 +234,7 @@ class AgentCode(ProductCode):
 
     def _boxes(self, opened: Open) -> list[Int]:
         """Where the boxes of an open slot begin."""
-        first, (rows, columns) = self.around.rings[opened.ring.label].place(opened.slot), opened.tile.shape
+        first, (rows, columns) = self.around.place(opened), opened.tile.shape
         if rows != wgmma.ROWS or columns % wgmma.CHUNK:
             raise UnsupportedError(
                 f"threads fill and read slots of {wgmma.ROWS} rows and whole boxes, not {opened.tile}"
@@ -258,6 +256,16 @@ class AgentCode(ProductCode):
         sizes = moves.box
         found = whole_of(self.agent, kind, at, moves.axes, sizes)
         return {dim: sizes[dim] for dim in found if sizes[dim] % BLOCK == 0}
+
+    def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> GlobalBox:
+        """The box of a tensor that an operation reads, or of an output that it writes, which has all of it along the
+        dimensions in `whole`."""
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        if op.name == schedule.ReadOp.OPERATION_NAME:
+            pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
+        else:
+            pointer, type_ = self.around.outputs[op.opview.position]
+        return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""
@@ -355,9 +363,8 @@ class AgentCode(ProductCode):
             else:
                 self._depart(self.around.map_of[op], found, (column, row))
             return
-        pointer, type_ = self.around.outputs[write.position]
-        whole, at = self._whole(type_, offsets, write), list(map(self.number, offsets))
-        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole, *_patch(write))
+        _, type_ = self.around.outputs[write.position]
+        box = self._box(op, self._whole(type_, offsets, write))
         if write.is_once:
             stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))
         elif ir.RankedTensorType(tile.type).rank == 1:
@@ -369,17 +376,8 @@ class AgentCode(ProductCode):
 def _takes(op: ir.Operation) -> bool:
     """Whether it opens or gives back a slot between roles, to copy out of it."""
     if op.name == schedule.WaitOp.OPERATION_NAME:
-        return is_between(op.operands[0])
+        return schedule.is_between(op.operands[0])
     return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).is_between_roles
-
-
-def _patch(moves: schedule.ReadOp | schedule.WriteOp) -> tuple[int | None, bool]:
-    """The places of a line of the patch that a tile's rows or columns are, None where these are none; and whether it is
-    columns."""
-    attributes = moves.operation.attributes
-    if schedule.PATCH not in attributes:
-        return None, False
-    return ir.DenseI64ArrayAttr(attributes[schedule.PATCH])[1], schedule.ACROSS in attributes
 
 
 def _is_along_columns(value: ir.Value) -> bool:

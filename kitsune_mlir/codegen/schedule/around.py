@@ -10,6 +10,7 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir
 
 from .exchanges import Totals
+from .loops import Open
 from .meetings import Meetings
 
 
@@ -46,3 +47,7 @@ class Surroundings(KernelAround):
     outboxes: Int  # that of the boxes through which tiles leave
     meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
     totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
+
+    def place(self, opened: Open) -> Int:
+        """Where an open slot begins."""
+        return self.rings[opened.ring.label].place(opened.slot)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.hopper import waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
-from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
+from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
@@ -16,11 +16,6 @@ from kitsune_mlir.mlir import arith, ir
 
 from .around import Surroundings
 from .exchanges import ExchangeCode
-
-
-def is_between(ring: ir.Value) -> bool:
-    """Whether a ring lies between roles."""
-    return ring.owner.operation.opview.is_between_roles
 
 
 @dataclass(frozen=True)
@@ -36,10 +31,6 @@ class BetweenCode(ExchangeCode):
     """An agent's way to rings between roles."""
 
     around: Surroundings
-
-    def _outbox(self) -> Outbox:
-        """The boxes of the thread's copy."""
-        raise NotImplementedError
 
     def _open_between(self, op: ir.Operation) -> None:
         """Acquires or waits for the slot of the turn's tile; a thread that fills none of the rings that the slot is

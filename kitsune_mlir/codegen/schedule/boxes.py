@@ -13,6 +13,7 @@ from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
+from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
 from kitsune_mlir.mlir import arith, ir
 
@@ -274,8 +275,12 @@ class GlobalBox:
         computed in 64 bits."""
         if isinstance(count, int) and count == 0:
             return pointer
-        i64 = ir.IntegerType.get_signless(64)
-        far = arith.muli(arith.extui(i64, device.value(count)), arith.constant(i64, stride))
-        for _ in range(power):
-            far = arith.muli(far, arith.extui(i64, self._rows))
-        return device.offset(pointer, far, storage_type(self.element))
+        return device.further(pointer, count, stride, storage_type(self.element), [self._rows] * power)
+
+
+def patch_of(moves: ir.Operation) -> tuple[int | None, bool]:
+    """The places of a line of the patch that a tile's rows or columns are, None where these are none; and whether it is
+    columns."""
+    if schedule.PATCH not in moves.attributes:
+        return None, False
+    return ir.DenseI64ArrayAttr(moves.attributes[schedule.PATCH])[1], schedule.ACROSS in moves.attributes

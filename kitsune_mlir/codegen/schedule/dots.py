@@ -32,7 +32,6 @@ from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.rows import Structured, shape_of
 
 from .agent import AgentCode
-from .boxes import GlobalBox
 from .quads import Fragment, fragments, multiplied
 from .row_sources import LaneRows, sources
 
@@ -69,7 +68,7 @@ class DotsCode(AgentCode):
     known: list[tuple[ir.Value, list[ir.Value], ir.Value]] = field(default_factory=list)  # elements, throughout
 
     def emit(self) -> None:
-        lane = device.value(device.mod(warps.thread(), warps.WARP))
+        lane = device.value(warps.lane())
         self.group, self.quarter = device.value(device.div(lane, QUAD)), device.value(device.mod(lane, QUAD))
         self.lane, self.pair = lane, device.value(device.mul(self.quarter, 2))
         self.values[hash(self.agent.block.arguments[0])] = 0
@@ -162,9 +161,7 @@ class DotsCode(AgentCode):
     def _read(self, op: ir.Operation) -> None:
         """Lanes have columns beyond a tile's, which the tensor need not have. What stands before the loop, places of
         elements that leave, is loaded there: of each lane those of its words."""
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
-        pointer = self.around.pointers[hash(op.operands[0])]
-        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, op.opview.axes)
+        box = self._box(op)
         if op.parent == self.agent.operation:
             for index in (place for words in self.words.values() for word in words for place in word.places):
                 self.known.append((op.results[0], [index], box.load([index])))
@@ -181,9 +178,7 @@ class DotsCode(AgentCode):
 
     def _write(self, op: ir.Operation) -> None:
         """Lane l stores words number l, l + 32, ... of the tile's elements one behind the other."""
-        tile, offsets = op.operands[0], list(op.operands)[1:]
-        pointer, type_ = self.around.outputs[op.opview.position]
-        box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), op.opview.axes)
+        tile, box, offsets = op.operands[0], self._box(op), list(op.operands)[1:]
         for word in self.words.get(op) or self._words_of(op, warps.here(self.lane)):
             with contextlib.nullcontext() if word.inside is None else device.when(word.inside):
                 found = self._elements(tile, word)

@@ -154,7 +154,7 @@ class ExchangeCode(StowCode):
 
     def _give_back(self, ring: schedule.AllocRingOp, slot: Slot) -> None:
         """Tells the CTA that sent a tile that this one has read it."""
-        own, lane = self._own_ring(ring), device.mod(warps.thread(), WARP)
+        own, lane = self._own_ring(ring), warps.lane()
         if ring.is_collected:
             sharers = _sharers(ring, self.around.cluster)
             cta = device.add(device.mul(slot.number, sharers), device.mod(lane, sharers))
@@ -162,10 +162,6 @@ class ExchangeCode(StowCode):
             return
         from_there = cluster.remote(own.empty(slot), peer(schedule.distance(ring), self.around.cluster))
         cluster.remote_arrive(from_there, device.equal(lane, 0) if own.by_warps else self._leader())
-
-    def _group(self) -> Int:
-        """The copy's number."""
-        return device.sub(device.div(warps.thread(), THREADS), self.first // THREADS)
 
     def _scf_for(self, op: ir.Operation) -> None:
         self.may_send = False
@@ -199,9 +195,6 @@ class Totals:
         """One thread."""
         for number in range(2 * copies):
             mbarrier.init(device.add(self.base, self.barriers + number * mbarrier.BYTES), 1)
-
-    def start(self) -> Slot:
-        return Slot(device.value(0), device.value(0))
 
     def advance(self, turn: Slot) -> Slot:
         return Slot(device.add(turn.number, 1), turn.parity)

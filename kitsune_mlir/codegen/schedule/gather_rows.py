@@ -59,8 +59,8 @@ class GatherCode(PrefetchCode):
         opened = self.values[hash(op.operands[0])]
         tma.fence()
         warps.sync()
-        lane = device.mod(warps.thread(), warps.WARP)
-        mbarrier.arrive(self._here(opened.ring.label).full(opened.slot), device.equal(lane, 0))
+        is_first = warps.is_first()
+        mbarrier.arrive(self._here(opened.ring.label).full(opened.slot), is_first)
 
     def _acquire(self, op: ir.Operation) -> None:
         _, slot = self._opened(op)

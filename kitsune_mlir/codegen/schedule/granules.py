@@ -134,8 +134,4 @@ def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type, sizes: 
     """The address `count` times `stride` elements on, and times these sizes, computed in 64 bits."""
     if isinstance(count, int) and not (count and sizes):
         return device.offset(pointer, count * stride, element)
-    i64 = ir.IntegerType.get_signless(64)
-    far = arith.muli(arith.extsi(i64, device.value(count)), arith.constant(i64, stride))
-    for size in sizes:
-        far = arith.muli(far, arith.extui(i64, size))
-    return device.offset(pointer, far, element)
+    return device.further(pointer, count, stride, element, sizes, arith.extsi)

@@ -128,7 +128,7 @@ class ScheduledKernel:
                     )
             return
         for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
-            _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+            _, columns = schedule.tile_of(op.results[0]).shape
             if (wanted := columns // 2 + _BESIDE_SUMS) > self._given:
                 raise UnsupportedError(
                     f"{location(op.location)}: a product of {columns} columns wants {wanted} registers of a thread, "
@@ -197,11 +197,11 @@ class ScheduledKernel:
     def _map(self, copy: schedule.CopyOp, source: ir.Value, last: int | None = None) -> TensorMap:
         """The map of one of the tensors that a copy may mean; of its boxes of `last` rows, where these are given."""
         if isinstance(source.type, schedule.Slot):
-            rows = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0]
+            rows = schedule.tile_of(copy.operands[0]).shape[0]
             return self._map_between(schedule.ring_of(source), rows)
         if (matrix := windows_of(source)) is not None:
             return self._map_of_windows(copy, matrix)
-        tile = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
+        tile = schedule.tile_of(copy.operands[0])
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]

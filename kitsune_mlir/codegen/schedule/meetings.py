@@ -43,9 +43,6 @@ class Meetings:
             mbarrier.init(barriers, 1)
             mbarrier.init(device.add(barriers, mbarrier.BYTES), self.ctas)
 
-    def start(self) -> Slot:
-        return Slot(device.value(0), device.value(0))
-
     def advance(self, turn: Slot) -> Slot:
         return Slot(turn.number, device.flipped(turn.parity))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.codegen.hopper import wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed, pack
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
@@ -25,10 +25,7 @@ def part(op: schedule.PartOp, halves: Sequence[Half], lanes: Lanes) -> Fragment:
         column = lanes.column(op.first_column // BLOCK + block, 0)
         for h in HALVES:
             pair = [_element(halves[h], value, column.moved(e), width) for e in (0, 1)]
-            if packs:
-                tile.words[block, h] = pack(*pair, kind.element_type)
-            else:
-                tile.values[block, h, 0], tile.values[block, h, 1] = pair
+            tile.put(block, h, pair, packs)
     if not is_packed(kind.element_type):
         tile.pin()
     return tile
@@ -55,10 +52,7 @@ def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object
             return
         for h in HALVES:
             pair = [_element(halves[h], value, lanes.column(block, e), tile.width) for e in (0, 1)]
-            if is_packed(kind.element_type):
-                tile.words[block, h] = pack(*pair, kind.element_type)
-            else:
-                tile.values[block, h, 0], tile.values[block, h, 1] = pair
+            tile.put(block, h, pair, is_packed(kind.element_type))
 
     tile.compute = compute
     return tile

@@ -19,7 +19,6 @@ from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.rows import Structured
 
 from .agent import AgentCode
-from .boxes import GlobalBox
 
 
 @dataclass(kw_only=True)
@@ -39,7 +38,7 @@ class PrefetchCode(AgentCode):
 
     def _first_turn(self, ring: str) -> Slot:
         """The slot that is filled first of a ring."""
-        return self.around.rings[ring].start()
+        return Slot.first()
 
     def _acquire(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
@@ -50,15 +49,11 @@ class PrefetchCode(AgentCode):
         self._ask_for_rows()
         opened = self.values[hash(op.operands[0])]
         warps.sync()
-        lane = device.mod(warps.thread(), warps.WARP)
-        mbarrier.arrive(self.around.rings[opened.ring.label].full(opened.slot), device.equal(lane, 0))
+        is_first = warps.is_first()
+        mbarrier.arrive(self.around.rings[opened.ring.label].full(opened.slot), is_first)
 
     def _read(self, op: ir.Operation) -> None:
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
-        pointer = self._pointer(op.operands[0])
-        self.memories[hash(op.results[0])] = GlobalBox(
-            pointer, op.operands[0].type, self.around.rows, at, op.opview.axes
-        )
+        self.memories[hash(op.results[0])] = self._box(op)
 
     def _linalg_generic(self, op: ir.Operation) -> None:
         """Numbers are computed where rows are asked for, perhaps of numbers in another table."""

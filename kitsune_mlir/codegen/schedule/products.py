@@ -36,7 +36,7 @@ class ProductCode(SlotCode):
         raise NotImplementedError
 
     def _sums(self, op: ir.Operation) -> None:
-        _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        _, columns = schedule.tile_of(op.results[0]).shape
         over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
         found = parts.registers(over) if over and len(over) == len(op.operands) else None
         if op.opview.begins:
@@ -98,7 +98,7 @@ class ProductCode(SlotCode):
 
     def _right_place(self, right: Open) -> Int:
         """Where a slot begins, or the copy's part of it."""
-        place = self.around.rings[right.ring.label].place(right.slot)
+        place = self.around.place(right)
         if right.ring.sharing != "split":
             return place
         part = right.tile.shape[0] // self.agent.count * wgmma.BOX_ROW
@@ -108,7 +108,7 @@ class ProductCode(SlotCode):
         """Where the copy's rows of a slot begin, which its products read."""
         if left.ring.memory == schedule.DSMEM:
             return self._own_ring(left.ring).place(left.slot)
-        place = self.around.rings[left.ring.label].place(left.slot)
+        place = self.around.place(left)
         if left.ring.sharing == "own":
             self._see()
         return place if left.ring.sharing == "all" else device.add(place, self._own_part())

@@ -21,7 +21,6 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
-from .boxes import GlobalBox
 from .reductions import own_part, row_combiner
 
 WORD = 4  # bytes
@@ -107,14 +106,6 @@ class RowCode(AgentCode):
             found = box.load_vector([*row, column.first], self.agent.vector, column.inside)
             for e, x in enumerate(found):
                 self.evaluator.know(value, [*row, device.add(column.first, e)], x)
-
-    def _box(self, op: ir.Operation) -> GlobalBox:
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
-        if op.name == schedule.ReadOp.OPERATION_NAME:
-            pointer, type_ = self.around.pointers[hash(op.operands[0])], op.operands[0].type
-        else:
-            pointer, type_ = self.around.outputs[op.opview.position]
-        return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes)
 
     def _write(self, op: ir.Operation) -> None:
         if op.opview.engine_name is not None:

@@ -15,11 +15,9 @@ from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.mlir import arith, ir, walk
 
 from .around import Surroundings
-from .between import BetweenCode, TileSlot, is_between
-from .exchanges import Totals
+from .between import BetweenCode, TileSlot
 from .look_up import look_up, numbers_of
-from .loops import TOTALS, Open, sent_to
-from .meetings import TURN, Meetings
+from .loops import Open
 from .windows import first_of
 
 _ALLOC = schedule.AllocRingOp.OPERATION_NAME
@@ -72,15 +70,8 @@ class SlotCode(BetweenCode):
     def _fill_rings(self, rings: Sequence[str]) -> None:
         """The agent's operations on these rings."""
         self.values = {hash(self.agent.block.arguments[0]): 0}
-        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self.turns = {ring: Slot.first() for ring in rings}
         self._block(self.agent.block)
-
-    def _ring_of(self, label: str) -> Ring | Meetings | Totals:
-        """What has turns of that name."""
-        of_cluster = {TURN: self.around.meetings, TOTALS: self.around.totals}
-        if (found := of_cluster.get(label)) is not None:
-            return found
-        return next(ring for name, ring in self.around.rings.items() if label in (name, sent_to(name)))
 
     def _short_slots(self) -> dict[str, int]:
         """The rings of left operands whose slots are opened for their first rows only, and those rows."""
@@ -89,7 +80,7 @@ class SlotCode(BetweenCode):
             left = op.operands[1]
             sees_all = isinstance(left.type, schedule.Slot) and op.opview.window is None
             if sees_all and (ring := schedule.ring_of(left)) is not None:
-                rows = ir.RankedTensorType(ir.TypeAttr(left.type.elem).value).shape[0]
+                rows = schedule.tile_of(left).shape[0]
                 if rows < ring.tile.shape[0]:
                     found[ring.label] = rows
         return found
@@ -120,13 +111,13 @@ class SlotCode(BetweenCode):
     def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
         ring = op.operands[0].owner.operation.opview
         code, slot = self.around.rings[ring.label], self.turns[ring.label]
-        tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
+        tile = schedule.tile_of(op.results[0])
         self.values[hash(op.results[0])] = Open(ring, slot, tile)
         self.turns[ring.label] = code.advance(slot)
         return code, slot
 
     def _acquire(self, op: ir.Operation) -> None:
-        if is_between(op.operands[0]):
+        if schedule.is_between(op.operands[0]):
             self._open_between(op)
             return
         if op.operands[0].owner.operation.opview.label not in self.turns:
@@ -138,7 +129,7 @@ class SlotCode(BetweenCode):
             mbarrier.expect(ring.full(slot), opened.nbytes)
 
     def _wait(self, op: ir.Operation) -> None:
-        if is_between(op.operands[0]):
+        if schedule.is_between(op.operands[0]):
             self._open_between(op)
             return
         ring, slot = self._opened(op)
@@ -157,7 +148,7 @@ class SlotCode(BetweenCode):
             tma.fence()
             warps.sync()
             ring = self.around.rings[opened.ring.label]
-            mbarrier.arrive(ring.full(opened.slot), device.equal(device.mod(warps.thread(), warps.WARP), 0))
+            mbarrier.arrive(ring.full(opened.slot), warps.is_first())
 
     def _release(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
@@ -173,7 +164,7 @@ class SlotCode(BetweenCode):
             self.may_stow = False
             return
         ring = self.around.rings[opened.ring.label]
-        lane = device.mod(warps.thread(), warps.WARP)
+        lane = warps.lane()
         if opened.ring.is_read_by_threads:  # before copies write there, in another proxy; loads may not have ended
             tma.fence()
             warps.sync()

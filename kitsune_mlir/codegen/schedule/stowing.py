@@ -60,8 +60,11 @@ class StowCode(LoopCode):
 
     def _own_part(self) -> Int:
         """Where the copy's rows begin in a slot of which each copy has a part."""
-        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-        return device.mul(group, wgmma.ROWS * wgmma.BOX_ROW)
+        return device.mul(self._group(), wgmma.ROWS * wgmma.BOX_ROW)
+
+    def _group(self) -> Int:
+        """The copy's number."""
+        return device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
 
     def _see(self) -> None:
         """Has products see what was stowed."""

@@ -17,6 +17,7 @@ from typing import ClassVar
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
 from kitsune_mlir.codegen.hopper import tf32, waits, warps
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
+from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -52,7 +53,7 @@ class WarpCode(AgentCode):
     def emit(self) -> None:
         if self.agent.warp_count != WARPS:
             raise UnsupportedError(f"agent '{self.agent.label}' has {self.agent.warp_count} warps, wants {WARPS}")
-        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        self.turns = {ring: Slot.first() for ring in self._rings(self.agent.operation)}
         thread = device.thread()
         self.values[hash(self.agent.block.arguments[0])] = device.div(device.sub(thread, self.first), THREADS)
         party = device.value(device.add(device.div(thread, THREADS), 1))
@@ -81,8 +82,7 @@ class WarpCode(AgentCode):
         if opened.ring.sharing == "own":
             return
         warps.sync()
-        leader = device.equal(device.mod(warps.thread(), warps.WARP), 0)
-        self.around.rings[opened.ring.label].release(opened.slot, leader)
+        self.around.rings[opened.ring.label].release(opened.slot, warps.is_first())
 
     def _copy(self, op: ir.Operation) -> None:
         """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
@@ -115,7 +115,7 @@ class WarpCode(AgentCode):
     def _copy_vector(self, copy: schedule.CopyOp, opened: Open) -> None:
         """Neighbouring elements, to their place in a slot."""
         nbytes = opened.tile.element_type.width // 8
-        place = device.add(self.around.rings[opened.ring.label].place(opened.slot), copy.elements.start * nbytes)
+        place = device.add(self.around.place(opened), copy.elements.start * nbytes)
         pointer, thread = self._pointer(copy.operands[1]), device.sub(warps.thread(), self.first)
         granules, byte = -(-len(copy.elements) * nbytes // cp_async.NBYTES), ir.IntegerType.get_signless(8)
         for first in range(0, granules, THREADS):
@@ -161,13 +161,13 @@ class WarpCode(AgentCode):
         if op.operands:
             super()._sums(op)
             return
-        rows, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        rows, columns = schedule.tile_of(op.results[0]).shape
         self.values[hash(op.results[0])] = Acc(mma_sync.zeros(rows * columns // THREADS))
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
         tiles, element = tiles_of(op.operands[0].type), str(right.ring.tile.element_type)
-        lane = device.mod(warps.thread(), warps.WARP)
+        lane = warps.lane()
         if isinstance(left, Fragment) or element == "f32":
             words = self._left_words(left, right.ring, op)
             steps, a = len(words) // mma_sync.WORDS, partial(_words, words)
@@ -176,7 +176,7 @@ class WarpCode(AgentCode):
         else:
             steps, a = self._left_steps(left, tiles, op)
         self._check_sums(op)
-        b_place = self.around.rings[right.ring.label].place(right.slot)
+        b_place = self.around.place(right)
         b = ldmatrix.right(b_place, lane, right.ring.layout == "columns")
         sums = mma_sync.multiply(element, self._begun(acc).values, a, b, tiles, steps)
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = self.products.ended(sums)
@@ -195,14 +195,14 @@ class WarpCode(AgentCode):
         if left.ring.sharing == "all":
             warp = device.mod(warp, WARPS)
         first = device.mul(warp, tiles * mma_sync.ROWS)
-        place = self.around.rings[left.ring.label].place(left.slot)
+        place = self.around.place(left)
         boxes = ldmatrix.left(place, first, lane, left.ring.layout == "columns")
         along = left.tile.shape[1] if left.ring.sharing == "own" else ldmatrix.CHUNK
         return -(-along // mma_sync.DEPTH), boxes.load
 
     @staticmethod
     def _check_sums(op: ir.Operation) -> None:
-        acc = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+        acc = schedule.tile_of(op.operands[0])
         if acc.shape[0] not in (64, 128) or acc.shape[1] % 16:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies 64 or 128 rows and 16 columns, each")
 

@@ -51,15 +51,10 @@ def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int], rows: ir.V
     """The matrix at these places of the first dimensions of a tensor; `rows` is the size that is open."""
     if not batch:
         return pointer, type_
-    kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
-    far = arith.constant(i64, 0)
+    kind = ir.RankedTensorType(type_)
     for at, stride, power in zip(batch, strides_of(type_), open_behind(type_), strict=False):
-        own = arith.muli(arith.extui(i64, device.value(at)), arith.constant(i64, stride))
-        for _ in range(power):
-            own = arith.muli(own, arith.extui(i64, rows))
-        far = arith.addi(far, own)
-    matrix = ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding)
-    return device.offset(pointer, far, storage_type(kind.element_type)), matrix
+        pointer = device.further(pointer, at, stride, storage_type(kind.element_type), [rows] * power)
+    return pointer, ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding)
 
 
 def write_to(
@@ -110,9 +105,7 @@ def _from_row(
     bytes. Of one whose columns are open there are as many as `rows`."""
     kind, place = ir.RankedTensorType(type_), place_of(type_)
     if kind.is_dynamic_dim(1):
-        i64 = ir.IntegerType.get_signless(64)
-        far = arith.muli(*(arith.extui(i64, device.value(number)) for number in (first, rows)))
-        begin = device.offset(pointer, far, storage_type(kind.element_type))
+        begin = device.further(pointer, first, 1, storage_type(kind.element_type), [rows])
         return PairedMemory(begin, kind.element_type, (kind.shape[0], 1), rows, lanes, 1)
     begin = device.further(pointer, first, place.pitch, storage_type(kind.element_type))
     begin = device.offset(begin, device.add(column, place.first), storage_type(kind.element_type))
