@@ -220,7 +220,7 @@ class QueueKernel:
             slot = self.slots.advance(slot)
             return [slot.number, slot.parity]
 
-        start = self.slots.start()
+        start = Slot.first()
         device.loop(0, count, 1, piece, [start.number, start.parity])
 
     def _send_batch(self, slot: Slot, sender: Sender) -> None:

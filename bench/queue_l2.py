@@ -131,7 +131,7 @@ class GlobalReceiver:
         self.ring.init(1, self.consumers)
 
     def fetch(self, count: Int) -> None:
-        start = self.ring.start()
+        start = Slot.first()
 
         def payload(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             slot, behind, seen = Slot(*state[:2]), Slot(*state[2:4]), state[4]

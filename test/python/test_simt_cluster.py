@@ -46,7 +46,7 @@ class Hand:
             slot = self.ring.advance(slot)
             return [slot.number, slot.parity]
 
-        start = self.ring.start()
+        start = mbarrier.Slot.first()
         device.loop(0, PAYLOADS, 1, one, [start.number, start.parity])
 
     def word(self, slot):

@@ -47,7 +47,7 @@ class Kernel:
             self.over_tiles(self.consume)
 
     def over_tiles(self, body) -> None:
-        start = self.ring.start()
+        start = mbarrier.Slot.first()
 
         def one(tile, carried):
             slot = body(tile, mbarrier.Slot(*carried))

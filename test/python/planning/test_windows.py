@@ -153,8 +153,8 @@ def test_chunks_have_as_many_columns_as_are_copied_soonest():
 def test_few_outputs_of_many_channels_are_sums():
     chip = target.load("sm_90a")
     for outputs, channels, kernel, sums in (
-        (3, 64, 3, True),
-        (12, 256, 3, True),
+        (2, 64, 3, True),
+        (4, 256, 3, True),
         (64, 64, 3, False),
         (32, 4, 3, False),
     ):
