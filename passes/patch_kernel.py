@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.patch_tiles import LINE_OF
 from kitsune_mlir.planning.product_tiles import ProductTiles
-from kitsune_mlir.planning.product_widths import PATTERN
+from kitsune_mlir.planning.product_widths import short_rows
 from kitsune_mlir.traffic import tensor_bytes
 
 from .kernel_build import acquire_slot, fill_slot, turns, wait_slot
@@ -53,29 +54,25 @@ class PatchKernel(ProductKernel):
         kernel = self._kernel(sum(map(tensor_bytes, ends))).results[0]
         found = []
         for number, end in enumerate(ends):
-            kind = ir.RankedTensorType(end.type)
-            sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-            axis = kind.rank - (2 if self.role == "m" else 1)
-            type_ = ir.RankedTensorType.get(self._unfolded(list(kind.shape), axis), kind.element_type)
+            sizes, element = rows.known_sizes(end), ir.RankedTensorType(end.type).element_type
+            unfolded = self._unfolded(sizes, len(sizes) - (2 if self.role == "m" else 1))
+            type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in unfolded], element)
             result = kitsune.ResultOp(kernel, i64(number), type_).results[0]
             found.append(reshaped(result, sizes))
         return found
 
-    def _unfolded(self, sizes: list[int], axis: int) -> list[int]:
+    def _unfolded(self, sizes: list[int | None], axis: int) -> list[int | None]:
         """The sizes of a tensor whose places along an axis are taken apart."""
-        places = list(self.windows.places)
-        images = [sizes[axis] // prod(places)] if self.is_one else []
+        places = self.windows.places
+        images = [(sizes[axis] or 0) // prod(places)] if self.is_one else []
         return [*sizes[:axis], *images, *places, *sizes[axis + 1 :]]
 
     def view(self, value: ir.Value, named: list[str | None]) -> tuple[ir.Value, list[str | None]]:
         """A tensor of places as one of images, which stands in front of the kernel."""
         axis = named.index(self.role)
         if value not in self._views:
-            kind = ir.RankedTensorType(value.type)
-            sizes = self._unfolded(list(kind.shape), axis)
-            open_ = ir.ShapedType.get_dynamic_size()
             with ir.InsertionPoint(self.kernel):
-                self._views[value] = reshaped(value, [None if size == open_ else size for size in sizes])
+                self._views[value] = reshaped(value, self._unfolded(rows.known_sizes(value), axis))
         own = ["b", *_SPACE] if self.is_one else [*_SPACE]
         return self._views[value], [*named[:axis], *own, *named[axis + 1 :]]
 
@@ -91,8 +88,7 @@ class PatchKernel(ProductKernel):
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
         if name == self.side:
-            rows = -(-prod(self.seen) // PATTERN) * PATTERN
-            return self._alloc(name, name, rows, self.element, "all", self.tiles.slots)
+            return self._alloc(name, name, short_rows(prod(self.seen)), self.element, "all", self.tiles.slots)
         share = "split" if name == "left" else "all"
         return self._alloc(name, name, count, self.element, share, self.tiles.right_slots)
 

@@ -110,7 +110,7 @@ def _variance_and_mean(x: Tensor, dims: list[int], left: float, keepdim: bool) -
 
 
 def distances_of_pairs(x: Tensor, p: float = 2.0) -> Any:
-    """Of each row and all behind it, one pair after the other."""
+    """How far each row is from all those behind it, one pair after the other."""
     if not isinstance(x.shape[0], int):
         return NotImplemented
     first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)

@@ -9,13 +9,12 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_engines import CHUNK, COPY_ROWS
+from .product_engines import BARRIERS, CHUNK, COPY_ROWS
 from .product_tiles import CLUSTERS, HANDED, PIECES_OF
 from .target import Target
 
 _COLUMNS = (64, 128)
 _CHUNK_BYTES = 128  # of a row of a slot
-_BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_WIDE = 256  # columns of values
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next ones, whose products run meanwhile
@@ -139,9 +138,9 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, c
     ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
     left, right, value = (each * of.pieces * _CHUNK_BYTES for each in (own, columns, wide))
     of_turn = chunks * right + columns // of.chunk * value
-    free = target.shared_bytes - _BARRIERS
+    free = target.shared_bytes - BARRIERS
     if cluster > 1:  # for sums, and for numbers of rows
-        free -= own * (4 * wide + 8 * cluster) + _BARRIERS
+        free -= own * (4 * wide + 8 * cluster) + BARRIERS
     held = 2 if free - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
     slots = min(_MOST_TURNS, (free - held * chunks * left) // of_turn)
     if slots < 1:

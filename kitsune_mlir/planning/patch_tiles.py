@@ -9,15 +9,15 @@ bytes a cycle each from L2 where none asks for what another does, and a row take
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 
-from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
+from .cost import CYCLES_A_US
 from .kernel_cost import LINE
-from .product_engines import CHUNK, COPY_ROWS, ISSUED, Warpgroups
-from .product_tiles import ProductTiles, sending_cycles
-from .product_widths import BETWEEN, COLUMNS, PATTERN, ROW_CYCLES
+from .product_engines import BARRIERS, CHUNK, COPY_ROWS, ISSUED, MOST_SLOTS, OUTBOX, Warpgroups
+from .product_tiles import ProductTiles, price_of, sending_cycles
+from .product_widths import BETWEEN, COLUMNS, ROW_CYCLES, short_rows
 from .target import Target
 from .windows import GRANULE, Windows
 
@@ -26,13 +26,10 @@ MOST_ELEMENTS = 25  # of a filter: each is code of its own
 # Columns of products in a kernel's code, a loop's over channels besides those of the first ones: of 12,800 ptxas takes
 # half a minute, of these 6 s at most.
 _MOST_CODE = 3200
-_BARRIERS = 1024
-_MOST_SLOTS = 8
 _SHARED = 128.0  # bytes a cycle that shared memory gives
 # Cycles of a tile that threads store patches across, and the bytes a cycle of it, 16 at a time, or fewer where images'
 # lines are no multiples of that (H100, 100 tiles of 11 convolutions).
 _SENT, _LINES, _PIECES = 700.0, 12.0, 6.4
-_OUTBOX = 2 * 64 * 128
 
 
 def takes_patches(windows: Windows) -> bool:
@@ -83,10 +80,10 @@ class _Form:
         seen, rows = prod(windows.seen(self.patch)), copies * COPY_ROWS
         own = rows if self.across else columns  # outputs of a tile
         copied = not self.across and stored_bytes > 0 and columns * stored_bytes % LINE == 0
-        pixels, filters = ceil(seen / PATTERN) * PATTERN * LINE, own * LINE  # bytes of slots
-        room = self.target.shared_bytes - _BARRIERS - (copies * _OUTBOX + vector_bytes if copied else 0)
-        slots = 3 if 3 * pixels + _MOST_SLOTS * filters <= room else 2
-        of_filters = min(_MOST_SLOTS, (room - slots * pixels) // filters)
+        pixels, filters = short_rows(seen) * LINE, own * LINE  # bytes of slots
+        room = self.target.shared_bytes - BARRIERS - (copies * OUTBOX + vector_bytes if copied else 0)
+        slots = 3 if 3 * pixels + MOST_SLOTS * filters <= room else 2
+        of_filters = min(MOST_SLOTS, (room - slots * pixels) // filters)
         chunk = windows.chunk if self.width == 1 else CHUNK  # numbers of 16 bits
         chunks, groups = ceil(windows.channels * self.width / chunk), ceil(outputs / own)
         if of_filters < 3 or not on.fits(copies, COPY_ROWS, columns, 1, False, False):
@@ -110,6 +107,15 @@ class _Form:
             leaves += sending_cycles(rows, columns, nbytes)
         waits = turns * (on.tile + chunks * elements * on.turn + leaves)
         us = self.target.launch_us + (products + waits + on.start + element * on.last) / CYCLES_A_US
-        limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
-        found = ProductTiles(copies, columns, slots, 1, chunks * elements * chunk, Price(us, limit), us, copied=copied)
-        return replace(found, right_slots=of_filters, patch=self.patch)
+        return ProductTiles(
+            copies,
+            columns,
+            slots,
+            split=1,
+            part=chunks * elements * chunk,
+            price=price_of(us, products, multiplied, loaded),
+            microseconds=us,
+            right_slots=of_filters,
+            copied=copied,
+            patch=self.patch,
+        )

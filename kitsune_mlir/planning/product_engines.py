@@ -11,6 +11,9 @@ from .target import Target
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
 COPY_ROWS = 64  # rows of a copy of the agent that multiplies: of a warpgroup, or of four warps one tile each
 ISSUED = 64.0  # instructions of a copy's threads a cycle
+BARRIERS = 1024  # bytes of shared memory in front of the slots
+OUTBOX = 2 * COPY_ROWS * 128  # bytes of shared memory through which the tiles of a copy leave
+MOST_SLOTS = 8  # of a ring
 _BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread

@@ -11,7 +11,7 @@ from math import ceil
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .kernel_cost import LINE
 from .open_rows import MANY, nearly_fastest
-from .product_engines import CHUNK, COPY_ROWS, ISSUED, Warpgroups, Warps, engine
+from .product_engines import BARRIERS, CHUNK, COPY_ROWS, ISSUED, MOST_SLOTS, OUTBOX, Warpgroups, Warps, engine
 from .product_slots import alternating_slots, making_slots
 from .product_widths import BETWEEN, COLUMNS, NO_WINDOWS, ROW_CYCLES, WindowChunks, line_parts, lines, short_rows
 from .target import Target
@@ -23,8 +23,6 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
     3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
 PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
-_BARRIERS = 1024  # bytes of shared memory in front of the slots
-_MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
 CLUSTERS = (1, 2, 4, 8)  # CTAs of a cluster that may share a tile's k
 _MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wider one was the fastest
@@ -37,7 +35,6 @@ _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
 # part of a line that a warp sends: four threads 16 bytes each, or 4 each of what is no 32 columns (110 tiles, H200).
 _SENT, _SENT_PART = 1000.0, 1.0
 _MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100); for one that it turns as many
-_OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
 # Cycles for each row of a box that is behind a tensor's last, besides those that any row takes: 129 x 4096 times 4096 x
@@ -257,19 +254,19 @@ def _tiles(
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
     by_rows = by_rows and copied
     copied = copied and stored_bytes > 0 and columns * stored_bytes % LINE == 0
-    held += copies * _OUTBOX if copied or by_rows else 0
+    held += copies * OUTBOX if copied or by_rows else 0
     held += vector_bytes if copied else 0
     streamed = [name for name in chunks if name != kept]
     slot = sum(chunks[name] for name in streamed)
-    slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
+    slots, right_slots = min(MOST_SLOTS, (target.shared_bytes - BARRIERS - held) // slot), 0
     if form.alternates:
         of_set = max(SETS[columns]) * CHUNK * 2
-        slots, right_slots = alternating_slots(chunks["left"], of_set, target.shared_bytes - _BARRIERS - held)
+        slots, right_slots = alternating_slots(chunks["left"], of_set, target.shared_bytes - BARRIERS - held)
     pieces, whole_slots = PIECES_OF[pairs], 0
     taken = 1 if pairs == 1 else 2  # times the bytes of words that are turned, of 16-bit pieces
     if made:
         wholes = sum(taken * chunks[name] for name in made)
-        slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - _BARRIERS - held, len(made) == 2)
+        slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - BARRIERS - held, len(made) == 2)
     if slots < pieces + (pairs == 1 or not made):  # those of a chunk are multiplied together, beside the chunk before
         return None
     part = ceil(ceil(k / (split * form.cluster)) / chunk) * chunk
@@ -311,13 +308,19 @@ def _tiles(
         last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
-    limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
-    price, two = Price(us, limit), form.alternates
+    price, two = price_of(us, products, multiplied, loaded), form.alternates
     return ProductTiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
         *(copied, by_rows, short, made, whole_slots),
     )
+
+
+def price_of(us: float, products: float, multiplied: float, loaded: float) -> Price:
+    """The price of a kernel that takes so long, of which so many cycles are its chunks': for each, it multiplies and
+    loads for so many."""
+    limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
+    return Price(us, limit)
 
 
 def sending_cycles(rows: int, columns: int, nbytes: int) -> float:

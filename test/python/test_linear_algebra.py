@@ -35,7 +35,7 @@ def factors(x, y):
 
 
 def orthogonal(x, y):
-    """Of a high and a wide matrix; a column of zeros is turned already."""
+    """A high and a wide matrix have such factors, and a column of zeros needs no turn."""
     every = torch.linalg.qr(y[:, :4], mode="complete"), torch.linalg.qr(torch.cat([y * 0, y], 2)[:, :2])
     return flat(*(factor for factors in every for factor in factors), torch.linalg.inv_ex(definite(x[:, :2, :2]))[0])
 

@@ -81,15 +81,22 @@ def test_an_open_number_of_images(small_gpu, patched):
     assert ran(module, (2, 64, 6, 9), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 3
 
 
+def text_of(channels, filter_):
+    """A convolution of three images of 9 x 7 pixels, its places, and the columns of an element of its filter."""
+    depth, places = -(-channels // 64) * 64, (9, 7)
+    numbers = {"dilations": (1, 1), "filter": filter_, "low": (1, 1), "places": places, "strides": (1, 1)}
+    windows = ", ".join(f"{name} = array<i64: {a}, {b}>" for name, (a, b) in numbers.items())
+    columns = prod(filter_) * depth
+    return WINDOWS.format(channels=channels, columns=columns, places=prod(places), windows=windows), places, depth
+
+
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("channels, filter_", [(64, (3, 3)), (136, (1, 3)), (8, (3, 2))])
 def test_the_interpreter_agrees(channels, filter_, swapped, patched):
     """Both orders of the operands, on integers, which sums hold exactly."""
     patched()
-    depth, places, filters = -(-channels // 64) * 64, (9, 7), prod(filter_)
-    numbers = {"dilations": (1, 1), "filter": filter_, "low": (1, 1), "places": places, "strides": (1, 1)}
-    windows = ", ".join(f"{name} = array<i64: {a}, {b}>" for name, (a, b) in numbers.items())
-    text = WINDOWS.format(channels=channels, columns=filters * depth, places=prod(places), windows=windows)
+    text, places, depth = text_of(channels, filter_)
+    filters = prod(filter_)
     if swapped:
         text = text.replace("tensor<3x63x40xf32>", "tensor<3x40x63xf32>").replace("(b, m, k)>, ", "(m, k)>, ")
         text = text.replace("-> (n, k)>", "-> (b, n, k)>").replace("ins(%m, %w : ", "ins(%w, %m : ")
@@ -163,9 +170,7 @@ def released_without(text, ring):
 
 def scheduled():
     """The text of a convolution in tiles of two patches."""
-    numbers = {"dilations": (1, 1), "filter": (3, 3), "low": (1, 1), "places": (9, 7), "strides": (1, 1)}
-    windows = ", ".join(f"{key} = array<i64: {a}, {b}>" for key, (a, b) in numbers.items())
-    module = mlir.parse(WINDOWS.format(channels=64, columns=576, places=63, windows=windows), mlir.context())
+    module = mlir.parse(text_of(64, (3, 3))[0], mlir.context())
     pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in ("schedule-products", "verify-dataflow")])
     return str(module)
 
