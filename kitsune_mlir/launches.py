@@ -24,7 +24,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import LATENCY
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan, views_of
+from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
@@ -100,28 +100,8 @@ def launches(
     found = []
     for call in plan.calls:
         place = "" if isinstance(call, Fill) else places.get(call.step, "")
-        found.append([entry | {"location": place} for entry in describe(call)])
-    _hide_fills(plan.calls, found)
-    return [entry for entries in found for entry in entries]
-
-
-def _hide_fills(calls: Sequence[Call], found: Sequence[list[dict[str, Any]]]) -> None:
-    """What is filled aside takes only what the calls before its first use do not."""
-    hidden = 0.0
-    for number, call in enumerate(calls):
-        if _is_aside(call):
-            (entry,) = found[number]
-            filled = {view.buffer for view in call.views}
-            user = next(i for i in range(number + 1, len(calls)) if filled & {v.buffer for v in views_of(calls[i])})
-            before = [one["predicted_us"] for i in range(number, user) if not _is_aside(calls[i]) for one in found[i]]
-            beside = min(entry["predicted_us"], max(0.0, sum(before) - hidden))
-            hidden += beside
-            entry["predicted_us"] = round(entry["predicted_us"] - beside, 3)
-            entry["computes"] += ", beside what follows"
-
-
-def _is_aside(call: Call) -> bool:
-    return isinstance(call, Fill) and call.aside
+        found += [entry | {"location": place} for entry in describe(call)]
+    return found
 
 
 def _symbol(op: ir.Operation) -> str:

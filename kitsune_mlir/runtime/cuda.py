@@ -85,7 +85,6 @@ class CudaDevice:
             raise UnsupportedError(f"there is no NVIDIA GPU that CUDA can use: {error}") from error
         self.number = self.device.device_id
         self._streams: dict[int, Any] = {}
-        self._side_streams: dict[int, int] = {}
 
     def check(self, manifest: dict[str, Any]) -> None:
         """Raises UnsupportedError when this GPU cannot run code for the manifest's chip."""
@@ -203,25 +202,10 @@ class CudaDevice:
 
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
-        self.wait_for(self.mark(before), after)
-
-    def side_stream(self, stream: int) -> int:
-        """A stream for work beside that on `stream`, always the same one."""
-        if stream not in self._side_streams:
-            flags = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
-            self._side_streams[stream] = int(self._call("cuStreamCreate", flags))
-        return self._side_streams[stream]
-
-    def mark(self, stream: int) -> Any:
-        """A mark behind the work on the stream so far, for `wait_for`, which is called with it once."""
         event = self._call("cuEventCreate", self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
-        self._call("cuEventRecord", event, stream)
-        return event
-
-    def wait_for(self, mark: Any, stream: int) -> None:
-        """Work put on the stream from now on waits for that before the mark."""
-        self._call("cuStreamWaitEvent", stream, mark, 0)
-        self._call("cuEventDestroy", mark)
+        self._call("cuEventRecord", event, before)
+        self._call("cuStreamWaitEvent", after, event, 0)
+        self._call("cuEventDestroy", event)
 
     def stream(self, inputs: Sequence[Any], stream: Any) -> int:
         """The handle of the stream to run on; makes the GPU current for this thread."""

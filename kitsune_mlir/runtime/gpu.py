@@ -92,15 +92,6 @@ class Device(Protocol):
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
 
-    def side_stream(self, stream: int) -> int:
-        """A stream for work beside that on `stream`, always the same one."""
-
-    def mark(self, stream: int) -> Any:
-        """A mark behind the work on the stream so far, for `wait_for`, which is called with it once."""
-
-    def wait_for(self, mark: Any, stream: int) -> None:
-        """Work put on the stream from now on waits for that before the mark."""
-
     def synchronize(self, stream: int) -> None:
         """Waits for the work on the stream so far."""
 

@@ -19,7 +19,6 @@ from .host_arithmetic import OPERATIONS, compute
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _LIMIT = 1 << 63
 EARLY_BYTES = 32 << 20  # of buffers that are filled before all kernels: what an L2 still has when they are used
-ASIDE_BYTES = 512 << 20  # of larger buffers, in all, that are filled beside earlier kernels and so take memory longer
 ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
 
 Step = dict[str, Any]
@@ -91,11 +90,9 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Fill:
-    """Zeros, in whole buffers that lie one after another. `aside`: beside the calls after it, up to the first that uses
-    them."""
+    """Zeros, in whole buffers that lie one after another."""
 
     views: tuple[View, ...]
-    aside: bool = False
 
 
 Call = Launch | Copy | Pipeline | Fill
@@ -124,7 +121,6 @@ def make_plan(manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Pl
     for call in tracer.plan.calls:
         _check(call, tracer.plan.buffers)
     _fill_early(tracer.plan)
-    _fill_aside(tracer.plan)
     _place(tracer.plan)
     return tracer.plan
 
@@ -269,22 +265,6 @@ def _fill_early(plan: Plan) -> None:
     views = [view for fill in fills for view in fill.views]
     if views and sum(plan.buffers[view.buffer].nbytes for view in views) <= EARLY_BYTES:
         plan.calls = [Fill(tuple(views)), *(call for call in plan.calls if call not in fills)]
-
-
-def _fill_aside(plan: Plan) -> None:
-    """Fills what is large beside the kernels before the one that uses it. What an L2 holds stays where it is used."""
-    left, aside = ASIDE_BYTES, []
-    for number, call in enumerate(plan.calls):
-        if not isinstance(call, Fill) or all(isinstance(before, Fill) for before in plan.calls[:number]):
-            continue
-        buffer = plan.buffers[call.views[0].buffer]
-        if buffer.kind == "arena" and EARLY_BYTES < buffer.nbytes <= left:
-            left -= buffer.nbytes
-            aside.append(call)
-    plan.calls = [
-        *(Fill(call.views, aside=True) for call in aside),
-        *(call for call in plan.calls if call not in aside),
-    ]
 
 
 def _place(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from kitsune_mlir.errors import InternalError
 
 from .device_tensor import numpy_dtype
 from .host_arithmetic import bfloat16
-from .host_program import ALIGNMENT, Copy, Fill, Launch, Pipeline, Plan, View, views_of
+from .host_program import ALIGNMENT, Copy, Fill, Launch, Pipeline, Plan, View
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,8 @@ class Prepared:
         self._fillers = np.array([buffer for _, buffer in holes], np.int64)
         self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
         place = self._addresses.ctypes.data
-        self._calls: list[_Kernel | _Copy | _Fill | _Meeting | _Pipeline] = []
-        aside: dict[int, _Fill] = {}  # by buffer, until a call uses it
+        self._calls: list[_Kernel | _Copy | _Fill | _Pipeline] = []
         for call, start in zip(plan.calls, starts, strict=True):
-            for buffer in sorted({view.buffer for view in views_of(call)} & aside.keys()):
-                self._calls.append(_Meeting(device, aside.pop(buffer)))
             if isinstance(call, Launch):
                 self._calls.append(_Kernel(device, kernels[call.kernel], call, place + 8 * start))
             elif isinstance(call, Copy):
@@ -95,11 +92,12 @@ class Prepared:
             elif isinstance(call, Fill):
                 first_place, last_place = (plan.buffers[call.views[i].buffer].offset for i in (0, -1))
                 nbytes = last_place - first_place + call.views[-1].nbytes
-                self._calls.append(_Fill(device, _place(call.views[0]), nbytes, call.aside))
-                aside |= {view.buffer: self._calls[-1] for view in call.views if call.aside}
+                self._calls.append(_Fill(device, _place(call.views[0]), nbytes))
             else:
                 self._calls.append(self._pipeline(call, pipelines[call.name]))
-        self._alone = _alone(self._calls)
+        # The first kernel of a run begins when all before the run has ended, so that those after it may read what the
+        # run does not write before they wait for anything (passes/overlap_launches.py).
+        self._first = next((call for call in self._calls if _launches(call)), None)
 
     @staticmethod
     def _source(plan: Plan, result: int, given: Sequence[int]) -> Source:
@@ -157,7 +155,7 @@ class Prepared:
         if len(self._holes):
             self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
         for call in self._calls:
-            call.put(stream, bases, workspaces, call in self._alone)
+            call.put(stream, bases, workspaces, call is self._first)
 
 
 WORD = 16  # bytes, of which the address of every tensor is a multiple: kernels access words of that size
@@ -168,7 +166,7 @@ def _place(view: View) -> Place:
     return view.buffer, view.byte_offset
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Kernel:
     device: Any
     kernel: Any
@@ -179,7 +177,7 @@ class _Kernel:
         self.device.launch(self.kernel, self.call.grid, self.call.block, self.parameters, stream, alone)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Copy:
     device: Any
     source: Place
@@ -191,37 +189,18 @@ class _Copy:
         self.device.copy(target, source, self.nbytes, stream)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class _Fill:
     device: Any
     target: Place
     nbytes: int
-    aside: bool
-    done: Any = None  # of the last run, what its end is marked by
 
     def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
         buffer, offset = self.target
-        if not self.aside:
-            self.device.zero(bases[buffer] + offset, self.nbytes, stream)
-            return
-        side = self.device.side_stream(stream)
-        self.device.order(before=stream, after=side)
-        self.device.zero(bases[buffer] + offset, self.nbytes, side)
-        self.done = self.device.mark(side)
+        self.device.zero(bases[buffer] + offset, self.nbytes, stream)
 
 
-@dataclass(eq=False)
-class _Meeting:
-    """What comes after it waits for a fill aside."""
-
-    device: Any
-    fill: _Fill
-
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
-        self.device.wait_for(self.fill.done, stream)
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Pipeline:
     bound: Any
     places: list[Place]
@@ -232,18 +211,9 @@ class _Pipeline:
         self.bound.launch(stream, pointers, None if workspaces is None else workspaces + self.offset, alone)
 
 
-def _alone(calls: Sequence[Any]) -> set[Any]:
-    """The calls whose kernels begin when all before them has ended. The first of a run does, so that those after it may
-    read what the run does not write before they wait for anything (passes/overlap_launches.py), and the first after a
-    meeting, for a kernel that waits itself does so for the kernel before it alone."""
-    found, begins_alone = set(), True
-    for call in calls:
-        if isinstance(call, _Meeting):
-            begins_alone = True
-        elif begins_alone and (isinstance(call, _Kernel) or isinstance(call, _Pipeline) and not call.bound.is_idle):
-            found.add(call)
-            begins_alone = False
-    return found
+def _launches(call: _Kernel | _Copy | _Fill | _Pipeline) -> bool:
+    """Whether a call launches a kernel."""
+    return isinstance(call, _Kernel) or isinstance(call, _Pipeline) and not call.bound.is_idle
 
 
 def _pack(argument: View | tuple[str, Any], slots: list[int], holes: list[tuple[int, int]]) -> None:

@@ -10,7 +10,6 @@ from torch import nn
 
 import kitsune_mlir
 from examples.models import meshgraphnets
-from kitsune_mlir.runtime import host_program
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 ALWAYS = {"order-rows": "when=always"}
@@ -32,16 +31,6 @@ def test_one_order_for_all_blocks(small_gpu):
     assert [name for name in kernels if name.startswith("order_")] == ["order_count_0", "order_scan_0", "order_place_0"]
     assert not [launch for launch in launches if launch["computes"] == "scatter" or launch["form"] == "copy"]
     assert not [name for name in kernels if name.startswith("gather")]
-
-
-def test_large_tables_are_filled_beside_the_order(small_gpu, monkeypatch):
-    """Both blocks' tables at once, and a call's time has none of it but what the order does not take."""
-    monkeypatch.setattr(host_program, "EARLY_BYTES", 0)
-    torch.manual_seed(1)
-    launches = run(*meshgraphnets(60, 300, 32, 2, torch.bfloat16), small_gpu, **ALWAYS)
-    assert [launch["computes"] for launch in launches[:2]] == ["fill of memory, beside what follows"] * 2
-    assert [launch["predicted_us"] for launch in launches[:2]] == [0.0, 0.0]
-    assert "fill" not in [launch["kernel"] for launch in launches[2:]]
 
 
 @pytest.mark.usefixtures("unassembled")

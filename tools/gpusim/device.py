@@ -22,7 +22,6 @@ from .launcher import Launcher
 from .lockstep import Lockstep, MemRef, kernels
 
 POISON = 0xFF  # NaN in every float type, -1 in every integer
-SIDE = -1  # a stream beside the others, whose work is done at once
 
 
 class SimulatedMemory:
@@ -110,8 +109,7 @@ class SimulatedDevice:
 
     def zero(self, pointer: int, nbytes: int, stream: int) -> None:
         self._bytes_at(pointer)[:nbytes] = 0
-        if stream != SIDE:
-            self._fresh = []
+        self._fresh = []
 
     def load(self, name: str, files: dict[str, bytes]) -> str:
         assert f"{name}.ptx" in files
@@ -188,16 +186,7 @@ class SimulatedDevice:
         assert not self.captured, "a wait under capture"
 
     def order(self, before: int, after: int) -> None:
-        assert after == SIDE, "no other streams here"
-
-    def side_stream(self, stream: int) -> int:
-        return SIDE
-
-    def mark(self, stream: int) -> None:
-        return None
-
-    def wait_for(self, mark: None, stream: int) -> None:
-        """All work before it is done."""
+        raise AssertionError("no other streams here")
 
 
 class _Parameters:
