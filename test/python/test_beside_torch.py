@@ -49,7 +49,7 @@ def test_a_case_that_is_named_twice_runs_once():
     assert len(names) == len(set(names)) == len(beside_torch.cases.suite("zoo")) + 3
 
 
-@pytest.mark.parametrize("wrong", [(), ("compiled",), ("ours",)])
+@pytest.mark.parametrize("wrong", [(), ("compiled",), ("eager",), ("ours",)])
 def test_a_side_that_is_wrong_is_not_timed(wrong, tmp_path, monkeypatch):
     """A wrong side of torch's leaves the other; without ours there is nothing to time."""
 
@@ -60,19 +60,34 @@ def test_a_side_that_is_wrong_is_not_timed(wrong, tmp_path, monkeypatch):
         return (lambda *args: module(*args) + 1) if name in wrong else module
 
     torch.manual_seed(0)
-    artifact = side("ours", make()[0])  # the weights that the seed of `kitsune bench` gives
+    artifact = side("ours", plain := make()[0])  # the weights that the seed of `kitsune bench` gives
     monkeypatch.setattr(cases, "find", lambda name, dtype: cases.Case(name, make))
     monkeypatch.setattr(device, "Gpu", lambda: Clocked(3.0, 0.5) if wrong else Clocked(3.0, 2.0, 0.5))
-    monkeypatch.setattr(beside_torch, "_moved", lambda module, args: (module, args))
-    monkeypatch.setattr(beside_torch, "_fused", lambda module, args, called: lambda: [side("compiled", module)(*args)])
+
+    class Off(nn.Linear):
+        """Right in float64 alone."""
+
+        def forward(self, x):
+            return super().forward(x) + (x.dtype == torch.float32)
+
+    def moved(module, args):
+        if "eager" in wrong:
+            module.__class__ = Off
+        return module, args
+
+    monkeypatch.setattr(beside_torch, "_moved", moved)
+    monkeypatch.setattr(beside_torch, "_fused", lambda module, args, called: lambda: [side("compiled", plain)(*args)])
     monkeypatch.setattr(kitsune_mlir, "load", lambda path: artifact)
     found = beside_torch.time_case((beside_torch.Task("small", "sm_90a", str(tmp_path)), {}))
     times = {name: found[name] for name in ("eager", "compiled", "ours") if name in found}
     if wrong == ("ours",):
         assert not times and "wrong: relative error" in found["said"] and found["error"] > found["bound"]
     else:
-        assert times == ({"eager": 3.0, "ours": 0.5} if wrong else {"eager": 3.0, "compiled": 2.0, "ours": 0.5})
+        right = {"eager": 3.0, "compiled": 2.0, "ours": 0.5}
+        left = [name for name in right if name not in wrong]
+        assert list(times) == left and times["ours"] == 0.5 and (wrong or times == right)
         assert "said" not in found and found["error"] <= found["bound"]
+        assert ("torch" in found) == ("eager" in wrong)
 
 
 def test_what_cannot_be_captured_is_timed_as_it_is_called():
