@@ -266,7 +266,7 @@ def _sliced(
     op: ir.Operation, dims: list[list[_Dim]], source: Sequence[int], sizes: Sequence[int]
 ) -> list[list[_Dim]] | None:
     """The same for a slice of such sizes: of each dimension all, some of what the batch is a part of, such as heads, or
-    one of several equal parts."""
+    one of several equal parts; or some of these of which another slice takes some."""
     offsets, _, strides = slice_of(op)
     found = []
     if len(dims) != len(source) or any(stride != 1 for stride in strides) or rows.DYNAMIC in offsets:
@@ -275,9 +275,9 @@ def _sliced(
         inner = size // own[0].size
         if size == whole:
             found.append(own)
-        elif size > 1 and own[0].role == "b" and not (own[0].taken or whole % inner or offset % inner):
-            some = replace(own[0], size=whole // inner, number=offset // inner, taken=own[0].size)
-            found.append([some, *own[1:]])
+        elif size > 1 and own[0].role in ("b", "=") and not (whole % inner or offset % inner):
+            some = replace(own[0], size=whole // inner, number=own[0].number + offset // inner)
+            found.append([replace(some, taken=own[0].taken or own[0].size if own[0].role == "b" else 0), *own[1:]])
         elif not (whole % size or offset % size):
             found.append([_Dim(whole // size, "=", number=offset // size), *(own if size > 1 else ())])
         else:

@@ -181,6 +181,26 @@ def test_slices_are_read_where_they_lie(form, small_gpu):
     assert (device.pipeline_launches, device.launches) == (2, 0)
 
 
+@pytest.mark.parametrize("apart", [0, 1, 2])
+def test_slices_of_slices_are_read_where_they_lie(apart, small_gpu):
+    """Columns of queries, and of keys and values, which are sliced again: by whole parts, with a dimension of their
+    own, and some of the heads alone."""
+
+    def attend(whole):
+        queries, both = whole.split([64, 128], -1)
+        if apart == 0:
+            keys, values = both.chunk(2, -1)
+        elif apart == 1:
+            keys, values = both.unflatten(-1, (2, 64)).unbind(-2)
+        else:
+            queries, keys, values = queries[..., 32:], both[..., 16:48], both[..., 96:]
+        heads = [x.unflatten(-1, (-1, 16)).transpose(1, 2) for x in (queries, keys, values)]
+        return F.scaled_dot_product_attention(*heads).transpose(1, 2).flatten(2)
+
+    device = run(Function(attend), tensors((2, 70, 192)), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
 def grouped(query, key, value):
     """Heads side by side, two of queries for each of keys."""
     query, key, value = (x.unflatten(-1, (-1, 24)).transpose(1, 2) for x in (query, key, value))
