@@ -51,6 +51,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
+from .apart_elements import kept_apart
 from .base import ModulePass
 from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
@@ -93,11 +94,12 @@ class ConvertLinalgToGpu(ModulePass):
         with _kernels_aside(module):
             with module.context:
                 turn_gathers(_main(module))
-            run_passes(module, _FUSE)
+            with module.context, kept_apart(_main(module).operation):
+                run_passes(module, _FUSE)
+                if repeat_elements(_main(module).operation):
+                    run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
-                if repeat_elements(main):
-                    run_passes(module, _FUSE)
                 cast_early(main)
                 pad_joined(main)
                 read_windows(main)

@@ -1,0 +1,95 @@
+"""Elements that take long and that many elements of their reader take each are computed once.
+
+    %g = linalg.generic ... ins(%i) { math.powf, math.log1p } : tensor<8xf32>
+    %e = tensor.expand_shape %g : tensor<8x1x1xf32>
+    %y = linalg.generic ... ins(%x, %e) : tensor<8x768x768xf32>
+
+MLIR's fusion puts an operator that one other reads into it: each of %y's 4.7 million elements would compute its power.
+A kernel of its own for %g takes a microsecond. While fusion runs, its result goes through a call of a function that
+nothing is known of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from math import prod
+
+from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.mlir import func, ir, replace_op, walk
+from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
+
+LEAST = 1 << 24  # instructions of threads, together, that are worth a launch: an H100 has about so many a microsecond
+_MARK = "kitsune.apart"
+
+
+@contextlib.contextmanager
+def kept_apart(main: ir.Operation) -> Iterator[None]:
+    """While fusion runs: such operators of @main stay by themselves."""
+    made = [op.results[0] for op in walk(main, "linalg.generic") if _is_repeated(op)]
+    for number, value in enumerate(made):
+        _behind_call(value, f"{_MARK}_{number}", main)
+    yield
+    for op in walk(main, "func.call"):
+        if ir.FlatSymbolRefAttr(op.attributes["callee"]).value.startswith(_MARK):
+            replace_op(op, op.operands[0])
+    for op in walk(main.parent, "func.func"):
+        if ir.StringAttr(op.attributes["sym_name"]).value.startswith(_MARK):
+            op.erase()
+
+
+def _behind_call(value: ir.Value, name: str, main: ir.Operation) -> None:
+    uses = list(value.uses)
+    with main.location, ir.InsertionPoint(main):
+        kind = ir.FunctionType.get([value.type], [value.type])
+        func.FuncOp(name, kind, visibility="private")
+    with value.owner.location, ir.InsertionPoint.after(value.owner):
+        call = func.CallOp([value.type], name, [value])
+    for use in uses:
+        use.owner.operands[use.operand_number] = call.results[0]
+
+
+def _is_repeated(op: ir.Operation) -> bool:
+    """Whether the one reader of an elementwise operator would compute its elements so often that it takes longer than a
+    launch."""
+    if len(op.results) != 1 or not rows.is_tensor(op.results[0]) or not rows.Structured(op).is_elementwise():
+        return False
+    reader = _reader(op.results[0])
+    if reader is None or reader.name != "linalg.generic":
+        return False
+    more = prod(_loops(reader)) - prod(example_sizes.shape_of(op.results[0]))
+    return more * _work(op) >= LEAST
+
+
+def _reader(value: ir.Value) -> ir.Operation | None:
+    """What alone reads a tensor, in whatever shape."""
+    uses = list(value.uses)
+    while len(uses) == 1 and uses[0].owner.name in rows.RESHAPES:
+        uses = list(uses[0].owner.operation.results[0].uses)
+    return uses[0].owner.operation if len(uses) == 1 else None
+
+
+def _loops(op: ir.Operation) -> list[int]:
+    """The turns of an operator's loops."""
+    s = rows.Structured(op)
+    found = [1] * len(s.iterators)
+    for map_, operand in zip(s.maps, op.operands, strict=True):
+        if rows.is_tensor(operand):
+            for expr, size in zip(map_.results, example_sizes.shape_of(operand), strict=True):
+                if (loop := rows.dim_of(expr)) is not None:
+                    found[loop] = max(found[loop], size)
+    return found
+
+
+def _work(op: ir.Operation) -> int:
+    """Instructions of an element, with those of what it alone reads; 0 where none of them takes long."""
+    s = rows.Structured(op)
+    dear = sum(DEAR_EXACT.get(inner.operation.name, 0) for inner in s.body.operations)
+    for operand in list(op.operands)[: s.inputs]:
+        made = rows.producer(operand)
+        while made is not None and made.name in rows.RESHAPES:
+            made = rows.producer(made.operands[0])
+        alone = made is not None and made.name == "linalg.generic" and _reader(made.results[0]) == op
+        if made is not None and alone and len(made.results) == 1 and rows.Structured(made).is_elementwise():
+            dear += _work(made)
+    return dear

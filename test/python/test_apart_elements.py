@@ -1,0 +1,42 @@
+"""What takes long is computed once, however many elements of others it is for."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+
+class Decays(nn.Module):
+    """What a number of each head makes of all its elements."""
+
+    def forward(self, x, heads):
+        rates = torch.log1p(-(2.0 ** (-5.0 - heads)))[:, None, None]
+        return x * rates.abs()
+
+
+ONE = "elementwise"
+
+
+@pytest.mark.parametrize(
+    "rows, least, found", [(6, None, [ONE]), (6, 1, [f"{ONE}, then {ONE}"]), (1500, None, [ONE] * 2)]
+)
+def test_powers_of_few_heads(rows, least, found, monkeypatch):
+    """Before their reader where many elements take each, and in it where few do."""
+    if least is not None:
+        monkeypatch.setattr("kitsune_mlir.passes.apart_elements.LEAST", least)
+    args = torch.randn(8, rows, rows), torch.arange(8.0)
+    compiled = kitsune_mlir.compile(Decays(), args, target="sm_90a")
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == found
+    if rows < 100:
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(*args)), Decays()(*args))
+
+
+def test_many_elements_of_an_open_number():
+    """The example says how many there are; nothing is left of what kept them apart."""
+    tokens = torch.export.Dim("tokens", min=2)
+    args = torch.randn(8, 1500, 1500), torch.arange(8.0)
+    compiled = kitsune_mlir.compile(Decays(), args, target="sm_90a", dynamic_shapes=({1: tokens, 2: tokens}, None))
+    assert len(compiled.plan["launches"]) == 2
+    assert "kitsune.apart" not in compiled.mlir("sm_90a:convert-linalg-to-gpu")
