@@ -89,7 +89,8 @@ def _work(op: ir.Operation) -> int:
         made = rows.producer(operand)
         while made is not None and made.name in rows.RESHAPES:
             made = rows.producer(made.operands[0])
-        alone = made is not None and made.name == "linalg.generic" and _reader(made.results[0]) == op
-        if made is not None and alone and len(made.results) == 1 and rows.Structured(made).is_elementwise():
+        if made is None or made.name != "linalg.generic" or len(made.results) != 1:
+            continue
+        if _reader(made.results[0]) is not None and rows.Structured(made).is_elementwise():
             dear += _work(made)
     return dear
