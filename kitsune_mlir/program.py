@@ -42,13 +42,25 @@ CHANGED = "kitsune.changed"
 class TensorSpec:
     """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor.
 
-    `symbols` names, where they are known, the dynamic sizes: those of one name are equal in every call.
+    `symbols` names, where they are known, the dynamic sizes: those of one name are equal in every call. An input's
+    dimension d is number `order[d]` of the caller's tensor, whose elements lie so; without an `order` both have the
+    same dimensions.
     """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
     symbols: tuple[str | None, ...] = field(default=(), compare=False)
+    order: tuple[int, ...] = field(default=(), compare=False)
+
+    @property
+    def given(self) -> TensorSpec:
+        """The caller's tensor."""
+        if not self.order:
+            return self
+        places = sorted(range(len(self.order)), key=self.order.__getitem__)
+        shape, symbols = ([of[place] for place in places] if of else () for of in (self.shape, self.symbols))
+        return TensorSpec(self.name, self.dtype, tuple(shape), tuple(symbols))
 
     @property
     def numpy_dtype(self) -> np.dtype:

@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
 from .decompositions import table
+from .given_orders import ORDER, lie_as_given
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .guards import guards, refuse_guards
 from .lower_torch import lower_torch
@@ -97,6 +98,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     refuse_guards(guards(graph)[before:], exported.range_constraints, name)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
+    written = {spec.target for spec in signature.output_specs if spec.kind in _MUTATIONS}
+    as_called = lie_as_given(graph, set(signature.user_inputs) - written)
     nodes = {node.name: node for node in graph.nodes}
 
     arguments: list[Argument] = []
@@ -118,7 +121,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             inputs.append(_Leaf({"leaf": sum("leaf" in leaf.tree for leaf in inputs)}))
         else:
             value = array_of(_weight(exported, spec.target), f"{name}: {_KINDS[spec.kind]} {label}")
-        arguments.append(Argument(node_spec(label, node), _KINDS[spec.kind], value, _example_sizes(node)))
+        own = replace(node_spec(label, node), order=node.meta.get(ORDER, ()))
+        arguments.append(Argument(own, _KINDS[spec.kind], value, _example_sizes(node)))
 
     outputs: list[Output] = []
     returned: list[torch.fx.Node] = []
@@ -136,7 +140,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             continue
         if not mutation:
             results.append(_Leaf({"leaf": sum(output.kind == "result" for output in outputs)}))
-        node = nodes[spec.arg.name]
+        node = as_called.get(spec.arg.name, nodes[spec.arg.name])
         label = spec.target if mutation else spec.arg.name
         kind, mutated = ("mutation", position[spec.target]) if mutation else ("result", None)
         outputs.append(Output(node_spec(label, node), kind, mutated))
@@ -144,6 +148,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
 
     changed = {output.mutates for output in outputs}
     lent = {nodes[name]: i for name, i in position.items() if arguments[i].kind == "input" and i not in changed}
+    lent = {node: i for node, i in lent.items() if ORDER not in node.meta}
     memory = result_memory.memory_of(returned, lent, len(arguments))
     memory = [n if output.mutates is None else output.mutates for output, n in zip(outputs, memory, strict=True)]
     graph.output_node().args = (tuple(returned),)

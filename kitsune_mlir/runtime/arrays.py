@@ -80,6 +80,13 @@ def check(value: Any, spec: TensorSpec) -> None:
         raise UserError(f"input '{spec.name}' must have the shape [{wanted}], found {list(shape)}")
 
 
+def ordered(value: Any, spec: TensorSpec) -> Any:
+    """A view of a caller's tensor with the dimensions of @main's argument."""
+    if not spec.order:
+        return value
+    return value.permute(spec.order) if is_torch(value) else np.transpose(value, spec.order)
+
+
 def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
     """A checked `value` as a C-contiguous array of `storage(spec)` on the host, sharing memory where it can."""
     if is_torch(value):

@@ -26,7 +26,7 @@ from . import manifest as manifests
 from .executable import Interface
 from .schema import Mismatch, expect
 
-FORMAT = 3
+FORMAT = 4
 ALIGNMENT = 64  # of weights in memory, in bytes
 _CHUNK = 1 << 20
 
@@ -226,4 +226,5 @@ def _argument(members: _Members, number: int, entry: Mapping[str, Any]) -> Argum
 
 
 def _spec(entry: Mapping[str, Any]) -> TensorSpec:
-    return TensorSpec(entry["name"], entry["dtype"], tuple(entry["shape"]), tuple(entry["symbols"]))
+    sizes = (tuple(entry[key]) for key in ("shape", "symbols", "order"))
+    return TensorSpec(entry["name"], entry["dtype"], *sizes)

@@ -55,7 +55,7 @@ class Interface:
     @cached_property
     def inputs(self) -> list[TensorSpec]:
         """The tensors that a call gives, in order."""
-        return [argument.spec for argument in self.arguments if argument.kind == "input"]
+        return [argument.spec.given for argument in self.arguments if argument.kind == "input"]
 
     @cached_property
     def results(self) -> list[TensorSpec]:
@@ -121,6 +121,7 @@ class Interface:
             values = self._values(given, keep_cuda=True)
             run = runner.for_torch(values, [arrays.torch_dtype(output.spec) for output in self.outputs])
             whole = len(values) == len(given) and all(arrays.is_cuda(value) for value in given)
+            whole = whole and not any(argument.spec.order for argument in self.arguments)
             call = _TorchCall(runner, run, whole)
             if len(self._torch_calls) >= REMEMBERED:
                 self._torch_calls.pop(next(iter(self._torch_calls), None), None)
@@ -170,7 +171,7 @@ class Interface:
                     self._on_gpu(i, given) if keep_cuda else argument.value.view(arrays.storage(argument.spec))
                 )
                 continue
-            value = next(inputs)
+            value = arrays.ordered(next(inputs), argument.spec)
             values.append(value if keep_cuda and arrays.is_cuda(value) else arrays.to_array(value, argument.spec))
         return values
 

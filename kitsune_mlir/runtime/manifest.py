@@ -46,7 +46,13 @@ def _is_operand(value: Any) -> bool:
 
 _CONSTANT = Kind("a constant", lambda v: v is None or isinstance(v, CONSTANTS))
 _TREE = Kind("an object", lambda v: isinstance(v, dict))
-_SPEC = {"name": TEXT, "dtype": among(ELEMENT_TYPES), "shape": [OPEN_SIZE], "symbols": [either(TEXT, NULL)]}
+_SPEC = {
+    "name": TEXT,
+    "dtype": among(ELEMENT_TYPES),
+    "shape": [OPEN_SIZE],
+    "symbols": [either(TEXT, NULL)],
+    "order": [SIZE],
+}
 _KERNEL = {
     "name": TEXT,
     "module": TEXT,
@@ -193,6 +199,9 @@ def _check_interface(manifest: Mapping[str, Any]) -> None:
     for entry in (*arguments, *outputs):
         spec = entry["spec"]
         expect(len(spec["symbols"]) in (0, len(spec["shape"])), f"{spec['name']} must have a symbol for each size")
+        places = list(range(len(spec["shape"]))) if spec["order"] else []
+        expect(sorted(spec["order"]) == places, f"{spec['name']} must have each of its dimensions once in its order")
+        expect(not spec["order"] or entry.get("kind") == "input", f"{spec['name']} is no input, it has no order")
     signature = manifest["signature"]
     inputs = sum(argument["kind"] == "input" for argument in arguments)
     results = sum(output["kind"] == "result" for output in outputs)
