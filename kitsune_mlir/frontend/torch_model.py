@@ -25,6 +25,7 @@ from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
+from .forward_derivatives import by_backward
 from .torch_program import DTYPES, import_exported, is_library, tracing
 
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
@@ -74,8 +75,12 @@ def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, 
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
                 return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
-            with contextlib.suppress(Exception):
+            try:
                 return _export_behind_autograd(model, args, dynamic_shapes)
+            except Exception as other:
+                with contextlib.suppress(Exception), by_backward():
+                    return _export_behind_autograd(model, args, dynamic_shapes)
+                error = error if not isinstance(error, AttributeError) else other  # torch's own, in what it cannot do
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
