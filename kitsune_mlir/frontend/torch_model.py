@@ -27,6 +27,7 @@ from kitsune_mlir.program import Program
 
 from .forward_derivatives import by_backward
 from .torch_program import DTYPES, import_exported, is_library, tracing
+from .traced_functions import in_others
 
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
@@ -125,7 +126,7 @@ class _AsItCanBeTraced(TorchFunctionMode):
     """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
     a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
     of no data, which ends the process where the graph is taken apart. Numbers between two may be an open
-    count, for which torch would take the example's."""
+    count, for which torch would take the example's; so do functions that `traced_functions` has."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__get__:
@@ -134,7 +135,8 @@ class _AsItCanBeTraced(TorchFunctionMode):
             return args[0].detach().copy_(args[1])
         if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
             return _linspace(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
+        found = in_others(function, args, kwargs or {})
+        return function(*args, **(kwargs or {})) if found is NotImplemented else found
 
 
 def _steps(start: Any, end: Any, steps: Any = None, **_: Any) -> Any:
