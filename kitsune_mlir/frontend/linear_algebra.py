@@ -16,7 +16,7 @@ aten = torch.ops.aten
 LARGEST = 32  # rows, for each is some operators of its own
 
 TERMS = 18  # of an exponential's sum, beside the first; three at a time
-SUMMED = {
+SUMMED = {torch.float32: 3.0, torch.float64: 1.0}  # norms up to which so many terms are exact, as torch has it
     torch.float32: 3.0,
     torch.float64: 1.0,
 }  # norms of matrices for which so many terms are exact, as torch has it
