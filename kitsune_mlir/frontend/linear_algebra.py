@@ -17,9 +17,6 @@ LARGEST = 32  # rows, for each is some operators of its own
 
 TERMS = 18  # of an exponential's sum, beside the first; three at a time
 SUMMED = {torch.float32: 3.0, torch.float64: 1.0}  # norms up to which so many terms are exact, as torch has it
-    torch.float32: 3.0,
-    torch.float64: 1.0,
-}  # norms of matrices for which so many terms are exact, as torch has it
 SQUARED = 12  # times at most, which is enough for norms of thousands
 
 
