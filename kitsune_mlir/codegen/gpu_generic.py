@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, location
@@ -108,7 +109,17 @@ class Generic:
         """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
         last = self.reduction[-1]
         touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in dims_of(map_)]
-        return bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched)
+        return bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched) and not self._has_columns()
+
+    def _has_columns(self) -> bool:
+        """Whether the body takes rows out of a table of which neighbouring results have neighbouring columns."""
+        for op in self.block.operations:
+            column = rows.producer(op.operation.operands[-1]) if op.operation.name == "memref.load" else None
+            if column is not None and column.name == "linalg.index":
+                dim = ir.IntegerAttr(column.attributes["dim"]).value
+                if dim == self.parallel[-1] and self.known_size(dim) != 1:
+                    return True
+        return False
 
     def across_memory(self, shared: bool = False) -> bool:
         """Whether every input that the reduction runs through lies along the last parallel loop: lanes read lines.
@@ -116,7 +127,8 @@ class Generic:
         loops = [d for d in self.parallel if not shared or self.known_size(d) != 1]
         touched = [dims_of(map_) for map_ in self.maps[: len(self.inputs)] if {*self.reduction} & {*dims_of(map_)}]
         along = [dims[-1] == loops[-1] for dims in touched if loops]
-        return any(along) and all(own or shared and loops[-1] not in dims for own, dims in zip(along, touched))
+        along_some = any(along) or self._has_columns()
+        return along_some and all(own or shared and loops[-1] not in dims for own, dims in zip(along, touched))
 
 
 def dims_of(map_: ir.AffineMap) -> list[int]:

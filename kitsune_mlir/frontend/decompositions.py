@@ -308,6 +308,16 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: An
     return torch.arange(start, end, step, dtype=torch.float32, device=device).to(dtype)
 
 
+def frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """Those of a Fourier transform's results: the second half of them is below zero."""
+    places = torch.arange(n, device=device)
+    return torch.where(places < (n + 1) // 2, places, places - n).to(dtype or torch.get_default_dtype()) * (1 / (n * d))
+
+
+def half_of_frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return torch.arange(n // 2 + 1, device=device).to(dtype or torch.get_default_dtype()) * (1 / (n * d))
+
+
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros: whatever is there will do. torch leaves such tensors where fused operators had results nobody uses."""
     return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
@@ -331,6 +341,8 @@ _OWN: Table = {
     aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
     aten.arange.start_step: arange,
+    aten.fft_fftfreq.default: frequencies,
+    aten.fft_rfftfreq.default: half_of_frequencies,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,

@@ -1,9 +1,11 @@
 """Systems of a few equations, inverses, Cholesky's factors and those of QR, of matrices of known sizes: column after
 column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it failed, for a
-matrix that has no inverse or is not positive definite, results are infinite or no numbers."""
+matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials of matrices are
+sums of powers."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +14,10 @@ from torch import Tensor
 aten = torch.ops.aten
 
 LARGEST = 32  # rows, for each is some operators of its own
+
+TERMS = 18  # of an exponential's sum, beside the first; three at a time
+SUMMED = {torch.float32: 3.0, torch.float64: 1.0}  # norms up to which so many terms are exact, as torch has it
+SQUARED = 12  # times at most, which is enough for norms of thousands
 
 
 def _is_taken(x: Tensor) -> bool:
@@ -104,6 +110,26 @@ def _factors(x: Tensor, mode: str = "reduced") -> Any:
     return (x.new_zeros(0) if mode == "r" else q[..., :kept]), r
 
 
+def _exponential(x: Tensor) -> Any:
+    """The sum of a matrix that is halved until it is small, squared as often. Each matrix of a batch is halved as often
+    as it needs. What is too large for that is no number."""
+    if x.dtype not in SUMMED:
+        return NotImplemented
+    norm = x.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
+    halved = (norm / SUMMED[x.dtype]).clamp(min=1.0).log2().ceil()
+    y = x * torch.where(halved > SQUARED, torch.nan, (-halved).exp2())
+    one = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    square = y @ y
+    cube = square @ y
+    found = one * (1 / math.factorial(TERMS))
+    for k in range(TERMS - 3, -1, -3):
+        first, second, third = (1 / math.factorial(k + i) for i in range(3))
+        found = cube @ found.expand_as(cube) + (one * first + y * second + square * third)
+    for k in range(SQUARED):
+        found = torch.where(halved > k, found @ found, found)
+    return found
+
+
 def _checked(rule: Any) -> Any:
     """A rule for the form that says whether it failed; it never does."""
 
@@ -127,4 +153,5 @@ LINEAR_ALGEBRA = {
     aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
     aten.linalg_solve_triangular.default: _triangular,
     aten.cholesky_solve.default: _cholesky_solve,
+    aten.linalg_matrix_exp.default: _exponential,
 }

@@ -100,3 +100,10 @@ def test_bags_of_one_size():
 @pytest.mark.usefixtures("unassembled")
 def test_no_indices():
     check(Offsets(), bags([0, 0, 0]))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_long_bags_are_read_line_by_line():
+    """A warp's lanes have neighbouring columns of a row, not one column of so many rows."""
+    plan = check(nn.EmbeddingBag.from_pretrained(torch.randn(30, 64), mode="sum"), (torch.randint(0, 30, (4, 64)),))
+    assert sum(launch["work"]["lines"] for launch in plan["launches"]) < 4 * 64 * 8

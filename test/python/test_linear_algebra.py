@@ -1,4 +1,4 @@
-"""Systems of a few equations, inverses and Cholesky factors, and what is computed with them."""
+"""Systems of a few equations, inverses, Cholesky factors, what is computed with them, and exponentials."""
 
 import pytest
 import torch
@@ -45,8 +45,13 @@ def likelihood(x, y):
     return MultivariateNormal(mean, covariance_matrix=definite(x[0]), validate_args=False).log_prob(y.mT)
 
 
+def exponentials(x, y):
+    """Of matrices that are small, and of some that are halved a few times."""
+    return flat(torch.matrix_exp(x * 0.1), torch.matrix_exp((x - x.mT) * 10))
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("function", [systems, factors, orthogonal, likelihood])
+@pytest.mark.parametrize("function", [systems, factors, orthogonal, likelihood, exponentials])
 def test_as_exact_as_torchs(function, target):
     torch.manual_seed(1)
     check_error(function, torch.randn(2, 5, 5), torch.randn(2, 5, 3), target=target, least=1e-6)
