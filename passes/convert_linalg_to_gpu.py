@@ -55,6 +55,7 @@ from .base import ModulePass
 from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .gathered_reductions import size_reductions
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
@@ -96,7 +97,7 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
-                if repeat_elements(main):
+                if repeat_elements(main) | size_reductions(main):
                     run_passes(module, _FUSE)
                 cast_early(main)
                 pad_joined(main)
