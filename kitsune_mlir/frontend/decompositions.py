@@ -9,8 +9,9 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `extrema`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`,
-  `scatters`, `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
+  `convolutions`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`, `norms`,
+  `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index` and
+  `upsampling`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
 from .extrema import EXTREMA
 from .fused_layers import FUSED_LAYERS
+from .grid_samples import GRID_SAMPLES
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .linear_algebra import LINEAR_ALGEBRA
@@ -43,6 +45,7 @@ from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
+from .signal_windows import SIGNAL_WINDOWS
 from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .spectrograms import SPECTROGRAMS
@@ -350,8 +353,9 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES,
-    MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
+    LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS,
+    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

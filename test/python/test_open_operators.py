@@ -85,6 +85,24 @@ def test_numbers_between_two():
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_filters_of_each_image_of_any_number():
+    """As many groups as images, forward and transposed, which an open batch has in one dimension with the channels."""
+
+    def function(x, w):
+        images = x.flatten(0, 1).unsqueeze(0)
+        direct = F.conv2d(images, w.flatten(0, 1), stride=(2, 1), padding=(1, 0), groups=x.shape[0])
+        other = F.conv_transpose2d(images, w.transpose(1, 2).flatten(0, 1), None, 2, 1, 1, groups=x.shape[0])
+        return direct.unflatten(1, (x.shape[0], -1)), other.unflatten(1, (x.shape[0], -1))
+
+    batch = torch.export.Dim("batch", min=2, max=9)
+    args = torch.randn(3, 4, 6, 5), torch.randn(3, 2, 4, 3, 3)
+    compiled = kitsune_mlir.compile(Function(function), args, target="cpu", dynamic_shapes=(({0: batch}, {0: batch}),))
+    for count in (3, 5):
+        args = torch.randn(count, 4, 6, 5), torch.randn(count, 2, 4, 3, 3)
+        for found, wanted in zip(compiled(*args), function(*args), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_channels_that_are_joined_beside_open_sizes(gpu_of):
     """Convolutions of few channels, of any number of images of any length, are products of windows."""
     layer = torch.nn.Conv1d(4, 8, 3, dilation=2).bfloat16()
