@@ -62,6 +62,7 @@ from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
+from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
@@ -97,6 +98,8 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
+                while drop_unit_dims(main):
+                    run_passes(module, _FUSE)
                 if repeat_elements(main) | size_reductions(main):
                     run_passes(module, _FUSE)
                 cast_early(main)

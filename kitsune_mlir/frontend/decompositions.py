@@ -10,8 +10,8 @@ torch-mlir's table is the base. What is different, and why:
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
   `convolutions`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`, `norms`,
-  `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index` and
-  `upsampling`.
+  `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
+  `unfolding` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from .special_functions import SPECIAL_FUNCTIONS
 from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .unfolding import UNFOLDING
 from .upsampling import UPSAMPLING
 from .working import NARROW, working
 
@@ -355,7 +356,7 @@ _ALONG = [
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
     LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS,
-    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

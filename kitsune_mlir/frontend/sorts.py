@@ -74,7 +74,7 @@ def _keys(x: Tensor) -> Tensor:
 def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
-    if isinstance(size, int) and isinstance(count, int) and 2 * count <= size and _are_taken(x, count):
+    if isinstance(size, int) and isinstance(count, int) and _are_taken(x, count):
         if size <= _WIDE:
             return _taken(x, descending, count)
         pieces = -(-size // _WIDE)
@@ -93,11 +93,12 @@ def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
 
 
 def _are_taken(x: Tensor, count: int) -> bool:
-    """Whether elements are taken out of rows one after another: few, of a type that kernels of rows reduce. Of few
-    rows, which a step for each of many elements takes long, ranks have all elements at once."""
+    """Whether elements are taken out of rows one after another: few of them, or of short rows, of a type that kernels
+    of rows reduce. Of few rows, which a step for each of many elements takes long, ranks have all at once."""
     elements = x.numel()
     takes_long = not isinstance(elements, int) or elements * max(_PIECE, _SHARE * count) > _QUICK
-    return count <= (_FEW if takes_long else _FEW // 4) and x.dtype in (torch.float32, torch.int32)
+    few = count <= (_FEW if takes_long else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
+    return few and x.dtype in (torch.float32, torch.int32)
 
 
 def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
@@ -138,7 +139,7 @@ def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
     if rest := pieces * piece - x.shape[-1]:
         x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
     cut = x.unflatten(-1, (pieces, piece))
-    found = (_taken if 2 * count <= piece and _are_taken(x, count) else _places)(cut, descending, count)
+    found = (_taken if _are_taken(x, count) else _places)(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
     return cut, found, found + firsts.unsqueeze(-1)
 
