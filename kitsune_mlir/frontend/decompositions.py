@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_map
 
 from kitsune_mlir import mlir
@@ -273,6 +274,15 @@ def power(x: Tensor, exponent: float) -> Any:
     return forms[exponent]() if exponent in forms else NotImplemented
 
 
+def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+    """The tensor itself, where it lies so: torch says this way that a mean of images with channels last has strides of
+    such images."""
+    same = x.dim() == len(size) and storage_offset in (None, 0)
+    same = same and all(a is b or statically_known_true(a == b) for a, b in zip(x.shape, size))
+    lies = same and all(n == 1 or statically_known_true(a == b) for n, a, b in zip(size, x.stride(), stride))
+    return x.clone() if lies else NotImplemented
+
+
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted."""
     if not dims:
@@ -336,6 +346,7 @@ _OWN: Table = {
     aten.pow.Tensor_Scalar: power,
     aten.arange.start_step: arange,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
+    aten.as_strided.default: as_strided,
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,

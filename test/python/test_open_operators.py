@@ -103,6 +103,17 @@ def test_filters_of_each_image_of_any_number():
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_averages_of_images_with_channels_last():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1)).to(
+        memory_format=torch.channels_last
+    )
+    x = torch.randn(3, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        shapes = ({0: torch.export.Dim("batch", min=1, max=9)},)
+        compiled = kitsune_mlir.compile(model, (x,), target="cpu", dynamic_shapes=shapes)
+        torch.testing.assert_close(compiled(x[:2]), model(x[:2]), rtol=1e-5, atol=1e-6)
+
+
 def test_channels_that_are_joined_beside_open_sizes(gpu_of):
     """Convolutions of few channels, of any number of images of any length, are products of windows."""
     layer = torch.nn.Conv1d(4, 8, 3, dilation=2).bfloat16()
