@@ -44,7 +44,8 @@ def take_row_shapes(block: ir.Block) -> None:
     operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
     for op in reversed(operators):
         if is_elementwise(op, []) and (shape := next(_shapes_read(op, spaces), None)) is not None:
-            if min(rows.shape_of(op.results[0]) + shape, default=0) > 0 and not _has_rows(op.results[0], spaces):
+            own = rows.shape_of(op.results[0])
+            if min(own + shape, default=0) > 0 and prod(own) > 1 and not _has_rows(op.results[0], spaces):
                 _take(op, shape)
 
 
@@ -94,6 +95,8 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
 def _form(map_: ir.AffineMap, own: list[int], shape: list[int]) -> list[int] | None:
     """The loops that an operand has where these have other sizes: all, the first or the last; None for others."""
     found, loops = [rows.dim_of(result) for result in map_.results], list(range(len(shape)))
+    if found == list(range(len(own))):
+        return loops
     size = prod(own[: len(found)])
     if found == list(range(len(found))):
         return next((loops[:n] for n in range(len(loops) + 1) if prod(shape[:n]) == size), None)
