@@ -1,7 +1,7 @@
-"""Systems of a few equations, inverses, Cholesky's factors and those of QR, of matrices of known sizes: column after
-column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it failed, for a
-matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials of matrices are
-sums of powers."""
+"""Systems of a few equations, inverses, determinants, Cholesky's factors and those of QR, of matrices of known sizes:
+column after column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it
+failed, for a matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials
+of matrices are sums of powers."""
 
 from __future__ import annotations
 
@@ -50,6 +50,54 @@ def _solution(matrix: Tensor, right: Tensor, *, left: bool = True) -> Any:
     if right.dim() == 1 or (right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]):  # as torch has it
         return _solve(matrix, right.unsqueeze(-1)).squeeze(-1) if left else NotImplemented
     return _solve(matrix, right) if left else _solve(matrix.mT, right.mT).mT
+
+
+def _pivots(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What elimination divides by, column after column, and the sign (a number) that rows changing places give."""
+    rows = x.shape[-1]
+    numbers, found, sign = torch.arange(rows, device=x.device), [], torch.ones_like(x[..., 0, 0])
+    for k in range(rows):
+        best = x[..., k:, k].abs().argmax(-1, keepdim=True) + k
+        order = torch.where(numbers == k, best, torch.where(numbers == best, k, numbers))
+        x = x.gather(-2, order.unsqueeze(-1).expand(x.shape))
+        pivot = x[..., k, k]
+        found.append(pivot)
+        sign = torch.where(best.squeeze(-1) == k, sign, -sign)
+        share = x[..., k] / torch.where(pivot == 0, 1.0, pivot).unsqueeze(-1)  # of zeros, where there is no pivot
+        x = x - torch.where(numbers > k, share, 0.0).unsqueeze(-1) * x[..., k : k + 1, :]
+    return torch.stack(found, -1), sign
+
+
+def _determinant(x: Tensor) -> Any:
+    if not _is_taken(x):
+        return NotImplemented
+    pivots, found = _pivots(x)
+    for k in range(x.shape[-1]):
+        found = found * pivots[..., k]
+    return found
+
+
+def _log_determinant(x: Tensor) -> Any:
+    """The sign of the determinant and the logarithm of its size, of each pivot's."""
+    if not _is_taken(x):
+        return NotImplemented
+    pivots, sign = _pivots(x)
+    for k in range(x.shape[-1]):
+        sign = sign * pivots[..., k].sign()
+    return sign, pivots.abs().log().sum(-1)
+
+
+def _with_factors(rule: Any) -> Any:
+    """A rule for the form that also gives what serves torch's backward pass, which is not computed."""
+
+    def found(x: Tensor) -> Any:
+        result = rule(x)
+        if result is NotImplemented:
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        return *results, x, torch.zeros(x.shape[:-1], dtype=torch.int32, device=x.device)
+
+    return found
 
 
 def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
@@ -142,6 +190,10 @@ def _checked(rule: Any) -> Any:
 
 
 LINEAR_ALGEBRA = {
+    aten._linalg_det.default: _with_factors(_determinant),
+    aten._linalg_slogdet.default: _with_factors(_log_determinant),
+    aten.linalg_det.default: _determinant,
+    aten.linalg_slogdet.default: _log_determinant,
     aten.linalg_qr.default: _factors,
     aten.linalg_inv_ex.default: _checked(_inverse),
     aten.linalg_solve_ex.default: _checked(_solution),

@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from decomposed_functions import TARGETS, results
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.frontend import sorts
@@ -44,6 +45,24 @@ def test_rules_are_stable_sorts(dtype, shape, largest):
             same(sorts.topk(x, count, dim, largest), [part.narrow(dim, 0, count) for part in wanted])
             if not largest:
                 same(sorts.kth_value(x, count, dim), [part.select(dim, count - 1) for part in wanted])
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int16], ids=str)
+def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
+    monkeypatch.setattr(sorts, "_WIDE", 64)  # longer rows are cut into pieces
+    for size in (20, 64, 150):
+        x = drawn((2, 3, size), dtype)
+        if dtype == torch.int32:
+            x[0, 0, :3] = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, torch.iinfo(dtype).min])
+        wanted = torch.sort(x, descending=largest, stable=True)
+        same(sorts.topk(x, 8, -1, largest), [part[..., :8] for part in wanted])
+
+
+def test_few_of_many_rows_are_one_kernel():
+    compiled = kitsune_mlir.compile(Function(lambda x: x.topk(4)), (torch.randn(4096, 64),), target="sm_90a")
+    assert [one["form"] for one in compiled.plan["launches"]].count("scheduled rows") == 1
+    assert compiled.plan["predicted_us"] < 10
 
 
 @pytest.fixture
