@@ -67,6 +67,7 @@ from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
 _FUSE = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_ROUNDS = 3  # of dropped dimensions: what is fused then may read others
 _ONCE = "builtin.module(cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
@@ -98,7 +99,9 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
-                while drop_unit_dims(main):
+                for _ in range(_ROUNDS):
+                    if not drop_unit_dims(main):
+                        break
                     run_passes(module, _FUSE)
                 if repeat_elements(main) | size_reductions(main):
                     run_passes(module, _FUSE)
