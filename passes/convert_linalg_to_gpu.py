@@ -68,6 +68,7 @@ from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
 _FUSE = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_ROUNDS = 3  # of dropped dimensions: what is fused then may read others
 _ONCE = "builtin.module(cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
@@ -99,7 +100,9 @@ class ConvertLinalgToGpu(ModulePass):
             main = _main(module)
             with main.context, main.location, kept_apart(main.operation):
                 run_passes(module, _FUSE)
-                while drop_unit_dims(_main(module)):
+                for _ in range(_ROUNDS):
+                    if not drop_unit_dims(_main(module)):
+                        break
                     run_passes(module, _FUSE)
                 if repeat_elements(_main(module)) | size_reductions(_main(module)):
                     run_passes(module, _FUSE)
