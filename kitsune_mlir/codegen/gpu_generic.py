@@ -113,7 +113,7 @@ class Generic:
 
     def _has_columns(self) -> bool:
         """Whether the body takes rows out of a table of which neighbouring results have neighbouring columns."""
-        for op in self.block.operations:
+        for op in self.block.operations if self.parallel else ():
             column = rows.producer(op.operation.operands[-1]) if op.operation.name == "memref.load" else None
             if column is not None and column.name == "linalg.index":
                 dim = ir.IntegerAttr(column.attributes["dim"]).value

@@ -24,11 +24,12 @@ aten = torch.ops.aten
 
 _PIECE = 32  # elements of a row's piece, the fewest
 _SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
-_FEW = 24  # elements of a row that are found one after another, at most
+_FEW, _SOON = 24, 8  # elements of a row that are found one after another, at most, and of few rows
 _KEPT = 4096  # elements of a row of which they are, at most
 _RUN = 256  # elements that are compared all with all first
 _LONG = 4096  # elements of a row, more of which are merged from runs
 _MERGE = 12_000_000  # comparisons that take as long as the kernels that merge runs two by two once
+_MANY = 4_000_000  # comparisons that take as long as _FEW elements, one after another
 _SCATTER = 5_000_000  # comparisons that take as long as a scatter
 
 
@@ -74,17 +75,24 @@ def _keys(x: Tensor) -> Tensor:
 def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
-    is_known = isinstance(size, int) and isinstance(count, int)
-    if is_known and count <= _FEW:
+    if not isinstance(size, int) or not isinstance(count, int):
+        return _places(x, descending, count)
+    piece = max(_PIECE, _SHARE * count)
+    if count <= _FEW and (size > 2 * piece or _are_soon_found(x, count)):
         if size <= _KEPT:
             return _one_by_one(x, descending, count)
         piece = -(-size // -(-size // _KEPT))
-    elif not is_known or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
-        is_merged = is_known and _is_merged(x, size)
-        return _merged(x, descending).narrow(-1, 0, count) if is_merged else _places(x, descending, count)
+    elif size <= 2 * piece:
+        return _merged(x, descending).narrow(-1, 0, count) if _is_merged(x, size) else _places(x, descending, count)
     cut, found, places = _of_pieces(x, descending, -(-size // piece), piece, count)
     left = cut.gather(-1, found.long()).flatten(-2)
     return places.flatten(-2).gather(-1, _first(left, descending, count).long())
+
+
+def _are_soon_found(x: Tensor, count: int) -> bool:
+    """Whether so many elements of each row are found one after another sooner than by comparing all with all."""
+    comparisons = x.numel() * x.shape[-1]
+    return count <= _SOON or isinstance(comparisons, int) and comparisons > _MANY
 
 
 def _is_merged(x: Tensor, size: int) -> bool:
