@@ -11,7 +11,7 @@ becomes, as Python computes with 64 bits,
     %m = aten.mul.Tensor(%n, 2.0)
     %y = aten._to_copy(aten.add.Tensor(%z, %m), dtype = the type of %y before)
 
-What is taken at such a number or from it on, `table[n]` or `x[n : n + 3]`, is taken by index.
+What is taken at such a number, `table[n]`, is taken by index.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ _ARITHMETIC = {
 }
 _OF_TENSORS = (operator.floordiv, operator.mod, torch.sym_min, torch.sym_max)  # where aten takes no plain number
 _FILLS = (aten.full.default, aten.full_like.default, aten.scalar_tensor.default)
-_TAKEN = (aten.select.int, aten.slice.Tensor)
 _CHECKS = (aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default)
 
 
@@ -120,7 +119,7 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     before, target = node.meta.get("val"), node.target
     if not isinstance(before, torch.Tensor) or not node.args:
         return
-    if target in _TAKEN and len(node.args) in (3, 4) and node.args[2] in tensors:
+    if target is aten.select.int and node.args[2] in tensors:
         _take(graph, node, tensors[node.args[2]])
         return
     if "Scalar" in target._overloadname and hasattr(target.overloadpacket, "Tensor"):
@@ -139,25 +138,15 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
         node.target, node.args, node.kwargs = aten._to_copy.default, (made,), {"dtype": before.dtype}
 
 
-def _take(graph: Graph, node: Node, first: Node) -> None:
-    """Gives a `select`, or a `slice` of a known size, that begins at a number the rows by index. Below 0 it is counted
-    from the end."""
-    source, dim = node.args[:2]
+def _take(graph: Graph, node: Node, number: Node) -> None:
+    """Gives a `select` at a number the row that is there, by index. Below 0 it is counted from the end."""
+    source, dim, _ = node.args
     size = source.meta["val"].shape[dim]
-    count = 1 if node.target is aten.select.int else node.meta["val"].shape[dim]
-    if not isinstance(count, int):
-        return
     with graph.inserting_before(node):
         if not isinstance(size, int):
             size = call(graph, aten.sym_size.int, (source, dim), node)
-        end = call(graph, aten.add.Tensor, (first, size), node)
-        below = call(graph, aten.lt.Scalar, (first, 0), node)
-        first = call(graph, aten.where.self, (below, end, first), node)
-        places = call(graph, aten.arange.default, (count,), node, device=source.meta["val"].device)
-        places = call(graph, aten.add.Tensor, (places, first), node)
-        taken = call(graph, aten.index_select.default, (source, dim, places), node)
-    if node.target is aten.select.int:
-        node.args = (taken, dim, 0)
-    else:
-        node.replace_all_uses_with(taken)
-        graph.erase_node(node)
+        end = call(graph, aten.add.Tensor, (number, size), node)
+        below = call(graph, aten.lt.Scalar, (number, 0), node)
+        number = call(graph, aten.where.self, (below, end, number), node)
+        place = call(graph, aten.view.default, (number, [1]), node)
+        node.args = (call(graph, aten.index_select.default, (source, dim, place), node), dim, 0)

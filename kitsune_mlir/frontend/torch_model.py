@@ -91,7 +91,8 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
             except Exception as other:
                 with contextlib.suppress(Exception), by_backward():
                     return _export_behind_autograd(model, given, dynamic_shapes)
-                error = error if not isinstance(error, AttributeError) else other  # torch's own, in what it cannot do
+                if isinstance(error, AttributeError):  # torch's own fault, which says nothing of the model
+                    error = other
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
