@@ -86,6 +86,7 @@ def compile(
     model: Any,
     args: Any = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
     target: str | Sequence[str] = "cpu",
     dynamic_shapes: Any = None,
     dtype: str | None = None,
@@ -96,9 +97,9 @@ def compile(
 ) -> Compiled:
     """Compiles a model into something that can be called like it.
 
-    `model` is an nn.Module (with example `args`), an ExportedProgram, or the path of a .pt2, .onnx or
-    .mlir file, or "module:function". `target` is one or several of "cpu", "sm_90a", ..., or paths of target
-    descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
+    `model` is an nn.Module (with example `args`, and `kwargs` for what is given by name), an ExportedProgram, or the
+    path of a .pt2, .onnx or .mlir file, or "module:function". `target` is one or several of "cpu", "sm_90a", ..., or
+    paths of target descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
     first. `matmul_precision` says how exactly products of f32 are computed on tensor cores, in torch's words:
     "highest", as f32, or "high" or "medium", with operands rounded to tf32; None is torch's own setting
     (torch.get_float32_matmul_precision). `deterministic` has a GPU add rows up by index, and write them, in a fixed
@@ -114,7 +115,9 @@ def compile(
     chosen, wanted = precision.choose(matmul_precision), _targets(target)  # before the import, which may take long
     steps = _Steps(progress, _options(options))
     with _no_collection():
-        program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
+        program = steps.run(
+            "import", lambda: import_model(model, args, kwargs, dynamic_shapes=dynamic_shapes, dtype=dtype)
+        )
         precision.give(program.module, chosen)
         determinism.give(program.module, determinism.choose(deterministic))
         return _compile(program, wanted, steps)

@@ -116,10 +116,11 @@ class Structured:
         return bool(self.tables())
 
     def asks_for_sizes(self) -> bool:
-        """Whether the body takes from around it what is made of open sizes, other than the rows of its own tables, from
-        whose end it may count."""
+        """Whether the body takes from around it what is made of open sizes, as a number or as what a tensor is filled
+        with, other than the rows of its own tables, from whose end it may count."""
         asked = [op.operation.results[0] for op in self.body.operations if op.operation.name == "tensor.dim"]
-        return any(self._is_of_sizes(value) for value in [*kitsune.captures(self.op), *asked])
+        filled = [scalar for value in self.op.operands if (scalar := init_of(value).scalar) is not None]
+        return any(self._is_of_sizes(value) for value in [*kitsune.captures(self.op), *asked, *filled])
 
     def _is_of_sizes(self, number: ir.Value) -> bool:
         op = producer(number)
@@ -129,7 +130,7 @@ class Structured:
             axis = producer(op.operands[1])
             first = axis is not None and axis.name == "arith.constant" and attr_int(axis, "value") == 0
             return not first or op.operands[0] not in self.tables()
-        return op.name.startswith("arith.") and any(map(self._is_of_sizes, op.operands))
+        return op.name.startswith(("arith.", "affine.")) and any(map(self._is_of_sizes, op.operands))
 
     def tables(self) -> list[ir.Value]:
         """The tensors that the body takes elements out of, of whatever row it says; one for each element."""

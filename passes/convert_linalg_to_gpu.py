@@ -56,16 +56,19 @@ from .base import ModulePass
 from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .gathered_reductions import size_reductions
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
+from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
 _FUSE = "builtin.module(func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_ROUNDS = 3  # of dropped dimensions: what is fused then may read others
 _ONCE = "builtin.module(cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
 _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
@@ -94,9 +97,14 @@ class ConvertLinalgToGpu(ModulePass):
         with _kernels_aside(module):
             with module.context:
                 turn_gathers(_main(module))
-            with module.context, kept_apart(_main(module).operation):
+            main = _main(module)
+            with main.context, main.location, kept_apart(main.operation):
                 run_passes(module, _FUSE)
-                if repeat_elements(_main(module).operation):
+                for _ in range(_ROUNDS):
+                    if not drop_unit_dims(_main(module)):
+                        break
+                    run_passes(module, _FUSE)
+                if repeat_elements(_main(module)) | size_reductions(_main(module)):
                     run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:

@@ -47,7 +47,7 @@ from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
-from .sliced_parts import slice_part
+from .sliced_parts import slice_fill, slice_part
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
@@ -94,6 +94,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 simplify(op)
                 _fill_of(op)
+            for op in walk(module, "tensor.extract_slice"):
+                slice_fill(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             merge_equal_scatters(module)
             gather_once(module)

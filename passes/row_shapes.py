@@ -1,4 +1,4 @@
-"""Elementwise operators behind what has rows, in the rows' dimensions.
+"""Elementwise operators behind what has rows, or in front of it, in the rows' dimensions.
 
     %y = linalg.generic {...} -> tensor<8x32x8192xf32>                   // of a reduction over 8192 columns
     %v = tensor.collapse_shape %y [[0], [1, 2]] : ... into tensor<8x262144xf32>
@@ -8,20 +8,21 @@
     %f = linalg.generic {...} ins(%y, %r : tensor<8x32x8192xf32>, tensor<32x8192xf32>) ...
     %g = tensor.collapse_shape %f ... into tensor<8x262144xf32>
 
-A group of channels is a row of a group norm, an image of an activation behind it. As they lie in memory alike, one
+A group of channels is a row of a group norm, an image of an activation behind it; a mean has channels as rows, an
+activation in front of it images, where a pipeline that was cut had these as its rows. As they lie in memory alike, one
 kernel can compute both. Sizes that are open until the call stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor
 
 from .product_follows import is_elementwise
-from .row_groups import Space, fit, root, space_of
+from .row_groups import Member, Role, Space, fit, root, space_of
 from .schedule_build import generic, map_of, reshaped
 
 
@@ -40,6 +41,30 @@ def take_row_shapes(block: ir.Block) -> None:
             if alike and _has_rows(value, spaces):
                 _take(op, shape)
                 break
+    operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    for op in reversed(operators):
+        if is_elementwise(op, []) and (shape := next(_shapes_read(op, spaces), None)) is not None:
+            own = rows.shape_of(op.results[0])
+            if min(own + shape, default=0) > 0 and prod(own) > 1 and not _has_rows(op.results[0], spaces):
+                _take(op, shape)
+
+
+def _shapes_read(op: ir.Operation, spaces: Sequence[Space]) -> Iterator[list[int]]:
+    """The shapes in which members of groups over these spaces read a reshape of what an operator gives."""
+    for reshape in [use.owner.operation for use in op.results[0].uses]:
+        if reshape.name not in rows.RESHAPES:
+            continue
+        yield from _shapes_read(reshape, spaces)
+        for use in reshape.results[0].uses:
+            reader = use.owner.operation
+            found = [member for space in spaces if (member := fit(reader, space)) is not None]
+            if any(member.is_whole(role) for member in found for role in _role(member, use)):
+                yield rows.shape_of(reshape.results[0])
+
+
+def _role(member: Member, use: ir.OpOperand) -> tuple[Role | None, ...]:
+    """That of the operand that a use is; none where it is the result's start."""
+    return member.roles[use.operand_number : use.operand_number + 1]
 
 
 def _has_rows(value: ir.Value, spaces: Sequence[Space]) -> bool:
@@ -70,6 +95,8 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
 def _form(map_: ir.AffineMap, own: list[int], shape: list[int]) -> list[int] | None:
     """The loops that an operand has where these have other sizes: all, the first or the last; None for others."""
     found, loops = [rows.dim_of(result) for result in map_.results], list(range(len(shape)))
+    if found == list(range(len(own))):
+        return loops
     size = prod(own[: len(found)])
     if found == list(range(len(found))):
         return next((loops[:n] for n in range(len(loops) + 1) if prod(shape[:n]) == size), None)

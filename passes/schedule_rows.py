@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, remark, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
@@ -44,7 +45,7 @@ from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
-from .row_groups import Group, find
+from .row_groups import Group, find, root, users
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .schedule_build import constant_index
@@ -100,10 +101,29 @@ def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], in
     if sum(map(is_open, plan.segments)) > 1:
         remark(last, "is not computed row by row: two sizes of its rows are open until the call")
         return False
+    if _picks_columns(group):
+        remark(last, "is not computed row by row: its columns are elements that are read by number, once")
+        return False
     gather(group)
     with last.location, ir.InsertionPoint(last):
         replace(group, _Builder(plan, tiles, target, name).build())
     return True
+
+
+def _picks_columns(group: Group) -> bool:
+    """Whether a group is a reduction of elements that something reads by number, one by one, for it alone, such as
+    windows of several sizes. A kernel of that reduction reads them where they are; one of rows would have them
+    written."""
+    if sum(member.kind == "reduction" for member in group.ordered) > 1 or any(m.kind == "tile" for m in group.outputs):
+        return False
+    makers = [rows.producer(root(value)) for value in group.edges if value not in group.members]
+    return any(_picks_last(op) and all(map(group.has, users(op.results[0]))) for op in makers if op is not None)
+
+
+def _picks_last(op: ir.Operation) -> bool:
+    """Whether an operator reads each element of a line by its number."""
+    found = walk(op, "tensor.extract") if op.name == "linalg.generic" and len(op.results) == 1 else []
+    return any((last := rows.producer([*one.operands][-1])) is None or last.name != "linalg.index" for one in found)
 
 
 @dataclass

@@ -4,13 +4,14 @@
 %s = tensor.extract_slice %c[0, 4] [%n, 2] [1, 1]       =>      %s = tensor.extract_slice %b[0, 1] [%n, 2] [1, 1]
 
 So is one of the tensors of a stack, which torch writes as a concatenation of which a dimension is cut. What is sliced
-off a slice is sliced off what that one was, so that its place in the whole tensor can be seen.
+off a slice is sliced off what that one was, so that its place in the whole tensor can be seen. What is sliced off a
+tensor of one number, such as one layer's first states, is such a tensor: nothing reads it.
 """
 
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor
+from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor
 
 
 def slice_part(op: ir.Operation) -> None:
@@ -93,3 +94,17 @@ def _behind_slice(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     if {*steps} != {1} or mark in before or any(first and offset == mark for first, offset in zip(before, offsets)):
         return None
     return other.operands[0], [offset + first if first else offset for first, offset in zip(before, offsets)]
+
+
+def slice_fill(op: ir.Operation) -> None:
+    """Fills what a tensor.extract_slice takes of a linalg.fill, instead."""
+    fill = rows.producer(op.operands[0])
+    if fill is None or fill.name != "linalg.fill":
+        return
+    count = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    open_sizes = iter(list(op.operands)[1 + count[1] : 1 + count[1] + count[2]])
+    kind = ir.RankedTensorType(op.results[0].type)
+    with op.location, ir.InsertionPoint(op):
+        sizes = [next(open_sizes) if size == rows.DYNAMIC else size for size in kind.shape]
+        filled = linalg.fill(fill.operands[0], outs=[tensor.empty(sizes, kind.element_type)])
+    replace_op(op, filled)

@@ -127,24 +127,31 @@ class _Parts:
 
 def _parts(generic: Generic, threads: int) -> _Parts | None:
     """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it: where their
-    number is open, in the example. Of an open loop many times the example's turns are taken, as gpu_columns does."""
+    number is open, in the example. Of known loops the longest is cut; where one is open, the one that gives most parts
+    in the example, for there may be few turns of it, as of a batch of images."""
     results = [generic.example_size(d) for d in generic.parallel]
     if 0 in results:
         return None
     sizes = {d: generic.known_size(d) for d in generic.reduction}
-    loop = max(sizes, key=lambda d: 1 << 30 if sizes[d] is None else sizes[d])
+    loops = list(sizes) if None in sizes.values() else [max(sizes, key=lambda d: sizes[d])]
+    most = SPREAD // (prod(results) * threads)
+    found = [_Parts(loop, min(most, 1024, _most_parts(generic, sizes, loop, threads))) for loop in loops]
+    best = max(found, key=lambda parts: min(parts.count, generic.example_size(parts.loop)))
+    return best if best.count > 1 else None
+
+
+def _most_parts(generic: Generic, sizes: dict[int, int | None], loop: int, threads: int) -> int:
+    """In how many parts a loop may be cut that is gone through by so many threads. Of an open loop many times the
+    example's turns are taken, as gpu_columns does."""
     size, shares_loop = sizes[loop], threads == WARP and loop == generic.reduction[-1]
-    beside = [other for d, other in sizes.items() if d != loop]
+    beside = prod(generic.example_size(other) for other in sizes if other != loop)
     least = LEAST_PART
-    if size is not None and None not in beside and size * prod(beside) >= LEAST_PART * threads:
+    if None not in sizes.values() and size * beside >= LEAST_PART * threads:
         least = min(LEAST_PART, max(SHORTEST, isqrt(size >> 8)))  # of fewer parts the second launch takes less time
     least = least // LESS if len(list(generic.block.operations)) > LONG else least
-    if None not in beside:  # points of a thread for each of the loop's
-        least = max(1, least // max(1, prod(beside) // (1 if shares_loop else threads)))
-    each = least * (WARP if shares_loop else 1)
+    least = max(1, least // max(1, beside // (1 if shares_loop else threads)))  # points of a thread for each turn
     turns = MANY * generic.example_size(loop) if size is None else size
-    count = min(SPREAD // (prod(results) * threads), 1024, turns // each)
-    return _Parts(loop, count) if count > 1 else None
+    return turns // (least * (WARP if shares_loop else 1))
 
 
 def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:

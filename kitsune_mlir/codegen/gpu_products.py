@@ -30,7 +30,7 @@ from .gpu_kernel import WARP, Kernel, Size, as_value, ceildiv, delinearize, on_h
 from .gpu_points import Nest, Point
 from .pipeline import device
 
-LEAST = 1 << 20  # multiply-adds from which on threads do not multiply by themselves
+LEAST = 1 << 20  # multiply-adds, times the part of tiles that is used, from which on threads do not do them alone
 LEAST_SIDE, LEAST_USED = 8, 1 / 16  # of what is summed, and which part of tiles: threads do the others sooner
 SIDE, CHUNK, THREADS = 64, 32, 128  # rows and columns of a tile, columns of k at a time, threads of a block
 _OWN = 32  # rows and columns of a warp
@@ -54,7 +54,7 @@ def is_product(generic: Generic) -> bool:
     sizes = {d: MANY * generic.example_size(d) if size is None else size for d, size in sizes.items()}
     used = prod(sizes[d] / (SIDE * ceil(sizes[d] / SIDE)) for d in loops)
     is_worth_it = used >= LEAST_USED and sizes[generic.reduction[0]] >= LEAST_SIDE
-    return prod(sizes.values()) > LEAST and is_worth_it
+    return used * prod(sizes.values()) > LEAST and is_worth_it
 
 
 def _multiplies_and_adds(generic: Generic) -> bool:

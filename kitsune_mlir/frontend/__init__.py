@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from kitsune_mlir import worker
@@ -12,10 +13,17 @@ from kitsune_mlir.program import Program
 __all__ = ["import_model"]
 
 
-def import_model(model: Any, args: Any = None, *, dynamic_shapes: Any = None, dtype: str | None = None) -> Program:
+def import_model(
+    model: Any,
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    dtype: str | None = None,
+) -> Program:
     """A model of any supported kind as a Program.
 
-    `model` is an nn.Module (with example `args`), an ExportedProgram, the path of a .pt2, .onnx or .mlir
+    `model` is an nn.Module (with example `args` and `kwargs`), an ExportedProgram, the path of a .pt2, .onnx or .mlir
     file, or "module:function" / "file.py:function" that returns (nn.Module, args[, dynamic_shapes]).
     `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16", ...) casts a copy of an nn.Module and its
     floating-point arguments before the export.
@@ -30,15 +38,15 @@ def import_model(model: Any, args: Any = None, *, dynamic_shapes: Any = None, dt
     if not isinstance(model, str):
         from .torch_model import import_torch
 
-        return import_torch(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype)
+        return import_torch(model, args, kwargs, dynamic_shapes=dynamic_shapes, dtype=dtype)
     if ":" in model and not os.path.exists(model):
         from .model_spec import load_model
         from .torch_model import import_torch
 
         module, example, shapes = load_model(model)
-        return import_torch(
-            module, example if args is None else args, dynamic_shapes=dynamic_shapes or shapes, dtype=dtype, name=model
-        )
+        example = example if args is None else args
+        shapes = dynamic_shapes or shapes
+        return import_torch(module, example, kwargs, dynamic_shapes=shapes, dtype=dtype, name=model)
     if dtype is not None or dynamic_shapes is not None:
         raise UserError(f"{model}: a model read from a file has its shapes and types already; export it with others")
     return _import_file(model)

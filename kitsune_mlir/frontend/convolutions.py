@@ -10,10 +10,12 @@ Those of one channel a group: transposed ones torch-mlir has not. They are convo
 between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
 of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
 beside each other in the last dimension. Lines whose length is open until the call are rows of a linear layer, each of
-the elements that the filter sees there: kernels of convolutions know their places."""
+the elements that the filter sees there: kernels of convolutions know their places. So it is where the number of groups
+is open, as where each image of a batch has filters of its own: a batch of products."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,6 +48,11 @@ def convolution(
         return y.unflatten(0, taken.shape[:2]).movedim(1, 2 + across)
     if groups == 1 and not transposed and x.dim() == 3 and not isinstance(x.shape[2], int):
         return _of_open_line(x, weight, bias, *stride, *padding, *dilation)
+    if not isinstance(groups, int):
+        if transposed:
+            x, weight, padding = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
+            stride = [1] * len(stride)
+        return _of_open_groups(x, weight, bias, stride, padding, dilation, groups)
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
     if weight.shape[:2] != (groups, 1):
@@ -58,13 +65,57 @@ def convolution(
         x, weight = x.unsqueeze(-2), weight.unsqueeze(-2)
         sizes = [1, *stride], [0, *padding], [1, *dilation]
         return aten.convolution(x, weight, bias, *sizes, False, [0, 0], groups).squeeze(-2)
+    x, kernel, none = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
+    return aten.convolution(x, kernel, bias, [1] * len(none), none, dilation, False, none, groups)
+
+
+def _as_direct(
+    x: Tensor,
+    weight: Tensor,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    output_padding: Sequence[int],
+    groups: Any,
+) -> tuple[Tensor, Tensor, list[int]]:
+    """The image with zeros between its elements, the filters and the padding of the convolution, not transposed and of
+    strides of 1, that a transposed one is."""
     dims = range(len(stride))
     for i in dims:
         before = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]
         x = _spread(x, 2 + i, stride[i], before, before + output_padding[i])
     kernel = weight.flip([2 + i for i in dims])
-    ones, none = [1] * len(dims), [0] * len(dims)
-    return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+    if weight.shape[1] != 1 or not isinstance(groups, int):
+        kernel = kernel.unflatten(0, (groups, weight.shape[0] // groups)).transpose(1, 2).flatten(0, 1)
+    return x, kernel, [0] * len(stride)
+
+
+def _of_open_groups(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: Any,
+) -> Any:
+    """For each group a product of its filters and of what they see."""
+    filter_, rank = weight.shape[2:], len(stride)
+    if not all(isinstance(size, int) for size in (*filter_, *x.shape[2:], weight.shape[1])):
+        return NotImplemented
+    x = F.pad(x, [size for each in reversed(padding) for size in (each, each)]) if any(padding) else x
+    sizes = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], filter_, stride, dilation, strict=True)]
+    seen = []
+    for tap in itertools.product(*map(range, filter_)):
+        part = x
+        for i in range(rank):
+            first = tap[i] * dilation[i]
+            part = part[(slice(None),) * (2 + i) + (slice(first, first + stride[i] * (sizes[i] - 1) + 1, stride[i]),)]
+        seen.append(part.flatten(2))
+    windows = torch.stack(seen, 2).unflatten(1, (groups, weight.shape[1])).flatten(2, 3)
+    filters = weight.flatten(1).unflatten(0, (groups, weight.shape[0] // groups))
+    y = (filters @ windows).flatten(1, 2).unflatten(2, sizes)
+    return y if bias is None else y + bias.view(-1, *[1] * rank)
 
 
 def _twice(x: Tensor, weight: Tensor, bias: Tensor | None, *sizes: Sequence[int]) -> Tensor:

@@ -9,8 +9,9 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `extrema`, `fused_layers`, `grouped_products`, `indexing`, `medians`, `norms`, `pooling`, `scans`,
-  `scatters`, `sorts`, `special_functions`, `sums`, `sums_by_index` and `upsampling`.
+  `convolutions`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`, `norms`,
+  `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
+  `unfolding` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_map
 
 from kitsune_mlir import mlir
@@ -33,6 +35,7 @@ from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
 from .extrema import EXTREMA
 from .fused_layers import FUSED_LAYERS
+from .grid_samples import GRID_SAMPLES
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .indexing import INDEXING
 from .linear_algebra import LINEAR_ALGEBRA
@@ -43,11 +46,13 @@ from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
+from .signal_windows import SIGNAL_WINDOWS
 from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .unfolding import UNFOLDING
 from .upsampling import UPSAMPLING
 from .working import NARROW, working
 
@@ -269,6 +274,15 @@ def power(x: Tensor, exponent: float) -> Any:
     return forms[exponent]() if exponent in forms else NotImplemented
 
 
+def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+    """The tensor itself, where it lies so: torch says this way that a mean of images with channels last has strides of
+    such images."""
+    same = x.dim() == len(size) and storage_offset in (None, 0)
+    same = same and all(a is b or statically_known_true(a == b) for a, b in zip(x.shape, size))
+    lies = same and all(n == 1 or statically_known_true(a == b) for n, a, b in zip(size, x.stride(), stride))
+    return x.clone() if lies else NotImplemented
+
+
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted."""
     if not dims:
@@ -308,6 +322,16 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: An
     return torch.arange(start, end, step, dtype=torch.float32, device=device).to(dtype)
 
 
+def frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    """Those of a Fourier transform's results: the second half of them is below zero."""
+    places = torch.arange(n, device=device)
+    return torch.where(places < (n + 1) // 2, places, places - n).to(dtype or torch.get_default_dtype()) * (1 / (n * d))
+
+
+def half_of_frequencies(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None, **_: Any) -> Tensor:
+    return torch.arange(n // 2 + 1, device=device).to(dtype or torch.get_default_dtype()) * (1 / (n * d))
+
+
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros: whatever is there will do. torch leaves such tensors where fused operators had results nobody uses."""
     return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
@@ -331,7 +355,10 @@ _OWN: Table = {
     aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
     aten.arange.start_step: arange,
+    aten.fft_fftfreq.default: frequencies,
+    aten.fft_rfftfreq.default: half_of_frequencies,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
+    aten.as_strided.default: as_strided,
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
@@ -350,8 +377,9 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GROUPED_PRODUCTS, INDEXING, LINEAR_ALGEBRA, LOSSES,
-    MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UPSAMPLING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
+    LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS,
+    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

@@ -78,12 +78,14 @@ def settle(graph: torch.fx.Graph) -> None:
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
     such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
-    larger and the smaller of two sizes it knows by other names."""
+    larger and the smaller of two sizes it knows by other names. Views of views are one."""
     for node in graph.nodes:
         if node.target is operator.pow and isinstance(node.args[1], int) and node.args[1] > 0:
             _multiply(node)
         if node.target is operator.mod and isinstance(node.meta["val"], torch.SymInt):
             _divide(node)
+        if node.op == "call_function" and node.target is aten.view.default:
+            _join_views(node)
         node.target = _EXTREMA.get(node.target, node.target)
         if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
             node.target = aten.index_put.default
@@ -103,6 +105,20 @@ def settle(graph: torch.fx.Graph) -> None:
         taken.meta |= {"stack_trace": node.stack_trace, "val": value.view(-1)}
         node.replace_all_uses_with(taken)
     graph.eliminate_dead_code()
+
+
+def _join_views(node: Node) -> None:
+    """A view of a view is one of what that shows: of known sizes torch-mlir finds which dimensions stay as they are,
+    and so what joined columns of windows and another cut of them have in common."""
+    source = node.args[0]
+    while source.op == "call_function" and source.target is aten.view.default and _are_known(source.args[0], source):
+        source = source.args[0]
+    if source is not node.args[0] and _are_known(node):
+        node.args = (source, list(node.meta["val"].shape))
+
+
+def _are_known(*nodes: Node) -> bool:
+    return all(isinstance(size, int) for node in nodes for size in node.meta["val"].shape)
 
 
 def _multiply(power: Node) -> None:

@@ -121,6 +121,11 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Under one mask: each of its elements takes the value with the number of those that were set before it. Negative
     numbers of rows count from the end, which `_unsafe_index_put` knows nothing of."""
+    given = [axis for axis, index in enumerate(indices) if index is not None]
+    if not any(indices[axis].dim() for axis in given) and given == list(range(given[0], given[-1] + 1)):
+        behind = x.dim() - given[-1] - 1  # one element along each of their dimensions, which is one of the values, too
+        values = values.unsqueeze(-1 - behind) if values.dim() >= behind else values
+        indices = [i if i is None else i.view(1) for i in indices]
     masks = [axis for axis, index in enumerate(indices) if index is not None]
     if all(indices[axis].dtype in (torch.int64, torch.int32) for axis in masks):
         counted = [i if i is None else torch.where(i < 0, i + x.shape[axis], i) for axis, i in enumerate(indices)]

@@ -1,9 +1,11 @@
-"""Systems of a few equations, inverses, Cholesky's factors and those of QR, of matrices of known sizes: column after
-column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it failed, for a
-matrix that has no inverse or is not positive definite, results are infinite or no numbers."""
+"""Systems of a few equations, inverses, determinants, Cholesky's factors and those of QR, of matrices of known sizes:
+column after column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it
+failed, for a matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials
+of matrices are sums of powers."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,6 +14,10 @@ from torch import Tensor
 aten = torch.ops.aten
 
 LARGEST = 32  # rows, for each is some operators of its own
+
+TERMS = 18  # of an exponential's sum, beside the first; three at a time
+SUMMED = {torch.float32: 3.0, torch.float64: 1.0}  # norms up to which so many terms are exact, as torch has it
+SQUARED = 12  # times at most, which is enough for norms of thousands
 
 
 def _is_taken(x: Tensor) -> bool:
@@ -44,6 +50,54 @@ def _solution(matrix: Tensor, right: Tensor, *, left: bool = True) -> Any:
     if right.dim() == 1 or (right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]):  # as torch has it
         return _solve(matrix, right.unsqueeze(-1)).squeeze(-1) if left else NotImplemented
     return _solve(matrix, right) if left else _solve(matrix.mT, right.mT).mT
+
+
+def _pivots(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What elimination divides by, column after column, and the sign (a number) that rows changing places give."""
+    rows = x.shape[-1]
+    numbers, found, sign = torch.arange(rows, device=x.device), [], torch.ones_like(x[..., 0, 0])
+    for k in range(rows):
+        best = x[..., k:, k].abs().argmax(-1, keepdim=True) + k
+        order = torch.where(numbers == k, best, torch.where(numbers == best, k, numbers))
+        x = x.gather(-2, order.unsqueeze(-1).expand(x.shape))
+        pivot = x[..., k, k]
+        found.append(pivot)
+        sign = torch.where(best.squeeze(-1) == k, sign, -sign)
+        share = x[..., k] / torch.where(pivot == 0, 1.0, pivot).unsqueeze(-1)  # of zeros, where there is no pivot
+        x = x - torch.where(numbers > k, share, 0.0).unsqueeze(-1) * x[..., k : k + 1, :]
+    return torch.stack(found, -1), sign
+
+
+def _determinant(x: Tensor) -> Any:
+    if not _is_taken(x):
+        return NotImplemented
+    pivots, found = _pivots(x)
+    for k in range(x.shape[-1]):
+        found = found * pivots[..., k]
+    return found
+
+
+def _log_determinant(x: Tensor) -> Any:
+    """The sign of the determinant and the logarithm of its size, of each pivot's."""
+    if not _is_taken(x):
+        return NotImplemented
+    pivots, sign = _pivots(x)
+    for k in range(x.shape[-1]):
+        sign = sign * pivots[..., k].sign()
+    return sign, pivots.abs().log().sum(-1)
+
+
+def _with_factors(rule: Any) -> Any:
+    """A rule for the form that also gives what serves torch's backward pass, which is not computed."""
+
+    def found(x: Tensor) -> Any:
+        result = rule(x)
+        if result is NotImplemented:
+            return result
+        results = result if isinstance(result, tuple) else (result,)
+        return *results, x, torch.zeros(x.shape[:-1], dtype=torch.int32, device=x.device)
+
+    return found
 
 
 def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
@@ -104,6 +158,26 @@ def _factors(x: Tensor, mode: str = "reduced") -> Any:
     return (x.new_zeros(0) if mode == "r" else q[..., :kept]), r
 
 
+def _exponential(x: Tensor) -> Any:
+    """The sum of a matrix that is halved until it is small, squared as often. Each matrix of a batch is halved as often
+    as it needs. What is too large for that is no number."""
+    if x.dtype not in SUMMED:
+        return NotImplemented
+    norm = x.abs().sum(-2, keepdim=True).amax(-1, keepdim=True)
+    halved = (norm / SUMMED[x.dtype]).clamp(min=1.0).log2().ceil()
+    y = x * torch.where(halved > SQUARED, torch.nan, (-halved).exp2())
+    one = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+    square = y @ y
+    cube = square @ y
+    found = one * (1 / math.factorial(TERMS))
+    for k in range(TERMS - 3, -1, -3):
+        first, second, third = (1 / math.factorial(k + i) for i in range(3))
+        found = cube @ found.expand_as(cube) + (one * first + y * second + square * third)
+    for k in range(SQUARED):
+        found = torch.where(halved > k, found @ found, found)
+    return found
+
+
 def _checked(rule: Any) -> Any:
     """A rule for the form that says whether it failed; it never does."""
 
@@ -116,6 +190,10 @@ def _checked(rule: Any) -> Any:
 
 
 LINEAR_ALGEBRA = {
+    aten._linalg_det.default: _with_factors(_determinant),
+    aten._linalg_slogdet.default: _with_factors(_log_determinant),
+    aten.linalg_det.default: _determinant,
+    aten.linalg_slogdet.default: _log_determinant,
     aten.linalg_qr.default: _factors,
     aten.linalg_inv_ex.default: _checked(_inverse),
     aten.linalg_solve_ex.default: _checked(_solution),
@@ -127,4 +205,5 @@ LINEAR_ALGEBRA = {
     aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
     aten.linalg_solve_triangular.default: _triangular,
     aten.cholesky_solve.default: _cholesky_solve,
+    aten.linalg_matrix_exp.default: _exponential,
 }

@@ -10,6 +10,8 @@ becomes, as Python computes with 64 bits,
     %n = aten._to_copy(%x, dtype = float64)
     %m = aten.mul.Tensor(%n, 2.0)
     %y = aten._to_copy(aten.add.Tensor(%z, %m), dtype = the type of %y before)
+
+What is taken at such a number, `table[n]`, is taken by index.
 """
 
 from __future__ import annotations
@@ -117,6 +119,9 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     before, target = node.meta.get("val"), node.target
     if not isinstance(before, torch.Tensor) or not node.args:
         return
+    if target is aten.select.int and node.args[2] in tensors:
+        _take(graph, node, tensors[node.args[2]])
+        return
     if "Scalar" in target._overloadname and hasattr(target.overloadpacket, "Tensor"):
         target = target.overloadpacket.Tensor
     args, kwargs = map_arg(node.args, lambda operand: tensors.get(operand, operand)), node.kwargs
@@ -131,3 +136,17 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     with graph.inserting_before(node):
         made = call(graph, target, args, node, **kwargs)
         node.target, node.args, node.kwargs = aten._to_copy.default, (made,), {"dtype": before.dtype}
+
+
+def _take(graph: Graph, node: Node, number: Node) -> None:
+    """Gives a `select` at a number the row that is there, by index. Below 0 it is counted from the end."""
+    source, dim, _ = node.args
+    size = source.meta["val"].shape[dim]
+    with graph.inserting_before(node):
+        if not isinstance(size, int):
+            size = call(graph, aten.sym_size.int, (source, dim), node)
+        end = call(graph, aten.add.Tensor, (number, size), node)
+        below = call(graph, aten.lt.Scalar, (number, 0), node)
+        number = call(graph, aten.where.self, (below, end, number), node)
+        place = call(graph, aten.view.default, (number, [1]), node)
+        node.args = (call(graph, aten.index_select.default, (source, dim, place), node), dim, 0)

@@ -43,22 +43,27 @@ def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
 
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:
     """Averages over windows of the last dimensions, as many as there are output sizes; those of equal windows that lie
-    side by side over two dimensions are torch's, which would take an open size for the example's."""
-    pooled = list(zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False))
+    side by side over two dimensions are torch's, which would take an open size for the example's. The first of the
+    dimensions is pooled first: its windows are whole lines of memory."""
+    pooled = list(zip(range(x.dim() - len(output_size), x.dim()), output_size, strict=True))
     if any(isinstance(size, torch.SymInt) for _, size in pooled):
         pooled = [(axis, size) for axis, size in pooled if not _is_kept(size, x.shape[axis])]
     if not x.is_floating_point() or not all(size > 0 for _, size in pooled):
         return _torch_average(x, output_size) if len(pooled) == 2 else NotImplemented
     if len(pooled) == 2 and all(isinstance(x.shape[axis], int) and not x.shape[axis] % size for axis, size in pooled):
         return _torch_average(x, output_size)
-    y = working(x)
+    y = x
     for axis, size in pooled:
+        if isinstance(x.shape[axis], int) and x.shape[axis] == size:
+            continue  # as the one that torch puts in front of a line's
         length, beside = x.shape[axis], [1] * (x.dim() - 1 - axis)
-        output = torch.arange(size, device=x.device)
+        # Numbers of 64 bits say which elements are read, others what is done with them: so what is computed of places
+        # alone has one reader, whose kernel computes it.
+        output = torch.arange(size, device=x.device, dtype=torch.int32)
         counts = _quotient((output + 1) * length + (size - 1), size) - _quotient(output * length, size)
-        windows = _windows(y, axis, size)
+        windows = working(_windows(y, axis, size, length - 1))  # elements are read as they are
         if not _divides(size, length):
-            inside = torch.arange(windows.shape[axis + 1], device=x.device) < counts[:, None]
+            inside = torch.arange(windows.shape[axis + 1], device=x.device, dtype=torch.int32) < counts[:, None]
             windows = torch.where(inside.view(*inside.shape, *beside), windows, 0.0)
         y = windows.sum(axis + 1) / counts.view(-1, *beside)
     return y.to(x.dtype)
@@ -74,8 +79,9 @@ def _divides(size: int, length: Any) -> bool:
     return size == 1 or (isinstance(length, int) and length % size == 0)
 
 
-def _windows(x: Tensor, axis: int, size: int) -> Tensor:
-    """`x` with two dimensions in place of `axis`: the windows, and the elements of a window."""
+def _windows(x: Tensor, axis: int, size: int, last: Any = None) -> Tensor:
+    """`x` with two dimensions in place of `axis`: the windows, and the elements of a window. Behind a shorter one its
+    last element stands, or, where `last` is a number, those that follow it up to that one."""
     length = x.shape[axis]
     if _divides(size, length):
         return x.unflatten(axis, (size, length // size))
@@ -84,8 +90,11 @@ def _windows(x: Tensor, axis: int, size: int) -> Tensor:
     else:
         longest = (length + size - 1) // size + 1
     output = torch.arange(size, device=x.device)[:, None]
-    last = _quotient((output + 1) * length + (size - 1), size) - 1
-    elements = torch.minimum(_quotient(output * length, size) + torch.arange(longest, device=x.device), last)
+    elements = _quotient(output * length, size) + torch.arange(longest, device=x.device)
+    if last is None:
+        elements = torch.minimum(elements, _quotient((output + 1) * length + (size - 1), size) - 1)
+    else:
+        elements = elements.clamp(max=last)
     picked = x.index_select(axis, elements.reshape(-1))
     return picked.view(*x.shape[:axis], size, longest, *x.shape[axis + 1 :])
 

@@ -5,6 +5,8 @@ masked_select(x, mask)                   =>    the same, of both broadcast to on
 masked_scatter(x, mask, y[mask])         =>    x[mask] = y[mask]
 mse_loss(x[mask], y[mask])               =>    mse_loss(x[mask], y[mask], reduction="none").mean()
 cross_entropy(x[mask], y[mask])          =>    of all rows, those that are left out of the class that is ignored
+
+Places where a mask is true become selections before (places_of_masks.py).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+
+from .places_of_masks import has_places, places_as_selections
 
 aten = torch.ops.aten
 
@@ -45,6 +49,7 @@ _MEAN = 1  # torch's number of this reduction; 0 is none, 2 a sum
 
 def in_one_form(graph: Graph) -> None:
     """Brings the selections of a graph, and losses of what they select, to the form that is named above."""
+    places_as_selections(graph)
     _join_masks(graph)
     flat: dict[Node, Node] = {}  # masks of one dimension by those of several
     for node in list(graph.nodes):
@@ -83,9 +88,9 @@ def _join_masks(graph: Graph) -> None:
 
 
 def has_selections(graph: Graph) -> bool:
-    """Whether anything is selected by a mask."""
+    """Whether anything is selected by a mask, or by where it is true."""
     taking = {aten.index.Tensor: mask_of, aten.masked_select.default: lambda node: node.args[1]}
-    return any(
+    return has_places(graph) or any(
         node.op == "call_function" and node.target in taking and taking[node.target](node) is not None
         for node in graph.nodes
     )

@@ -2,10 +2,11 @@
 
 An element's rank is how many elements of its row come before it: a reduction for each element. The element at a place
 of the result is the one whose rank is the place's number: a reduction for each place, or a scatter, of many elements
-all of which are wanted. Comparisons of all with all every element does by itself. A long row of which few elements
-are wanted is cut into pieces first: only the first few of each piece can be among the first few of the row. One of
-which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
-bisection how many of the other run come before it.
+all of which are wanted. Comparisons of all with all every element does by itself. Where few elements are wanted they
+are taken out of the row one after another: two reductions each, of a row that stays where threads have it. A long row
+of which some elements are wanted is cut into pieces first: only the first few of each piece can be among the first few
+of the row. One of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an
+element finds by bisection how many of the other run come before it.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -23,6 +24,8 @@ aten = torch.ops.aten
 
 _PIECE = 32  # elements of a row's piece, the fewest
 _SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
+_FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
+_QUICK = 4_000_000  # comparisons that take less time than many elements that are taken one after another
 _RUN = 256  # elements that are compared all with all first
 _LONG = 4096  # elements of a row, more of which are merged from runs
 _MERGE = 12_000_000  # comparisons that take as long as the kernels that merge runs two by two once
@@ -71,12 +74,51 @@ def _keys(x: Tensor) -> Tensor:
 def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
+    if isinstance(size, int) and isinstance(count, int) and _are_taken(x, count):
+        if size <= _WIDE:
+            return _taken(x, descending, count)
+        pieces = -(-size // _WIDE)
+        return _of_firsts(x, descending, pieces, -(-size // (pieces * _PIECE)) * _PIECE, count)
     if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
         is_merged = isinstance(size, int) and isinstance(count, int) and _is_merged(x, size)
         return _merged(x, descending).narrow(-1, 0, count) if is_merged else _places(x, descending, count)
-    cut, found, places = _of_pieces(x, descending, -(-size // piece), piece, count)
+    return _of_firsts(x, descending, -(-size // piece), piece, count)
+
+
+def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> Tensor:
+    """The same of rows that are cut into pieces."""
+    cut, found, places = _of_pieces(x, descending, pieces, piece, count)
     left = cut.gather(-1, found.long()).flatten(-2)
     return places.flatten(-2).gather(-1, _first(left, descending, count).long())
+
+
+def _are_taken(x: Tensor, count: int) -> bool:
+    """Whether elements are taken out of rows one after another: few of them, or of short rows, of a type that kernels
+    of rows reduce. Of few rows, which a step for each of many elements takes long, ranks have all at once."""
+    elements = x.numel()
+    takes_long = not isinstance(elements, int) or elements * max(_PIECE, _SHARE * count) > _QUICK
+    few = count <= (_FEW if takes_long else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
+    return few and x.dtype in (torch.float32, torch.int32)
+
+
+def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
+    """The same, each the least numbered of those that equal the row's extremum. What is taken gets a number that is not
+    looked for; NaN counts as infinite, with numbers before those of what is, or behind them."""
+    size = x.shape[-1]
+    numbers, none = torch.arange(size, dtype=torch.int32, device=x.device), 2 * size
+    if x.is_floating_point():
+        is_nan = x != x
+        numbers = torch.where(is_nan != descending, numbers + size, numbers)
+        x = torch.where(is_nan, torch.inf, x)
+        worst = -torch.inf if descending else torch.inf
+    else:
+        worst = torch.iinfo(x.dtype).min if descending else torch.iinfo(x.dtype).max
+    extremum, found = torch.amax if descending else torch.amin, []
+    for _ in range(count):
+        number = torch.where(x == extremum(x, -1, keepdim=True), numbers, none).amin(-1, keepdim=True)
+        x, numbers = (torch.where(numbers == number, other, own) for own, other in ((x, worst), (numbers, none)))
+        found.append(number)
+    return torch.cat(found, -1) % size
 
 
 def _is_merged(x: Tensor, size: int) -> bool:
@@ -97,7 +139,7 @@ def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
     if rest := pieces * piece - x.shape[-1]:
         x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
     cut = x.unflatten(-1, (pieces, piece))
-    found = _places(cut, descending, count)
+    found = (_taken if _are_taken(x, count) else _places)(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
     return cut, found, found + firsts.unsqueeze(-1)
 

@@ -12,7 +12,7 @@ import logging
 import os
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,13 +25,23 @@ from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
+from .forward_derivatives import by_backward
 from .torch_program import DTYPES, import_exported, is_library, tracing
+from .traced_functions import in_others
+
+_Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
 
 def import_torch(
-    model: Any, args: Any, *, dynamic_shapes: Any = None, dtype: str | None = None, name: str | None = None
+    model: Any,
+    args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    dtype: str | None = None,
+    name: str | None = None,
 ) -> Program:
     """The Program of an nn.Module with example arguments, or of an ExportedProgram."""
     if isinstance(model, ExportedProgram):
@@ -44,12 +54,14 @@ def import_torch(
             f"found one of type {type(model).__name__}"
         )
     name = name or type(model).__name__
-    if args is None:
+    if args is None and not kwargs:
         raise UserError(f"{name}: an nn.Module needs example arguments to be exported with: pass args")
+    args = () if args is None else args
     args = args if isinstance(args, tuple) else tuple(args) if isinstance(args, list) else (args,)
+    given = args, dict(kwargs or {})
     if dtype is not None:
-        model, args = _cast(model, args, dtype)
-    return import_exported(_export(model, args, dynamic_shapes, name), name)
+        model, given = _cast(model, given, dtype)
+    return import_exported(_export(model, given, dynamic_shapes, name), name)
 
 
 def import_pt2(path: str) -> Program:
@@ -63,19 +75,24 @@ def import_pt2(path: str) -> Program:
     return import_exported(exported, os.path.basename(path))
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
-    _check_devices(model, args, name)
-    args = _distinct(args)
+def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: str) -> ExportedProgram:
+    _check_devices(model, given, name)
+    given = _distinct(given)
     with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
             with _AsItCanBeTraced(), _results_as_tuples(model):
-                return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
+                return torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
-                return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
-            with contextlib.suppress(Exception):
-                return _export_behind_autograd(model, args, dynamic_shapes)
+                return torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=True)
+            try:
+                return _export_behind_autograd(model, given, dynamic_shapes)
+            except Exception as other:
+                with contextlib.suppress(Exception), by_backward():
+                    return _export_behind_autograd(model, given, dynamic_shapes)
+                if isinstance(error, AttributeError):  # torch's own fault, which says nothing of the model
+                    error = other
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
@@ -99,7 +116,7 @@ def _results_as_tuples(model: torch.nn.Module) -> Iterator[None]:
         hook.remove()
 
 
-def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+def _export_behind_autograd(model: torch.nn.Module, given: _Given, dynamic_shapes: Any) -> ExportedProgram:
     """A trace of what autograd makes of the model: it alone sees the gradients that torch.autograd.grad and torch.func
     compute within. Results that had gradients of their own, torch would take for a model in training."""
 
@@ -110,7 +127,7 @@ def _export_behind_autograd(model: torch.nn.Module, args: tuple[Any, ...], dynam
     try:
         with _AsItCanBeTraced(), _results_as_tuples(model):
             return torch.export._trace._export(
-                model, args, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
+                model, *given, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
             )
     finally:
         hook.remove()
@@ -120,7 +137,7 @@ class _AsItCanBeTraced(TorchFunctionMode):
     """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
     a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
     of no data, which ends the process where the graph is taken apart. Numbers between two may be an open
-    count, for which torch would take the example's."""
+    count, for which torch would take the example's; so do functions that `traced_functions` has."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__get__:
@@ -129,7 +146,8 @@ class _AsItCanBeTraced(TorchFunctionMode):
             return args[0].detach().copy_(args[1])
         if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
             return _linspace(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
+        found = in_others(function, args, kwargs or {})
+        return function(*args, **(kwargs or {})) if found is NotImplemented else found
 
 
 def _steps(start: Any, end: Any, steps: Any = None, **_: Any) -> Any:
@@ -144,7 +162,7 @@ def _linspace(start: float, end: float, steps: torch.SymInt, **options: Any) -> 
     return torch.where(places < steps // 2, start + step * places, end - step * (steps - 1 - places))
 
 
-def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _distinct(given: _Given) -> _Given:
     """Example arguments of which no two are one tensor: torch.export takes those for one input."""
     seen: set[int] = set()
 
@@ -154,7 +172,7 @@ def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:
             return leaf
         return leaf.detach()
 
-    return torch.utils._pytree.tree_map(once, args)
+    return torch.utils._pytree.tree_map(once, given)
 
 
 @contextlib.contextmanager
@@ -207,9 +225,9 @@ def _line_of(error: Exception) -> str:
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
-def _check_devices(model: torch.nn.Module, args: tuple[Any, ...], name: str) -> None:
+def _check_devices(model: torch.nn.Module, given: _Given, name: str) -> None:
     first: tuple[str, torch.device] | None = None
-    for label, tensor in _tensors(model, args):
+    for label, tensor in _tensors(model, given):
         if tensor.device.type == "meta":
             raise UserError(f"{name}: {label} is on the meta device and has no data: load the weights first")
         if first is not None and tensor.device != first[1]:
@@ -220,19 +238,19 @@ def _check_devices(model: torch.nn.Module, args: tuple[Any, ...], name: str) -> 
         first = first or (label, tensor.device)
 
 
-def _tensors(model: torch.nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+def _tensors(model: torch.nn.Module, given: _Given) -> Iterator[tuple[str, torch.Tensor]]:
     yield from model.named_parameters()
     yield from model.named_buffers()
-    for index, leaf in enumerate(torch.utils._pytree.tree_leaves(args)):
+    for index, leaf in enumerate(torch.utils._pytree.tree_leaves(given)):
         if isinstance(leaf, torch.Tensor):
             yield f"argument {index}", leaf
 
 
-def _cast(model: torch.nn.Module, args: tuple[Any, ...], dtype: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+def _cast(model: torch.nn.Module, given: _Given, dtype: str) -> tuple[torch.nn.Module, _Given]:
     if dtype not in _FLOATS:
         raise UserError(f"there is no floating-point type '{dtype}': give one of {', '.join(_FLOATS)}")
 
     def cast(leaf: Any) -> Any:
         return leaf.to(_FLOATS[dtype]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
 
-    return copy.deepcopy(model).to(_FLOATS[dtype]), torch.utils._pytree.tree_map(cast, args)
+    return copy.deepcopy(model).to(_FLOATS[dtype]), torch.utils._pytree.tree_map(cast, given)

@@ -264,7 +264,9 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
 
 
 def _is_unbacked(node: torch.fx.Node) -> bool:
-    return bool(free_unbacked_symbols(node.meta.get("val")))
+    """Whether a number, or a size of a tensor, depends on the data; where a view begins in memory matters to no one."""
+    value = node.meta.get("val")
+    return bool(free_unbacked_symbols(value.shape if isinstance(value, torch.Tensor) else value))
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Images of another size.
 
 Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places.
-Linear interpolation to such a size is, along one dimension after the other, each element and its neighbours, weighed by
-the place between them, where torch's rule reads four elements, or eight of a volume, for each result by number. Of
+Interpolation to such a size, linear or cubic, is, along one dimension after the other, each element and its neighbours,
+weighed by the place between them, where torch's rule reads four elements, or eight of a volume, or 16 of which each
+result is a cubic one, by number. Of
 an image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
 matrix along each dimension.
 """
@@ -92,8 +93,8 @@ def _is_exact(factor: float, size: Any) -> bool:
     return bool((np.floor(places.astype(np.float32) * np.float32(1 / whole)) == places // whole).all())
 
 
-def interpolated(operator: Any) -> Callable[..., Any]:
-    """A rule for linear interpolation in all dimensions behind batch and channels."""
+def interpolated(operator: Any, between: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Any]:
+    """A rule for interpolation in all dimensions behind batch and channels, in each of them by `between`."""
 
     def rule(
         x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
@@ -108,7 +109,7 @@ def interpolated(operator: Any) -> Callable[..., Any]:
             return _general(operator)(x, output_size, align_corners, factors)
         y = x
         for dim, factor in enumerate(times, 2):
-            y = y if factor == 1 else _between(y, dim, int(factor))
+            y = y if factor == 1 else between(y, dim, int(factor))
         return y.to(x.dtype)
 
     return rule
@@ -134,6 +135,22 @@ def _between(x: Tensor, dim: int, factor: int) -> Tensor:
     places = places.view(factor, *[1] * (x.dim() - dim - 1))
     way = places.abs()
     return (own * (1 - way) + torch.where(places < 0, before, after) * way).flatten(dim, dim + 1)
+
+
+def _cubic_between(x: Tensor, dim: int, factor: int) -> Tensor:
+    """The same by cubic polynomials through the two neighbours on either side; the ends stand for what is beyond."""
+    size = x.shape[dim]
+    ends = [x.narrow(dim, place, 1) for place in (0, size - 1)]
+    around = torch.cat([ends[0], ends[0], x, ends[1], ends[1]], dim)
+    shifted = [working(around.narrow(dim, first, size)).unsqueeze(dim + 1) for first in range(5)]
+    places = (torch.arange(factor, dtype=shifted[0].dtype, device=x.device) + 0.5) * (1 / factor) - 0.5
+    is_before = (places < 0).view(factor, *[1] * (x.dim() - dim - 1))
+    way = torch.where(places < 0, places + 1, places).view(is_before.shape)
+    weights = [_cubic((way - place).abs(), -0.75) for place in range(-1, 3)]
+    taken = [torch.where(is_before, one, next_) for one, next_ in zip(shifted, shifted[1:])]
+    return functools.reduce(torch.add, [one * weight for one, weight in zip(taken, weights, strict=True)]).flatten(
+        dim, dim + 1
+    )
 
 
 def antialiased(weight: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
@@ -180,7 +197,8 @@ def _cubic(distance: Tensor, a: float = -0.5) -> Tensor:
 
 UPSAMPLING = {
     **{getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)},
-    **{operator: interpolated(operator) for operator in _INTERPOLATIONS},
+    **{operator: interpolated(operator, _between) for operator in _INTERPOLATIONS},
+    aten.upsample_bicubic2d.vec: interpolated(aten.upsample_bicubic2d.vec, _cubic_between),
     aten._upsample_bilinear2d_aa.default: antialiased(_linear),
     aten._upsample_bicubic2d_aa.default: antialiased(_cubic),
 }

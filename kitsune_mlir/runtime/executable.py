@@ -66,7 +66,17 @@ class Interface:
         """The tensors of a call. Raises UserError when it is not nested like the exported one."""
         if self._flat and not kwargs and len(args) == len(self.inputs):
             return list(args)
-        return flatten_inputs(self.signature, args, kwargs)
+        return flatten_inputs(self.signature, *self._in_places(args, kwargs))
+
+    def _in_places(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments of a call, of which tensors that the exported call had by their places may be given by name."""
+        args, kwargs = list(args), dict(kwargs)
+        for tree in self.signature["args"]["tuple"][len(args) :]:
+            name = self.inputs[tree["leaf"]].name if "leaf" in tree else None
+            if name not in kwargs:
+                break
+            args.append(kwargs.pop(name))
+        return args, kwargs
 
     @cached_property
     def _flat(self) -> bool:

@@ -84,6 +84,25 @@ def test_refuses_another_nesting(compiled):
         compiled(x=torch.zeros(3, 16))
 
 
+class Scaled(torch.nn.Module):
+    def forward(self, x, y, *, scale=1.0, bias=None):
+        return x * scale - y if bias is None else x * scale - y + bias
+
+
+def test_arguments_that_have_names():
+    """Of a compilation, and of a call, where those of the example that had places may have names."""
+    model, x, size = Scaled(), torch.randn(3, 4), {0: torch.export.Dim("n")}
+    shapes = {"x": size, "y": size, "scale": None, "bias": size}
+    compiled = kitsune_mlir.compile(model, (x, x), kwargs={"scale": 2.0, "bias": x}, dynamic_shapes=shapes)
+    y = torch.randn(5, 4)
+    for args, names in (((y, y.exp()), {}), ((y,), {"y": y.exp()}), ((), {"y": y.exp(), "x": y})):
+        torch.testing.assert_close(compiled(*args, **names, bias=y, scale=2.0), 3 * y - y.exp())
+    with pytest.raises(UserError, match="args must be a tuple of 2"):
+        compiled(y, z=y, scale=2.0, bias=y)
+    named = kitsune_mlir.compile(model, kwargs={"y": x, "x": x.exp()}, dtype="f64")
+    torch.testing.assert_close(named(x=x.double().exp(), y=x.double()), x.double().exp() - x.double())
+
+
 def test_unknown_targets_are_refused_before_anything_runs():
     with pytest.raises(UserError, match="unknown target 'tpu': give one of cpu"):
         kitsune_mlir.compile("nothing.pt2", target="tpu")

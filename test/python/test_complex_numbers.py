@@ -155,6 +155,11 @@ def test_many_numbers_are_transformed_in_two_steps(size):
     check(long, torch.randn(2, size), atol=1e-4)
 
 
+def test_frequencies():
+    fft = torch.fft
+    check(lambda x: [x[0] * f(size, 0.1) for f in (fft.fftfreq, fft.rfftfreq) for size in (1, 4, 5)], torch.ones(2, 1))
+
+
 def test_a_long_convolution():
     def convolved(x, kernel):
         n = 2 * x.shape[-1]

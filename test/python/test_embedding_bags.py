@@ -100,3 +100,21 @@ def test_bags_of_one_size():
 @pytest.mark.usefixtures("unassembled")
 def test_no_indices():
     check(Offsets(), bags([0, 0, 0]))
+
+
+class Long(nn.Module):
+    """Bags of one size, and the largest of all elements that they have."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(30, 64))
+
+    def forward(self, index):
+        return F.embedding_bag(index, self.table, mode="sum"), self.table[index].amax()
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_long_bags_are_read_line_by_line():
+    """A warp's lanes have neighbouring columns of a row, not one column of so many rows."""
+    plan = check(Long(), (torch.randint(0, 30, (4, 64)),))
+    assert sum(launch["work"]["lines"] for launch in plan["launches"] if "work" in launch) < 4 * 64 * 12

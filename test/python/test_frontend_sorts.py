@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from decomposed_functions import TARGETS, results
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.frontend import sorts
@@ -44,6 +45,24 @@ def test_rules_are_stable_sorts(dtype, shape, largest):
             same(sorts.topk(x, count, dim, largest), [part.narrow(dim, 0, count) for part in wanted])
             if not largest:
                 same(sorts.kth_value(x, count, dim), [part.select(dim, count - 1) for part in wanted])
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int16], ids=str)
+def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
+    monkeypatch.setattr(sorts, "_WIDE", 64)  # longer rows are cut into pieces
+    for size in (20, 64, 150):
+        x = drawn((2, 3, size), dtype)
+        if dtype == torch.int32:
+            x[0, 0, :3] = torch.tensor([torch.iinfo(dtype).min, torch.iinfo(dtype).max, torch.iinfo(dtype).min])
+        wanted = torch.sort(x, descending=largest, stable=True)
+        same(sorts.topk(x, 8, -1, largest), [part[..., :8] for part in wanted])
+
+
+def test_few_of_many_rows_are_one_kernel():
+    compiled = kitsune_mlir.compile(Function(lambda x: x.topk(4)), (torch.randn(4096, 64),), target="sm_90a")
+    assert [one["form"] for one in compiled.plan["launches"]].count("scheduled rows") == 1
+    assert compiled.plan["predicted_us"] < 10
 
 
 @pytest.fixture
@@ -95,8 +114,8 @@ def test_compiled(name, target):
 
 
 LAUNCHES = {
-    "few columns": (lambda x: torch.topk(x, 2), (2048, 4), 4),
-    "many columns": (lambda x: torch.topk(x, 2), (64, 1000), 12),
+    "few columns": (lambda x: torch.topk(x, 2), (2048, 4), 3),
+    "many columns": (lambda x: torch.topk(x, 2), (64, 1000), 3),
     "sort": (torch.sort, (64, 100), 4),
     "one row": (torch.sort, (1000,), 5),
     "a long row": (torch.sort, (20_000,), 80),
@@ -116,3 +135,19 @@ def test_no_thread_does_it_alone(name):
     launches = kitsune_mlir.compile(Model(), (torch.randn(shape),), target="sm_90a").plan["launches"]
     assert all(launch["computes"] != "serial" for launch in launches)
     assert len(launches) <= most
+
+
+class Few(torch.nn.Module):
+    def forward(self, x):
+        return x.topk(5, largest=False)
+
+
+def test_a_few_elements_are_found_by_a_kernel_that_keeps_the_row():
+    """Of a row that is too long for it by one for each piece, and one for what these leave."""
+    for size, kernels in ((1000, 1), (9001, 2)):
+        compiled = kitsune_mlir.compile(Few(), (drawn((3, size)),), target=["sm_90a", "cpu"])
+        forms = [launch["form"] for launch in compiled.plan["launches"]]
+        assert forms.count("scheduled rows") == kernels
+        x = drawn((3, size)) + torch.arange(size) % 7
+        found, wanted = compiled(x), x.sort(stable=True)
+        same(found, [part[:, :5] for part in wanted])

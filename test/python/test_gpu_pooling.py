@@ -51,3 +51,22 @@ def test_averages_of_windows_of_several_sizes(size, dtype):
     wanted = model(x.double()).to(dtype)
     found = torch.as_tensor(Simulation(compiled, seed=1)(x))
     torch.testing.assert_close(found, wanted, rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool2d"])
+def test_windows_of_several_sizes_are_read_where_they_are(name, dtype):
+    """One kernel a dimension, and nothing is written between an image and its sums."""
+    torch.manual_seed(0)
+    rank = int(name[-2])
+    sizes, output = {1: ((2, 3, 100), 7), 2: ((2, 3, 19, 46), (4, 5)), 3: ((1, 2, 7, 8, 9), (3, 8, 2))}[rank]
+    x, model = torch.randn(sizes).to(dtype), getattr(nn, name)(output)
+    x.view(-1)[-1] = torch.inf
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    computed = ", then ".join(launch["computes"] for launch in compiled.plan["launches"])
+    assert set(computed.split(", then ")) == {"reduce"}
+    assert len(compiled.plan["launches"]) <= rank
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x))
+    torch.testing.assert_close(
+        found, model(x.double()).to(dtype), rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-6
+    )

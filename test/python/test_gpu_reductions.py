@@ -221,3 +221,15 @@ def test_numbers_that_all_results_count_are_shared_by_few_parts_where_they_are_o
     for count in (5, 3000):
         numbers = torch.randint(0, 8, (count,))
         assert torch.equal(Simulation(compiled)(numbers), function(numbers))
+
+
+def test_all_elements_of_any_number_of_images():
+    """Of a few images of the example a part each would be the work of as many warps: another loop is cut."""
+    shapes = (({0: torch.export.Dim("images", min=1, max=99)},),)
+    function = Function(lambda x: (x * x).mean())
+    compiled = kitsune_mlir.compile(function, (torch.randn(2, 3, 64, 96),), target="sm_90a", dynamic_shapes=shapes)
+    assert compiled.plan["predicted_us"] < 10
+    simulation = Simulation(compiled, seed=1)
+    for images in (1, 3):
+        x = torch.randn(images, 3, 64, 96)
+        torch.testing.assert_close(torch.as_tensor(simulation(x)), function(x), rtol=1e-5, atol=1e-6)

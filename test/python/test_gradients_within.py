@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.distributions import Normal
-from torch.func import grad, hessian, jacrev, vmap
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
 import kitsune_mlir
 
@@ -39,4 +39,18 @@ def test_as_torch_computes_them(of):
     model = Field(of).eval()
     compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),))
     x = torch.randn(5, 3)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def forward(net, x):
+    energy = lambda point, scale: (net(point).sum() * scale, scale)  # noqa: E731
+    seconds, scales = vmap(lambda point: jacfwd(energy, 1, has_aux=True)(point, point[0]))(x)
+    return jvp(net, (x,), (x.cos(),)), vmap(hessian(lambda point: net(point).sum()))(x), seconds, scales
+
+
+def test_forward_derivatives_of_open_batches():
+    """torch itself takes the example's size for all."""
+    model = Field(forward).eval()
+    compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+    x = torch.randn(9, 3)
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Systems of a few equations, inverses and Cholesky factors, and what is computed with them."""
+"""Systems of a few equations, inverses, Cholesky factors, what is computed with them, and exponentials."""
 
 import pytest
 import torch
@@ -40,13 +40,27 @@ def orthogonal(x, y):
     return flat(*(factor for factors in every for factor in factors), torch.linalg.inv_ex(definite(x[:, :2, :2]))[0])
 
 
+def determinants(x, y):
+    """Of a matrix whose rows change places, of one without an inverse, and of one number."""
+    sign, size = torch.linalg.slogdet(x)
+    singular = torch.cat([y, y[:, :, :2] * 0], 2)
+    return flat(
+        torch.linalg.det(x.flip(-2)), sign, size, torch.linalg.det(singular), x[:, :1, :1].det(), definite(x).logdet()
+    )
+
+
 def likelihood(x, y):
     mean = torch.zeros(x.shape[-1], dtype=x.dtype)
     return MultivariateNormal(mean, covariance_matrix=definite(x[0]), validate_args=False).log_prob(y.mT)
 
 
+def exponentials(x, y):
+    """Of matrices that are small, and of some that are halved a few times."""
+    return flat(torch.matrix_exp(x * 0.1), torch.matrix_exp((x - x.mT) * 10))
+
+
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("function", [systems, factors, orthogonal, likelihood])
+@pytest.mark.parametrize("function", [systems, factors, orthogonal, determinants, likelihood, exponentials])
 def test_as_exact_as_torchs(function, target):
     torch.manual_seed(1)
     check_error(function, torch.randn(2, 5, 5), torch.randn(2, 5, 3), target=target, least=1e-6)

@@ -56,6 +56,8 @@ ROWS, COLUMNS = torch.export.Dim("rows", min=4, max=9), 4 * torch.export.Dim("qu
 
 @pytest.mark.parametrize("function", [counted, picked, pooled, transformed, spectrum])
 def test_open_sizes(function):
+    torch.manual_seed(0)
+
     def arguments(rows, columns, places):
         return (torch.randn(rows, columns), torch.randint(-2, 3, (places,)))[: 1 + (function is picked)]
 
@@ -81,6 +83,35 @@ def test_numbers_between_two():
         x = torch.randn(1, 3, *size)
         for found, wanted in zip(compiled(x), function(x), strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_filters_of_each_image_of_any_number():
+    """As many groups as images, forward and transposed, which an open batch has in one dimension with the channels."""
+
+    def function(x, w):
+        images = x.flatten(0, 1).unsqueeze(0)
+        direct = F.conv2d(images, w.flatten(0, 1), stride=(2, 1), padding=(1, 0), groups=x.shape[0])
+        other = F.conv_transpose2d(images, w.transpose(1, 2).flatten(0, 1), None, 2, 1, 1, groups=x.shape[0])
+        return direct.unflatten(1, (x.shape[0], -1)), other.unflatten(1, (x.shape[0], -1))
+
+    batch = torch.export.Dim("batch", min=2, max=9)
+    args = torch.randn(3, 4, 6, 5), torch.randn(3, 2, 4, 3, 3)
+    compiled = kitsune_mlir.compile(Function(function), args, target="cpu", dynamic_shapes=(({0: batch}, {0: batch}),))
+    for count in (3, 5):
+        args = torch.randn(count, 4, 6, 5), torch.randn(count, 2, 4, 3, 3)
+        for found, wanted in zip(compiled(*args), function(*args), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_averages_of_images_with_channels_last():
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.AdaptiveAvgPool2d(1)).to(
+        memory_format=torch.channels_last
+    )
+    x = torch.randn(3, 3, 8, 8).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        shapes = ({0: torch.export.Dim("batch", min=1, max=9)},)
+        compiled = kitsune_mlir.compile(model, (x,), target="cpu", dynamic_shapes=shapes)
+        torch.testing.assert_close(compiled(x[:2]), model(x[:2]), rtol=1e-5, atol=1e-6)
 
 
 def test_channels_that_are_joined_beside_open_sizes(gpu_of):

@@ -208,7 +208,22 @@ def reduced(x, y, mask, rows, classes):
     return *spreads, *norms, *sums, columns.amax(), columns.amin(1), kept.max(0).values, (columns > 1).any(1)
 
 
-@pytest.mark.parametrize("form", [losses, written, reduced])
+def places(x, y, mask, rows, classes):
+    """Where a mask is true, as numbers: as indices of all that they are the places of, and each by itself."""
+    where, near = torch.where(mask), x.clone()
+    near[where] = y[where]
+    near[rows.int().nonzero().squeeze(1)] *= 2
+    first, second = where
+    pairs = torch.zeros(x.shape[1]).index_add(0, second, x[first, 0] * y[where] + first)
+    last = mask.nonzero()[:, 1].float().mean() + mask.nonzero(as_tuple=True)[0].sum()
+    experts = torch.zeros_like(x)
+    for chosen in torch.stack([mask, ~mask]):
+        column, row = torch.where(chosen.T)
+        experts.index_add_(0, row, (x[None, row].flatten(0, 1) @ torch.eye(x.shape[1])) * y[row, column, None])
+    return near, pairs, experts, x.index_select(0, torch.where(rows)[0]).sum(0), last
+
+
+@pytest.mark.parametrize("form", [losses, written, reduced, places])
 def test_masked_elements(form, small_gpu):
     """Masks of several dimensions, of any number of rows and columns."""
 

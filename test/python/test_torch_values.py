@@ -253,6 +253,18 @@ def test_a_number_is_returned_by_an_artifact(tmp_path):
     assert total == 3.0 and isinstance(total, float) and doubled.tolist() == [0, 2, 4]
 
 
+def test_elements_at_a_number_that_is_read():
+    """Rows and columns, from the end too, of tables as of open sizes; and what is written there."""
+
+    def taken(x, i):
+        written = x.clone().index_put((i,), x[0] * 2).index_put((i, i), x[0, 0])
+        return x[i], x[:, i] + 1, x[-1 - i], x[i, i], x[(i * 2).item() - i], torch.linspace(0, 1, 6)[i].sqrt(), written
+
+    calls = [(torch.randn(4, 6), torch.tensor(0)), (torch.randn(9, 6), torch.tensor(4))]
+    rows = torch.export.Dim("rows", min=3)
+    check(taken, torch.randn(7, 6), torch.tensor(3), calls=calls, tolerance=1e-6, dynamic_shapes=(({0: rows}, None),))
+
+
 def test_models_without_tensor_inputs_return_torch_tensors():
     check(lambda: (torch.ones(3).bfloat16(), torch.arange(3)))
     check(lambda n: torch.ones(3) * n, 4)

@@ -161,3 +161,46 @@ func.func @counted(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> 
   } -> tensor<?x8xf32>
   return %mean : tensor<?x8xf32>
 }
+
+// -----
+
+// Nor is one that a tensor is filled with, or one that is computed of how many rows there are.
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i, 0)>
+
+func.func @counted_twice(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %t: tensor<?xf32>, %n: tensor<?x1xi64>) -> (tensor<?x8xf32>, tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant 0 : i64
+  %rows = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %count = arith.index_cast %rows : index to i64
+  %e = tensor.empty(%rows) : tensor<?x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x8xf32>) outs(%f : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %one = tensor.empty() : tensor<1x1xi64>
+  %counts = linalg.fill ins(%count : i64) outs(%one : tensor<1x1xi64>) -> tensor<1x1xi64>
+  // expected-remark @below {{stays outside pipelines: reads a number that is known at the call only}}
+  %m = linalg.generic {indexing_maps = [#id, affine_map<(i, j) -> (0, 0)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %counts : tensor<?x8xf32>, tensor<1x1xi64>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%v: f32, %c: i64, %out: f32):
+    %s = arith.sitofp %c : i64 to f32
+    %p = arith.divf %v, %s : f32
+    linalg.yield %p : f32
+  } -> tensor<?x8xf32>
+  %length = affine.apply affine_map<()[n] -> (n * 2)>()[%rows]
+  // expected-remark @below {{stays outside pipelines: reads a number that is known at the call only}}
+  %z = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %n : tensor<?x8xf32>, tensor<?x1xi64>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%v: f32, %i: i64, %out: f32):
+    %below = arith.cmpi slt, %i, %none : i64
+    %size = arith.index_cast %length : index to i64
+    %last = arith.addi %i, %size : i64
+    %at = arith.select %below, %last, %i : i64
+    %k = arith.index_cast %at : i64 to index
+    %g = tensor.extract %t[%k] : tensor<?xf32>
+    %p = arith.mulf %v, %g : f32
+    linalg.yield %p : f32
+  } -> tensor<?x8xf32>
+  return %m, %z : tensor<?x8xf32>, tensor<?x8xf32>
+}

@@ -45,3 +45,18 @@ func.func @slices(%a: tensor<?x98xf32>, %n: index) -> (tensor<?x2xf32>, tensor<?
   %t = tensor.extract_slice %c[0, 3] [%n, 1] [1, 1] : tensor<?x49xf32> to tensor<?x1xf32>
   return %s, %t : tensor<?x2xf32>, tensor<?x1xf32>
 }
+
+// What is sliced off a tensor of one number is filled, of open sizes and without a dimension of one element, too.
+
+// CHECK-LABEL: func.func @fill
+// CHECK-SAME:    %[[N:.*]]: index
+// CHECK:         %[[E:.*]] = tensor.empty(%[[N]]) : tensor<?x8xf32>
+// CHECK:         %[[F:.*]] = linalg.fill ins(%{{.*}} : f32) outs(%[[E]] : tensor<?x8xf32>)
+// CHECK:         return %[[F]]
+func.func @fill(%n: index) -> tensor<?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty(%n) : tensor<2x?x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x?x8xf32>) -> tensor<2x?x8xf32>
+  %s = tensor.extract_slice %f[1, 0, 0] [1, %n, 8] [1, 1, 1] : tensor<2x?x8xf32> to tensor<?x8xf32>
+  return %s : tensor<?x8xf32>
+}

@@ -44,3 +44,33 @@ func.func @images(%x: tensor<2x4x256xf32>, %w: tensor<1024xf32>) -> tensor<2x102
   } -> tensor<2x1024xf32>
   return %y : tensor<2x1024xf32>
 }
+
+// An activation on rows of images, as a pipeline has them, in front of means of their channels.
+
+// CHECK-LABEL: func.func @means
+// CHECK:         tensor.expand_shape %{{.*}} into tensor<2x4x256xf32>
+// CHECK:         "kitsune.kernel"
+// CHECK:           math.exp
+// CHECK:           arith.addf
+// CHECK-NOT:     linalg.generic {{.*}} tensor<2x1024xf32>
+
+func.func @means(%x: tensor<2x1024xf32>) -> tensor<2x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %ei = tensor.empty() : tensor<2x1024xf32>
+  %y = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<2x1024xf32>) outs(%ei : tensor<2x1024xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x1024xf32>
+  %v = tensor.expand_shape %y [[0], [1, 2]] output_shape [2, 4, 256] : tensor<2x1024xf32> into tensor<2x4x256xf32>
+  %e = tensor.empty() : tensor<2x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4xf32>) -> tensor<2x4xf32>
+  %sum = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%v : tensor<2x4x256xf32>) outs(%f : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x4xf32>
+  return %sum : tensor<2x4xf32>
+}

@@ -159,3 +159,6 @@ def test_few_outputs_of_many_channels_are_sums():
         (32, 4, 3, False),
     ):
         assert TapSums(8, outputs, square(128, channels, kernel), 2, 1, False).is_faster(chip) == sums
+    narrow = square(256, 48, 3)  # of full f32 elements are six pairs of pieces, each read for every element of a filter
+    assert TapSums(4, 3, narrow, 4, 6, False).is_faster(chip)
+    assert not TapSums(4, 3, narrow, 2, 1, False).is_faster(chip)

@@ -1,0 +1,141 @@
+"""Functions of torch that its own trace does not get through, in others: what looks at numbers of tensors before it
+computes with them (`OF_DATA`), and what asks for sizes as numbers, or computes otherwise for some, so that a trace
+takes those of the example for open ones (`OF_OPEN_SIZES`). A rule gives NotImplemented for what it does not know."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_MODES = {
+    None: None,
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
+_REDUCTIONS = {"none": lambda loss: loss, "mean": torch.mean, "sum": torch.sum}
+
+
+def _distances(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    x, y = x.expand(*batch, *x.shape[-2:]), y.expand(*batch, *y.shape[-2:])
+    return torch.ops.aten._cdist_forward(x, y, p, _MODES[compute_mode])
+
+
+def _gradient(
+    x: Tensor, *, spacing: float | None = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> Any:
+    if edge_order != 1 or not (spacing is None or isinstance(spacing, int | float)):
+        return NotImplemented
+    step = 1.0 if spacing is None else spacing
+
+    def along(d: int) -> Tensor:
+        places, last = torch.arange(x.shape[d], device=x.device), x.shape[d] - 1
+        ahead, behind = (places + 1).clamp(max=last), (places - 1).clamp(min=0)
+        width = ((ahead - behind) * step).to(x.dtype).view([-1 if d % x.dim() == k else 1 for k in range(x.dim())])
+        return (x.index_select(d, ahead) - x.index_select(d, behind)) / width
+
+    dims = range(x.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    return [along(d) for d in dims]
+
+
+def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    if dim is None:
+        return x.flatten().gather(0, indices.flatten())
+    dim %= x.dim()
+    beside = torch.broadcast_shapes(*([*t.shape[:dim], 1, *t.shape[dim + 1 :]] for t in (x, indices)))
+    x, indices = (t.expand(*beside[:dim], t.shape[dim], *beside[dim + 1 :]) for t in (x, indices))
+    return x.gather(dim, indices)
+
+
+def _kron(x: Tensor, y: Tensor) -> Tensor:
+    rank = max(x.dim(), y.dim())
+    x, y = (t.view(*[1] * (rank - t.dim()), *t.shape) for t in (x, y))
+    sizes = [n * m for n, m in zip(x.shape, y.shape)]
+    for d in range(rank):
+        x, y = x.unsqueeze(2 * d + 1), y.unsqueeze(2 * d)
+    return (x * y).reshape(sizes)
+
+
+def _powers(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803 (torch's name)
+    count = x.shape[0] if N is None else N
+    exponents = torch.arange(count, device=x.device)
+    return x.unsqueeze(1) ** (exponents if increasing else count - 1 - exponents)
+
+
+def _chain(tensors: Sequence[Tensor]) -> Tensor:
+    return functools.reduce(torch.matmul, tensors)
+
+
+def _covariance(x: Tensor, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    if fweights is not None or aweights is not None or x.is_complex():
+        return NotImplemented
+    y = x.reshape(1, -1) if x.dim() < 2 else x
+    y = y - y.mean(1, keepdim=True)
+    found = y @ y.T / (y.shape[1] - correction)
+    return found.view(()) if x.dim() < 2 else found
+
+
+def _correlation(x: Tensor) -> Any:
+    covariance = _covariance(x)
+    if covariance is NotImplemented or x.dim() < 2:
+        return NotImplemented if covariance is NotImplemented else covariance / covariance
+    scale = covariance.diagonal().sqrt()
+    return (covariance / scale.unsqueeze(1) / scale).clamp(-1, 1)
+
+
+def _gaussian_loss(
+    input: Tensor,  # noqa: A002 (torch's name)
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """Without a look for variances below 0, for which torch raises an error."""
+    if not isinstance(var, Tensor) or reduction not in _REDUCTIONS:
+        return NotImplemented
+    if var.dim() == input.dim() - 1 and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target).square() / var)
+    return _REDUCTIONS[reduction](loss + 0.9189385332046727 if full else loss)  # log(2 pi) / 2
+
+
+OF_DATA: dict[Any, Callable[..., Any]] = {
+    torch.cov: _covariance,
+    torch.Tensor.cov: _covariance,
+    torch.corrcoef: _correlation,
+    torch.Tensor.corrcoef: _correlation,
+    torch.nn.functional.gaussian_nll_loss: _gaussian_loss,
+}
+OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
+    torch.cdist: _distances,
+    torch.gradient: _gradient,
+    torch.take_along_dim: _take_along,
+    torch.Tensor.take_along_dim: _take_along,
+    torch.kron: _kron,
+    torch.Tensor.kron: _kron,
+    torch.vander: _powers,
+    torch.linalg.vander: lambda x, *, N=None: _powers(x, N, increasing=True) if x.dim() == 1 else NotImplemented,
+    torch.linalg.multi_dot: _chain,
+    torch.chain_matmul: lambda *tensors: _chain(tensors),
+}
+
+
+def in_others(function: Any, args: Any, kwargs: Any) -> Any:
+    """What a call of a function gives that a trace does not get through; NotImplemented for others."""
+    rule = OF_DATA.get(function)
+    if rule is None and (rule := OF_OPEN_SIZES.get(function)) is not None and not _has_open_sizes(args):
+        return NotImplemented
+    return NotImplemented if rule is None else rule(*args, **kwargs)
+
+
+def _has_open_sizes(args: Any) -> bool:
+    leaves = torch.utils._pytree.tree_leaves(args)
+    sizes = [size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape]
+    return any(isinstance(size, torch.SymInt) for size in sizes)

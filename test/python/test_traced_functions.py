@@ -1,0 +1,44 @@
+"""Functions of torch that its own trace does not get through, of open sizes or at all."""
+
+import torch
+import torch.nn.functional as F
+from functions import Function
+from torch import linalg
+
+import kitsune_mlir
+
+
+def of_open_sizes(x):
+    rows = x[:, 0]
+    return (
+        torch.cdist(rows, x[:, 1]),
+        torch.cdist(x, x[0], p=1.0),
+        *torch.gradient(x, spacing=0.5),
+        torch.gradient(x, dim=-1)[0],
+        torch.take_along_dim(x, x.argsort(1), 1),
+        x.take_along_dim(x.argmax(1, keepdim=True), 1),
+        x.take_along_dim(x.argmax()),
+        torch.kron(rows, torch.eye(2)),
+        torch.vander(rows[:, 0], 3),
+        linalg.vander(rows[:, 0], N=4),
+        linalg.multi_dot([rows, x[0].T, x[1]]),
+    )
+
+
+def of_data(x):
+    rows = x[:, 0]
+    return (
+        torch.cov(rows),
+        rows[:, 0].cov(correction=0),
+        torch.corrcoef(rows.T),
+        F.gaussian_nll_loss(x, 2 * x, x.abs()),
+        F.gaussian_nll_loss(x, 2 * x, x.abs()[..., 0], full=True, reduction="none"),
+    )
+
+
+def test_as_torch_computes_them():
+    model = Function(lambda x: (*of_open_sizes(x), *of_data(x)))
+    size = {0: torch.export.Dim("n", min=3)}
+    compiled = kitsune_mlir.compile(model, (torch.randn(5, 6, 4),), dynamic_shapes=((size,),))
+    x = torch.randn(9, 6, 4)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,44 @@
+"""Windows of images as columns: what reads them reads the image."""
+
+import pytest
+import torch
+from functions import Function, computed
+from torch.nn import functional as F
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+FORMS = {
+    "padded": {"kernel_size": 3, "padding": 1},
+    "apart": {"kernel_size": (2, 3), "stride": (2, 1)},
+    "dilated": {"kernel_size": 2, "dilation": (3, 2), "padding": (2, 0), "stride": 2},
+    "patches": {"kernel_size": 4, "stride": 4},
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_elements(name):
+    torch.manual_seed(0)
+    for shape in ((2, 3, 8, 12), (3, 8, 12)):
+        x = torch.randn(shape)
+        compiled = kitsune_mlir.compile(Function(lambda x: F.unfold(x, **FORMS[name])), (x,), target="cpu")
+        torch.testing.assert_close(compiled(x), F.unfold(x, **FORMS[name]), rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_windows_that_are_weighed_are_written_nowhere(dtype):
+    """An involution: a weight for each place and element of the window, which the channels of a group share."""
+
+    def function(x, weights):
+        windows = F.unfold(x, 3, padding=1).view(2, 2, 3, 9, 6, 8)
+        return (weights.unsqueeze(2) * windows).sum(3).reshape(2, 6, 6, 8)
+
+    torch.manual_seed(0)
+    x, weights = torch.randn(2, 6, 6, 8).to(dtype), torch.randn(2, 2, 9, 6, 8).to(dtype)
+    compiled = kitsune_mlir.compile(Function(function), (x, weights), target="sm_90a")
+    assert computed(compiled)[:1] == ["product"] and "gather" not in computed(compiled)
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x, weights))
+    wanted = function(x.double(), weights.double()).to(dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 4e-2  # of nine products that are rounded
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
