@@ -24,6 +24,7 @@ from .thin_products import THIN_BY, thin_us
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
 _EASY = 2  # CTAs of a cluster, of which a chip that is full of them has few places left
+MANY_STAGES, LONG = 24, 12  # stages of a pipeline, of more of which runs of at most so many are asked for
 PLAIN_RATE = 0.005  # of the tensor cores, that products without kernels there reach
 # The ways in which the stages from the first to the last, both included, chain; none where they do not.
 Chains = Callable[[int, int], Sequence[Chained]]
@@ -238,12 +239,14 @@ def _severed(run: Run, queues: Sequence[QueueCost]) -> float:
 
 
 def _runs(stages: Sequence[StageCost], queues: Sequence[QueueCost], chains: Chains) -> Iterator[Run]:
-    """Every run that may stand alone: none severs a stage from the stage that adds its partial sums."""
+    """Every run that may stand alone: none severs a stage from the stage that adds its partial sums. To ask whether a
+    run chains takes the longer, the longer it is: of an unrolled recurrence it took minutes."""
     sums = [(queue.producer, consumer) for queue in queues if queue.accumulates for consumer in queue.consumers]
     for first in range(len(stages)):
         may_chain = True
         for last in range(first, len(stages)):
             forms: tuple[Chained, ...] = ()
+            may_chain = may_chain and (len(stages) <= MANY_STAGES or last - first < LONG)
             if may_chain and _has_product(stages, first, last):
                 forms = tuple(chains(first, last))
                 may_chain = bool(forms)

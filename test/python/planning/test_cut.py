@@ -148,6 +148,21 @@ def test_nothing_longer_is_asked_about_than_what_was_denied():
     assert len(asked) == len(set(asked)) == 1 + 20 + 19
 
 
+@pytest.mark.parametrize("count, longest", [(24, 23), (60, 12)])
+def test_of_many_stages_long_runs_are_not_asked_about(count, longest):
+    """But for all of them, which may chain as they are."""
+    asked = []
+
+    def chains(first, last):
+        asked.append(last - first + 1)
+        return () if last - first + 1 == count else WHOLE
+
+    stages = [StageCost("s", "tensor", 1000.0)] * count
+    runs = cut(stages, [], 4096, GPU, chains).runs
+    assert sorted(set(asked)) == [*range(1, longest + 1), count]
+    assert len(runs) == -(-count // longest) and all(run.chains for run in runs)
+
+
 @pytest.mark.parametrize("name", ["pipeline0", "net_part", "_part3", "a_partial"])
 def test_names_of_parts_lead_back(name):
     assert whole_name(name) == name
