@@ -50,8 +50,8 @@ def convolution(
         return _of_open_line(x, weight, bias, *stride, *padding, *dilation)
     if not isinstance(groups, int):
         if transposed:
-            x, weight, padding = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
-            stride = [1] * len(stride)
+            x, weight = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
+            stride, padding = [1] * len(stride), [0] * len(stride)
         return _of_open_groups(x, weight, bias, stride, padding, dilation, groups)
     if groups == 1:
         return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
@@ -65,8 +65,9 @@ def convolution(
         x, weight = x.unsqueeze(-2), weight.unsqueeze(-2)
         sizes = [1, *stride], [0, *padding], [1, *dilation]
         return aten.convolution(x, weight, bias, *sizes, False, [0, 0], groups).squeeze(-2)
-    x, kernel, none = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
-    return aten.convolution(x, kernel, bias, [1] * len(none), none, dilation, False, none, groups)
+    x, kernel = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
+    ones, none = [1] * len(stride), [0] * len(stride)
+    return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
 
 
 def _as_direct(
@@ -77,17 +78,16 @@ def _as_direct(
     dilation: Sequence[int],
     output_padding: Sequence[int],
     groups: Any,
-) -> tuple[Tensor, Tensor, list[int]]:
-    """The image with zeros between its elements, the filters and the padding of the convolution, not transposed and of
-    strides of 1, that a transposed one is."""
-    dims = range(len(stride))
-    for i in dims:
+) -> tuple[Tensor, Tensor]:
+    """The image, with zeros between its elements and around it, and the filters of the convolution, not transposed, of
+    strides of 1 and without padding, that a transposed one is."""
+    for i in range(len(stride)):
         before = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]
         x = _spread(x, 2 + i, stride[i], before, before + output_padding[i])
-    kernel = weight.flip([2 + i for i in dims])
+    kernel = weight.flip([2 + i for i in range(len(stride))])
     if weight.shape[1] != 1 or not isinstance(groups, int):
         kernel = kernel.unflatten(0, (groups, weight.shape[0] // groups)).transpose(1, 2).flatten(0, 1)
-    return x, kernel, [0] * len(stride)
+    return x, kernel
 
 
 def _of_open_groups(

@@ -41,7 +41,7 @@ def lie_as_given(graph: torch.fx.Graph, names: Collection[str]) -> dict[str, tor
 def _order(value: torch.Tensor) -> tuple[int, ...] | None:
     """The dimensions from the slowest to the fastest, where the tensor's elements lie one after another so; None where
     they do in the order of the dimensions, or not at all."""
-    sizes, strides = ([_hint(one) for one in of] for of in (value.shape, value.stride()))
+    sizes, strides = ([*map(of_example, of)] for of in (value.shape, value.stride()))
     if value.is_complex() or None in sizes or None in strides:
         return None
     order = sorted(range(len(sizes)), key=lambda d: (-strides[d], -sizes[d], d))
@@ -54,8 +54,8 @@ def _order(value: torch.Tensor) -> tuple[int, ...] | None:
     return None if long == sorted(long) else tuple(order)
 
 
-def _hint(size: int | torch.SymInt) -> int | None:
-    """A size, or that of the example."""
+def of_example(size: int | torch.SymInt) -> int | None:
+    """A size, of one that is open until the call the example's; None where that is not known."""
     if isinstance(size, int):
         return size
     return size.node.hint if size.node.has_hint() else None

@@ -29,7 +29,7 @@ from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
 from .decompositions import table
-from .given_orders import ORDER, lie_as_given
+from .given_orders import ORDER, lie_as_given, of_example
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .guards import guards, refuse_guards
 from .lower_torch import lower_torch
@@ -147,8 +147,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         returned.append(node)
 
     changed = {output.mutates for output in outputs}
-    lent = {nodes[name]: i for name, i in position.items() if arguments[i].kind == "input" and i not in changed}
-    lent = {node: i for node, i in lent.items() if ORDER not in node.meta}
+    as_they_are = {i for i, a in enumerate(arguments) if a.kind == "input" and not a.spec.order} - changed
+    lent = {nodes[name]: i for name, i in position.items() if i in as_they_are}
     memory = result_memory.memory_of(returned, lent, len(arguments))
     memory = [n if output.mutates is None else output.mutates for output, n in zip(outputs, memory, strict=True)]
     graph.output_node().args = (tuple(returned),)
@@ -295,8 +295,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
 
 def _example_sizes(node: torch.fx.Node) -> tuple[int | None, ...]:
     """The sizes that a graph node's tensor had in the example; None for those that are not known."""
-    sizes = node.meta["val"].shape
-    return tuple(s if isinstance(s, int) else s.node.hint if s.node.has_hint() else None for s in sizes)
+    return tuple(map(of_example, node.meta["val"].shape))
 
 
 def is_library(file: str) -> bool:
