@@ -12,6 +12,7 @@ from .checks import check_integer, check_kind, fail, integer, number, parent_of,
 from .columns import is_among_columns, misplaced
 from .types import Kitsune, Outputs
 
+TURNED = "turned"
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, COLLECT, TOTAL = "kitsune.send", "kitsune.collect", "kitsune.total"  # clusters.py
 ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py
@@ -171,7 +172,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
     With `lanes` its tiles lie by rows: that many neighbouring threads of a copy have a row together, in turn vectors of
     `vector` neighbouring columns. Both are powers of two. A row of more than one warp is all that its copy has, and
-    the copy the only one."""
+    the copy the only one. With the unit attribute `turned` the threads of a warp have a row each, and `lanes` warps of
+    a copy the same ones, in turn a column."""
 
     sym_name: ir.StringAttr
     copies: ir.IntegerAttr
@@ -204,6 +206,11 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     def vector(self) -> int:
         """Neighbouring columns that a lane has together."""
         return integer(self, "vector") or 1
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether the threads of a warp have a row each, and a row's columns lie in `lanes` warps."""
+        return TURNED in self.attributes
 
     @property
     def block(self) -> ir.Block:
@@ -256,6 +263,10 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
             if count & (count - 1):
                 return fail(self, f"{name} must be a power of two, found {count}")
         threads = self.warp_count * WARP
+        if self.is_turned:
+            if self.lanes != self.warp_count or self.vector != 1 or self.lanes > 1 and self.count > 1:
+                return fail(self, f"of {self.warp_count} warps whose threads have a row each wants as many lanes")
+            return True
         if self.lanes is not None and self.warp_count > 1 and (self.lanes != threads or self.count > 1):
             return fail(self, f"of {self.warp_count} warps wants rows of {threads} lanes in one copy")
         if (self.lanes or 1) > threads:

@@ -28,8 +28,10 @@ class RowPlan:
     def __init__(self, group: Group, cuts: Sequence[int] = (), taken: Callable[[int], int] = int):
         self.group, self.space, self._taken = group, group.space, taken
         self.outputs = group.outputs
-        self.cuts = sorted({*self._cuts(), *cuts}, reverse=True)
+        inner = {self.space.inner} - {1}
+        self.cuts = sorted({*self._cuts(), *cuts, *inner}, reverse=True)
         self.segments = self._segments()
+        self.behind = sum(cut < self.space.inner for cut in [*self.cuts, 1])  # segments that stand behind columns
 
     def _cuts(self) -> set[int]:
         """The numbers of rows behind each cut: where an operand has a loop and not its neighbour."""
@@ -110,7 +112,12 @@ class RowPlan:
             shared_bytes=shared * columns,
             is_open=space.is_open or is_open(space.rows),
             segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
+            turned=self.behind > 0,
         )
+
+    def place(self, present: Sequence[bool]) -> int:
+        """The dimension of the columns in a tensor that has these segments of rows."""
+        return sum(present[: len(present) - self.behind])
 
 
 def _behind(member: Member, loop: int) -> int:
@@ -155,7 +162,8 @@ class RowBody:
 
     def _shape(self, present: Sequence[bool], columns: bool) -> list[int | None]:
         own = [size for size, here in zip(self.plan.segments, present) if here]
-        own = [*own, self.plan.space.columns] if columns else own
+        if columns:
+            own.insert(self.plan.place(present), self.plan.space.columns)
         return [None if size is None else or_none(size) for size in own]
 
     def _input(self, key: Key) -> ir.Value:
@@ -194,8 +202,8 @@ class RowBody:
             self.values[member.op.results[0]] = tile
             if member in self.plan.outputs:
                 number = self.plan.outputs.index(member)
-                columns = [zero] * (member.kind == "tile")
-                write_box(tile, [*at, *columns], number, range(len(at) - 1, len(at) + len(columns)))
+                offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", zero)
+                write_box(tile, offsets, number, dims)
 
     def _read(
         self,
@@ -205,12 +213,23 @@ class RowBody:
         zero: ir.Value,
     ) -> ir.Value:
         _, present, columns = key
-        offsets = [place for place, here in zip(at, present) if here] + [zero] * columns
+        offsets, dims = self._box(at, present, columns, zero)
         kind = ir.RankedTensorType(whole.type)
         if not offsets:
             offsets = [zero] * kind.rank
         shape = [self.rows] * present[-1] + [self.columns] * columns
-        return read_box(whole, offsets, shape, range(len(offsets) - len(shape), len(offsets)))
+        return read_box(whole, offsets, shape, dims)
+
+    def _box(
+        self, at: Sequence[ir.Value], present: Sequence[bool], columns: bool, zero: ir.Value
+    ) -> tuple[list[ir.Value], list[int]]:
+        """Where a tile lies in a tensor that has these segments of rows, and columns or not: its first element, and the
+        dimensions of its rows, if it has any, and columns."""
+        offsets, place = [place for place, here in zip(at, present) if here], self.plan.place(present)
+        if columns:
+            offsets.insert(place, zero)
+        own = [d for d in range(len(offsets)) if not columns or d != place]
+        return offsets, own[-1:] * present[-1] + [place] * columns
 
     def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
         """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""

@@ -2,7 +2,8 @@
 all columns.
 
 An operator fits the space whatever its loops are called: those of size 1 do not count, the others are first loops over
-rows, whose sizes multiply to the space's rows, then loops over columns. Reshapes in between do not move elements, so an
+rows, whose sizes multiply to the space's rows, then loops over columns. In a space whose columns do not stand last, as
+the channels of images do, more loops over rows follow, which multiply to its `inner` rows. Reshapes in between do not move elements, so an
 edge from one operator to another leads through them.
 """
 
@@ -26,11 +27,13 @@ Shape = Callable[[ir.Value], Sequence[int | None]]
 
 @dataclass(frozen=True)
 class Space:
-    """`rows` is what is known of their number: where `is_open`, the factor of a size that is open until the call."""
+    """`rows` is what is known of their number: where `is_open`, the factor of a size that is open until the call. Of
+    them `inner` neighbours have their elements of a column one behind the other; 1: columns stand last."""
 
     is_open: bool
     rows: int
     columns: int
+    inner: int = 1
 
 
 @dataclass(frozen=True)
@@ -222,7 +225,9 @@ def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
     columns = prod(size or 0 for size, kind in zip(sizes, s.iterators) if kind == "reduction")
     own = [size for size, kind in zip(sizes, s.iterators) if kind == "parallel"]
     known = prod(size for size in own if size is not None)
-    return Space(None in own, known, columns) if columns > 1 and known else None
+    last = max(d for d, kind in enumerate(s.iterators) if kind == "reduction")
+    inner = prod(size or 0 for size in sizes[last + 1 :])
+    return Space(None in own, known, columns, inner) if columns > 1 and known and inner else None
 
 
 def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes) -> Member | None:
@@ -238,10 +243,11 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes) -> Memb
     loops = [d for d, size in enumerate(sizes) if size != 1]
     if any(sizes[d] is None for d in loops[1:]):
         return None
-    kind, count = _kind(s, loops, sizes, space)
-    if kind is None:
+    found = _kind(s, loops, sizes, space)
+    if found is None:
         return None
-    own, columns = tuple(loops[:count]), loops[count:]
+    kind, first, end = found
+    own, columns = (*loops[:first], *loops[end:]), loops[first:end]
     roles: list[Role | None] = []
     for value, map_ in zip(op.operands, s.maps):
         role = None
@@ -264,23 +270,27 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes) -> Memb
 
 def _kind(
     s: rows.Structured, loops: Sequence[int], sizes: Sequence[int | None], space: Space
-) -> tuple[str | None, int]:
-    """What an operator is in the space, and how many of its loops go over rows."""
+) -> tuple[str, int, int] | None:
+    """What an operator is in the space, and the places of its loops over columns, from the first to the end."""
     inside = [s.iterators[d] for d in loops]
     known = [sizes[d] or 1 for d in loops]
     if (bool(loops) and sizes[loops[0]] is None) != space.is_open:
-        return None, 0
+        return None
     if "reduction" in s.iterators:
-        count = inside.count("parallel")
-        if inside != ["parallel"] * count + ["reduction"] * (len(inside) - count):
-            return None, 0
-        fits = prod(known[:count]) == space.rows and prod(known[count:]) == space.columns
-        return ("reduction", count) if fits else (None, 0)
-    if prod(known) == space.rows:
-        return "rows", len(loops)
-    count = next((i for i in reversed(range(len(loops) + 1)) if prod(known[i:]) == space.columns), 0)
-    fits = prod(known[:count]) == space.rows and prod(known[count:]) == space.columns
-    return ("tile", count) if fits else (None, 0)
+        first, count = inside.index("reduction") if "reduction" in inside else len(inside), inside.count("reduction")
+        kind, end = "reduction", first + count
+        if inside[first:end] != ["reduction"] * count:
+            return None
+    elif prod(known) == space.rows:
+        return "rows", len(loops), len(loops)
+    else:
+        places = range(len(loops) + 1)
+        end = next((i for i in reversed(places) if prod(known[i:]) == space.inner), 0)
+        first = next((i for i in reversed(places[: end + 1]) if prod(known[i:end]) == space.columns), 0)
+        kind = "tile"
+    outer = prod(known[:first])
+    fits = prod(known[first:end]) == space.columns and prod(known[end:]) == space.inner
+    return (kind, first, end) if fits and outer * space.inner == space.rows else None
 
 
 def _role(map_: ir.AffineMap, own: Sequence[int], columns: Sequence[int], sizes: Sequence[int | None]) -> Role | None:

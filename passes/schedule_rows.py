@@ -40,6 +40,8 @@ from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowTiles, choose
 from kitsune_mlir.planning.target import Target
 
+from kitsune_mlir.dialects.kernels import TURNED
+
 from .base import ModulePass
 from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
@@ -51,6 +53,9 @@ from .rows_beside import with_others
 from .schedule_build import constant_index
 from .split_sums import split_sums
 from .tensor_sizes import TensorSizes
+
+
+LEAST_INNER = 16  # rows that are neighbours in a column, of the 32 that the threads of a warp have
 
 
 @dataclass(frozen=True)
@@ -70,12 +75,21 @@ class ScheduleRows(ModulePass):
                 split_sums(block)
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
-                groups = [group for group in find(order, sizes.shape) if not is_open(group.space.columns)]
+                groups = [group for group in find(order, sizes.shape) if _is_taken(group)]
                 members = {result for group in groups for result in group.members}
                 for group in groups:
                     recompute(group, members)
                 for group in with_others(groups, order, target, sizes.taken):
                     number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken)
+
+
+def _is_taken(group: Group) -> bool:
+    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle its operators read and write
+    memory as well, if they are one reduction or neighbours among the rows are few."""
+    if is_open(group.space.columns) or is_open(group.space.inner):
+        return False
+    together = sum(member.kind != "rows" for member in group.ordered) > 1
+    return group.space.inner == 1 or group.space.inner >= LEAST_INNER and together
 
 
 def _as_they_stand(group: Group) -> Group:
@@ -147,6 +161,8 @@ class _Builder:
             dealt = deal_tiles(extents, [1] * (len(extents) - 1) + [tiles.rows])
             counts = {"lanes": tiles.lanes, "vector": tiles.vector}
             with new_agent("rows", tiles.copies, tiles.warps, tiles.registers, **counts) as copy:
+                if tiles.turned:
+                    copy.owner.owner.attributes[TURNED] = ir.UnitAttr.get()
                 with turns(*dealt.results) as number:
                     body.emit(self._place(number, extents, copy), zero)
         return body.results(built)

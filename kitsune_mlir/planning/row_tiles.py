@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import ceil, log2
 
 from .target import Target
 
 MOST_LANES = 512  # threads that have a row together
+MOST_WARPS = 32  # of which each thread has a row with those of the others
 MOST_COLUMNS = 64  # of a row that one thread has
 WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
 MOST_REGISTERS = 224
@@ -42,7 +43,8 @@ class RowGroup:
     each of what others read too, `live` 32-bit registers hold what is kept of a column, `work` instructions deal with
     one; `reductions` go along the row. `element_bytes` is the size of the smallest element of what is read or written
     by rows and columns. `is_open`: the number of rows is only known when they are there. A tile has rows of one of
-    `segments` only, which are as many in each."""
+    `segments` only, which are as many in each. Where they are `turned` not a row's columns are neighbours in memory but
+    a column's rows."""
 
     rows: int
     columns: int
@@ -54,6 +56,7 @@ class RowGroup:
     shared_bytes: float = 0.0
     is_open: bool = False
     segments: int = 1
+    turned: bool = False
 
     def tiles(self, rows: int) -> int:
         """Tiles of so many rows."""
@@ -64,7 +67,8 @@ class RowGroup:
 class RowTiles:
     """`lanes` neighbouring threads have a row together, each vectors of `vector` neighbouring columns, lane after lane.
     A copy of the agent is `warps` warps, and there are `copies` of them in each of `ctas` CTAs an SM. These go round
-    the tiles, or each has a `single` one and makes room for the next."""
+    the tiles, or each has a `single` one and makes room for the next. Where it is `turned` the threads of a warp have
+    a row each, and `lanes` warps the same ones, warp after warp a column."""
 
     lanes: int
     vector: int
@@ -72,15 +76,16 @@ class RowTiles:
     ctas: int
     microseconds: float
     single: bool = False
+    turned: bool = False
 
     @property
     def warps(self) -> int:
-        return max(1, self.lanes // WARP)
+        return self.lanes if self.turned else max(1, self.lanes // WARP)
 
     @property
     def copy_rows(self) -> int:
         """Rows that a copy has at once."""
-        return max(1, WARP // self.lanes)
+        return WARP if self.turned else max(1, WARP // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -95,6 +100,8 @@ class RowTiles:
 
 def choose(group: RowGroup, target: Target) -> RowTiles | None:
     """The fastest way to deal with a group, or None when its rows do not fit the registers of a CTA."""
+    if group.turned:
+        return _turned(group, target)
     vector = widest(group.columns, group.element_bytes)
     lanes = [1 << i for i in range(MOST_LANES.bit_length())]
     found = [
@@ -117,6 +124,13 @@ def widest(columns: int, element_bytes: int) -> int:
     return min(_VECTOR_BYTES // element_bytes, columns & -columns)
 
 
+def _turned(group: RowGroup, target: Target) -> RowTiles | None:
+    """The same of rows whose elements of a column are neighbours."""
+    ways = [(1 << i, 1) for i in range(MOST_WARPS.bit_length())] + [(1, 2), (1, 4), (1, 8)]
+    found = [tiles for warps, copies in ways if (tiles := _tiles(group, 1, warps, copies, target))]
+    return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
+
+
 def _tiles(
     group: RowGroup, vector: int, lanes: int, copies: int, target: Target, single: bool = False
 ) -> RowTiles | None:
@@ -124,20 +138,22 @@ def _tiles(
     registers = _OWN_REGISTERS + each * group.live
     if each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
-    warps = max(1, lanes // WARP)
+    made = RowTiles(lanes, vector, copies, 0, 0.0, single, group.turned)
+    warps = made.warps
     threads = copies * warps * WARP
     ctas = min(_SM_THREADS // threads, _SM_CTAS, int(_SM_REGISTERS // (threads * registers)))
     if not ctas:
         return None
-    count = group.tiles(RowTiles(lanes, vector, copies, ctas, 0.0).rows)
+    count = group.tiles(made.rows)
     ctas = min(ctas, ceil(count / target.sms))
     turns = ceil(count / (target.sms * ctas))
-    steps = log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
+    steps = lanes - 1 if group.turned else log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
     joins = group.reductions * steps
     instructions = each * (group.work + group.reductions) + 2 * joins + _TURN
     latency = _FETCH + 2 * instructions + joins * _SHUFFLE + (group.reductions * _BARRIER if warps > 1 else 0)
     issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
-    lines = WARP // min(lanes, WARP) * ceil(min(lanes, WARP) * vector * group.element_bytes / _LINE)
+    own = 1 if group.turned else WARP // min(lanes, WARP)  # rows, or columns, that a warp loads of at once
+    lines = own * ceil(WARP // own * vector * group.element_bytes / _LINE)
     accesses = (group.row_bytes + group.shared_bytes) / (group.columns * group.element_bytes) * each / vector
     looked_up = turns * ctas * threads / WARP * accesses * lines
     moved = group.rows * group.row_bytes * _CLOCK / (target.dram_gbps * 1e3)
@@ -148,4 +164,4 @@ def _tiles(
     if single:
         limits = [*limits[:-1], turns * latency, _BEGUN * count]
         cycles = max(limits) + _REST_SINGLE * sum(limits)
-    return RowTiles(lanes, vector, copies, ctas, target.launch_us + cycles / _CLOCK, single)
+    return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / _CLOCK)

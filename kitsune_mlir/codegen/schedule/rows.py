@@ -2,13 +2,14 @@
 
 Neighbouring threads, `lanes` of them, have a row together: lane l has of N columns the vectors that begin at
 (l + i lanes) vector, for i = 0, 1, ... Rows of several warps meet in shared memory: a warp stores its result,
-all wait, each thread loads all warps' results.
+all wait, each thread loads all warps' results. Where tiles are turned it is neighbouring threads that have neighbouring
+rows, as they lie in memory then, and a row's columns are those of `lanes` warps, warp after warp one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
@@ -28,12 +29,14 @@ WORD = 4  # bytes
 
 def scratch_bytes(agent: schedule.AgentOp) -> int:
     """Shared memory that an agent's reductions need."""
-    return len(_reductions(agent)) * _warps(agent) * WORD if _warps(agent) > 1 else 0
+    rows_of_warp = warps.WARP if agent.is_turned else 1
+    return len(_reductions(agent)) * _warps(agent) * rows_of_warp * WORD if _warps(agent) > 1 else 0
 
 
 def _warps(agent: schedule.AgentOp) -> int:
     """That have a row together."""
-    return max(1, (agent.lanes or 1) // warps.WARP)
+    lanes = agent.lanes or 1
+    return lanes if agent.is_turned else max(1, lanes // warps.WARP)
 
 
 def _reductions(agent: schedule.AgentOp) -> list[ir.Operation]:
@@ -58,10 +61,13 @@ class RowCode(AgentCode):
     def emit(self) -> None:
         vector, lanes = self.agent.vector, self.agent.lanes
         thread = device.sub(device.thread(), self.first)
-        lane = device.value(device.mod(thread, lanes))
-        self.lane = lane
-        self.own_column = device.value(device.mul(lane, vector))
-        self.row = device.value(device.div(device.mod(thread, max(lanes, warps.WARP)), lanes))
+        if self.agent.is_turned:
+            self.lane = device.value(device.mod(device.div(thread, warps.WARP), lanes))
+            self.row = device.value(device.mod(thread, warps.WARP))
+        else:
+            self.lane = device.value(device.mod(thread, lanes))
+            self.row = device.value(device.div(device.mod(thread, max(lanes, warps.WARP)), lanes))
+        self.own_column = device.value(device.mul(self.lane, vector))
         self.values[hash(self.agent.block.arguments[0])] = device.div(thread, self.agent.warp_count * warps.WARP)
         self._block(self.agent.block)
 
@@ -103,6 +109,9 @@ class RowCode(AgentCode):
             return
         row = [self.row] * (tile.rank - 1)
         for column in self._vectors(tile.shape[-1]):
+            if self.agent.is_turned:
+                self.evaluator.know(value, [*row, column.first], box.load([*row, column.first]))
+                continue
             found = box.load_vector([*row, column.first], self.agent.vector, column.inside)
             for e, x in enumerate(found):
                 self.evaluator.know(value, [*row, device.add(column.first, e)], x)
@@ -121,7 +130,10 @@ class RowCode(AgentCode):
         for column in self._vectors(tile.shape[1]):
             found = [self.evaluator(value, [self.row, device.add(column.first, e)]) for e in range(self.agent.vector)]
             with device.when(here if column.inside is None else arith.andi(here, column.inside)):
-                box.store_vector([self.row, column.first], found)
+                if self.agent.is_turned:
+                    box.store([self.row, column.first], *found)
+                else:
+                    box.store_vector([self.row, column.first], found)
 
     # ---- operators
 
@@ -147,11 +159,12 @@ class RowCode(AgentCode):
 
     def _across(self, combine: Combiner, own: ir.Value, op: ir.Operation) -> ir.Value:
         """The parts of all of a row's threads, joined."""
+        count, number = _warps(self.agent), self._numbers.index(op)
+        if self.agent.is_turned:
+            return own if count == 1 else self._across_warps(combine, own, count, number)
         found = combine.across_warp(own, min(self.agent.lanes, warps.WARP))
-        count = _warps(self.agent)
         if count == 1:
             return found
-        number = self._numbers.index(op)
         place = device.add(self.around.scratch, number * count * WORD)
         lane, warp = device.mod(self.lane, warps.WARP), device.div(self.lane, warps.WARP)
         with device.when(device.equal(lane, 0)):
@@ -159,9 +172,24 @@ class RowCode(AgentCode):
         device.barrier()
         one = device.add(place, device.mul(device.mod(self.lane, count), WORD))
         found = combine.across_warp(device.load(device.shared(one), combine.kind), count)
-        if len(self._numbers) == 1:  # else the barrier of another keeps the next turn's results out
-            device.barrier()
+        self._keep_apart()
         return found
+
+    def _across_warps(self, combine: Combiner, own: ir.Value, count: int, number: int) -> ir.Value:
+        """The same of a row that a thread of each warp has."""
+        row = device.add(self.around.scratch, device.mul(device.add(self.row, number * count * warps.WARP), WORD))
+        device.store(own, device.shared(device.add(row, device.mul(self.lane, warps.WARP * WORD))))
+        device.barrier()
+        places = [device.shared(device.add(row, warp * warps.WARP * WORD)) for warp in range(count)]
+        found = reduce(combine.join, [device.load(place, combine.kind) for place in places])
+        self._keep_apart()
+        return found
+
+    def _keep_apart(self) -> None:
+        """Keeps the next turn's results out of shared memory until this one's are read: the barrier of another
+        reduction does, where there is one."""
+        if len(self._numbers) == 1:
+            device.barrier()
 
     @cached_property
     def _numbers(self) -> list[ir.Operation]:
