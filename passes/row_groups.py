@@ -3,8 +3,8 @@ all columns.
 
 An operator fits the space whatever its loops are called: those of size 1 do not count, the others are first loops over
 rows, whose sizes multiply to the space's rows, then loops over columns. In a space whose columns do not stand last, as
-the channels of images do, more loops over rows follow, which multiply to its `inner` rows. Reshapes in between do not move elements, so an
-edge from one operator to another leads through them.
+the channels of images do, more loops over rows follow, which multiply to its `inner` rows. Reshapes in between do not
+move elements, so an edge from one operator to another leads through them.
 """
 
 from __future__ import annotations

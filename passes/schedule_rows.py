@@ -34,13 +34,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.dialects.kernels import TURNED
 from kitsune_mlir.mlir import arith, ir, remark, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.row_tiles import RowTiles, choose
+from kitsune_mlir.planning.row_tiles import LEAST_INNER, RowTiles, choose
 from kitsune_mlir.planning.target import Target
-
-from kitsune_mlir.dialects.kernels import TURNED
 
 from .base import ModulePass
 from .block_order import Order
@@ -50,12 +49,10 @@ from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
+from .rows_in_place import take_rows_in_place
 from .schedule_build import constant_index
 from .split_sums import split_sums
 from .tensor_sizes import TensorSizes
-
-
-LEAST_INNER = 16  # rows that are neighbours in a column, of the 32 that the threads of a warp have
 
 
 @dataclass(frozen=True)
@@ -72,6 +69,7 @@ class ScheduleRows(ModulePass):
         number = 0
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
+                take_rows_in_place(block)
                 split_sums(block)
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
@@ -84,12 +82,13 @@ class ScheduleRows(ModulePass):
 
 
 def _is_taken(group: Group) -> bool:
-    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle its operators read and write
-    memory as well, if they are one reduction or neighbours among the rows are few."""
+    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as well,
+    if nothing is to be read twice for its one reduction, or neighbours among the rows are few."""
     if is_open(group.space.columns) or is_open(group.space.inner):
         return False
-    together = sum(member.kind != "rows" for member in group.ordered) > 1
-    return group.space.inner == 1 or group.space.inner >= LEAST_INNER and together
+    twice = sum(member.kind == "reduction" for member in group.ordered) > 1
+    twice = twice or any(member.kind == "tile" for member in group.outputs)
+    return group.space.inner == 1 or group.space.inner >= LEAST_INNER and twice
 
 
 def _as_they_stand(group: Group) -> Group:
