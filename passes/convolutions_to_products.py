@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -39,7 +38,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
 from .base import ModulePass
-from .convolution_operands import behind, filters_last, padded, transposed, turned_last
+from .convolution_operands import behind, between_zeros, channels_last, filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
@@ -318,17 +317,13 @@ class _Rewriter:
         known = self.last if not extra else self.around
         key = (hash(images), extra) if extra else hash(images)
         if key not in known:
-            batch, channels, *sizes = rows.known_sizes(images)
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
             with behind(images):
                 if inner is not None:
                     known[key] = padded_last(padding, inner)
                     return known[key]
-                around = [0, extra, *[0] * len(sizes)]
-                more = padded(images, [0] * len(around), around)
-                turned = transposed(reshaped(more, [batch, channels + extra, prod(sizes)]), [0, 2, 1])
-                known[key] = reshaped(turned, [batch, *sizes, channels + extra])
+                known[key] = channels_last(images, extra)
         return known[key]
 
     def _with_zeros(self, of: Convolution) -> ir.Value:
@@ -340,6 +335,11 @@ class _Rewriter:
             with behind(of.image if last is None else last):
                 if last is not None:
                     self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
+                elif of.channels >= GROUP:  # lines of words, which are moved once more sooner than read one by one
+                    turned = channels_last(of.image, more)
+                    for d, (low, high) in enumerate(zip(of.low, folded.high), 1):
+                        turned = between_zeros(turned, d, low, high)
+                    self.around[key] = turned
                 else:
                     images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
                     self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])

@@ -82,8 +82,8 @@ class ScheduleRows(ModulePass):
 
 
 def _is_taken(group: Group) -> bool:
-    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as well,
-    if nothing is to be read twice for its one reduction, or neighbours among the rows are few."""
+    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as
+    well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few."""
     if is_open(group.space.columns) or is_open(group.space.inner):
         return False
     twice = sum(member.kind == "reduction" for member in group.ordered) > 1
