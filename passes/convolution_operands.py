@@ -10,7 +10,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .convolutions import Convolution
-from .schedule_build import generic, map_of, reshaped, sizes_of, zero_tensor
+from .schedule_build import generic, map_of, reshaped, sizes_of
 
 
 def filters_last(of: Convolution) -> ir.Value:
@@ -71,22 +71,6 @@ def channels_last(images: ir.Value, extra: int) -> ir.Value:
     more = padded(images, [0] * len(around), around)
     turned = transposed(reshaped(more, [batch, channels + extra, prod(sizes)]), [0, 2, 1])
     return reshaped(turned, [batch, *sizes, channels + extra])
-
-
-def between_zeros(value: ir.Value, dim: int, low: int, high: int) -> ir.Value:
-    """A tensor between so many zeros along a dimension, as a concatenation: what makes it puts it where it belongs."""
-    kind = ir.RankedTensorType(value.type)
-
-    def zeros(count: int) -> list[ir.Value]:
-        sizes = [*sizes_of(value)]
-        sizes[dim] = count
-        return [zero_tensor(sizes, kind.element_type)] if count else []
-
-    parts = [*zeros(low), value, *zeros(high)]
-    if len(parts) == 1:
-        return value
-    shape = [size + low + high if d == dim else size for d, size in enumerate(kind.shape)]
-    return tensor.ConcatOp(ir.RankedTensorType.get(shape, kind.element_type), dim, parts).result
 
 
 def behind(images: ir.Value) -> ir.InsertionPoint:

@@ -38,7 +38,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
 from .base import ModulePass
-from .convolution_operands import behind, between_zeros, channels_last, filters_last, padded, transposed, turned_last
+from .convolution_operands import behind, channels_last, filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
@@ -335,11 +335,6 @@ class _Rewriter:
             with behind(of.image if last is None else last):
                 if last is not None:
                     self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
-                elif of.channels >= GROUP:  # lines of words, which are moved once more sooner than read one by one
-                    turned = channels_last(of.image, more)
-                    for d, (low, high) in enumerate(zip(of.low, folded.high), 1):
-                        turned = between_zeros(turned, d, low, high)
-                    self.around[key] = turned
                 else:
                     images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
                     self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])

@@ -258,6 +258,22 @@ def shifted(query, key, value):
     return (torch.exp(scores - scores.amax(-1, keepdim=True)) + 1) @ value
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_one_head_of_keys_and_one_sequence(heads, masked, small_gpu):
+    """Their products are in no batch, and yet no stages of a pipeline."""
+
+    def function(query, key, value):
+        return F.scaled_dot_product_attention(query, key, value, is_causal=masked, enable_gqa=heads > 1)
+
+    args = tensors((1, heads, 80, 32), (1, 1, 80, 32), (1, 1, 80, 32))
+    compiled = kitsune_mlir.compile(Function(function), args, target=small_gpu)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    found, wanted = Simulation(compiled, seed=1)(*args).double(), function(*(x.double() for x in args))
+    assert (found - wanted).norm() <= BOUNDS[args[0].dtype] * wanted.norm()
+
+
 @pytest.mark.parametrize("function", [cosine, twice, shifted])
 def test_others_are_left(function, small_gpu):
     assert not attentions(scheduled(Function(function), tensors(*[(2, 128, 64)] * 3), small_gpu))
