@@ -121,6 +121,21 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         """Whether its tiles hold anything; a ring that passes turns alone has none."""
         return self.slot_bytes > 0
 
+    def _verify_opened(self) -> bool:
+        """Nobody waits for more of a slot than its producer opens: what stood there before is no part of its tile."""
+        opened, awaited = (
+            [tile_of(use.owner.operation.results[0]).shape for use in self.results[0].uses if use.owner.name == name]
+            for name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)
+        )
+        if not opened or any(len(shape) != 2 for shape in (*opened, *awaited)):
+            return True
+        most = [max(shape[d] for shape in opened) for d in (0, 1)]
+        for shape in awaited:
+            if any(size > own for size, own in zip(shape, most)):
+                sizes = " x ".join(map(str, shape)), " x ".join(map(str, most))
+                return fail(self, "is waited for with {} of a slot that is opened with {}".format(*sizes))
+        return True
+
     def verify_region_invariants(self) -> bool:
         for name, allowed in (("space", SPACES), ("box", BOXES), ("share", SHARES)):
             if string(self, name) not in allowed:
@@ -135,6 +150,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
             return fail(self, "has tiles of other CTAs as rows that are each copy's own")
         if self.memory == L2 and (self.sharing, self.layout) != ("all", "rows"):
             return fail(self, "has tiles of other roles as rows, for all copies")
+        if not self._verify_opened():
+            return False
         kernel = parent_of(self, KernelOp.OPERATION_NAME)
         if kernel is not None and (self.memory == L2) != (self.operation.parent == kernel and kernel.opview.has_roles):
             return fail(self, f"lies in {L2} where it stands between {ROLE}s, and there alone")

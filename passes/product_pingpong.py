@@ -176,8 +176,8 @@ class PingPong:
         for number in range(2):
             for chunk in range(chunks):
                 if number == 0:
-                    left.append(wait_slot(rings["left"], None))
-                right = wait_slot(rings["right"], self.tiles.sets[number])
+                    left.append(self.kernel.wait(rings["left"]))
+                right = wait_slot(rings["right"], self.tiles.sets[number], self.kernel.columns)
                 made = schedule.ProductOp(
                     sums[number], left[chunk], right, self.kernel.products, sums[number].type, schedule.Token.get()
                 )

@@ -9,7 +9,7 @@ from math import ceil, log2
 from .target import Target
 
 MOST_LANES = 512  # threads that have a row together
-LEAST_INNER = 16  # rows that are neighbours in a column, of the 32 that the threads of a warp have
+LEAST_INNER = 24  # rows that are neighbours in a column, of the 32 that the threads of a warp have
 MOST_TURNED = 512  # columns of such rows that surely fit the registers of a CTA
 MOST_WARPS = 32  # of which each thread has a row with those of the others
 MOST_COLUMNS = 64  # of a row that one thread has

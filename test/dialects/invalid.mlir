@@ -4161,3 +4161,39 @@ func.func @looked_up_outside_agents(%I: tensor<64xi32>, %m: index) {
   %p = "kitsune.look_up"(%I, %m) {size = 5} : (tensor<64xi32>, index) -> index
   return
 }
+
+// -----
+
+func.func @awaited_columns_that_nobody_copies(%A: tensor<64x48xbf16>, %m: index) {
+  %z = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op is waited for with 64 x 64 of a slot that is opened with 64 x 48}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x48xbf16>>
+      %d = "kitsune.copy"(%s, %A, %z, %z) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x48xbf16>>, tensor<64x48xbf16>, index, index) -> !kitsune.token
+      "kitsune.commit"(%s, %d) : (!kitsune.slot<tensor<64x48xbf16>>, !kitsune.token) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "b", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @turned_rows_of_fewer_lanes(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op of 4 warps whose threads have a row each wants as many lanes}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, lanes = 2, registers = 24, sym_name = "a", turned, vector = 1, warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

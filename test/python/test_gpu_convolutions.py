@@ -1,5 +1,6 @@
 """Convolutions as products of filters and windows, on the stand-in GPU, beside torch."""
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -14,6 +15,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.passes import convolutions, pipeline, schedule_products, tap_sums
+from kitsune_mlir.planning import product_tiles
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -36,6 +38,21 @@ GROUPED = {
     "lines": (lambda: nn.Conv1d(128, 128, 5, padding=2, groups=8), (2, 128, 50)),
     "one place": (lambda: nn.Conv2d(128, 64, 4, groups=4), (5, 128, 4, 4)),
 }
+
+
+@pytest.mark.parametrize("outputs", [192, 256])
+def test_narrow_chunks_of_tiles_with_two_sets_of_sums(outputs, small_gpu, monkeypatch):
+    """Products read the columns that were copied, and no others."""
+    priced = product_tiles._tiles
+
+    def dear(*of, **more):
+        tiles = priced(*of, **more)
+        form = next(one for one in of if isinstance(one, product_tiles._Form))
+        return tiles if tiles is None or form.alternates else replace(tiles, microseconds=1e3 * tiles.microseconds)
+
+    monkeypatch.setattr(product_tiles, "_tiles", dear)
+    model = nn.Sequential(nn.Conv2d(48, outputs, 3, stride=2), nn.SiLU(), nn.Conv2d(outputs, 16, 3))
+    assert ran(model, (2, 48, 13, 17), small_gpu) == 2
 
 
 @pytest.mark.usefixtures("unassembled")
