@@ -24,7 +24,7 @@ from torch.fx.node import map_arg
 
 from kitsune_mlir.errors import UnsupportedError
 
-from .fourier import TRANSFORMS, transform
+from .fourier import is_transform, transform
 from .graph_values import call, convert
 from .real_pairs import Calls, Pair
 
@@ -140,7 +140,7 @@ class _Parting:
         packet = getattr(node.target, "overloadpacket", None)
         if packet in _LINEAR:
             return self._part_by_part
-        if packet in TRANSFORMS:
+        if is_transform(packet):
             return self._transform
         rule = getattr(self, "_" + str(getattr(node.target, "_opname", "")).strip("_"), None)
         return self._refused if rule is None else rule

@@ -146,6 +146,19 @@ def test_transforms_of_several_dimensions():
     check(planes, torch.randn(3, 5, 7))
 
 
+def test_transforms_that_torch_has_taken_apart():
+    def planes(x):
+        half, whole = torch.fft.rfft2(x, norm="ortho"), torch.fft.fft2(x, norm="forward")
+        results = half, whole, torch.fft.ifftn(half), torch.fft.fft(half, norm="forward")
+        return *map(torch.view_as_real, results), torch.fft.irfft2(half, s=(5, 7)), torch.fft.irfft(whole, norm="ortho")
+
+    x = torch.randn(3, 5, 7)
+    apart = torch.export.export(Function(planes), (x,)).run_decompositions()
+    assert torch.ops.aten._fft_r2c.default in {node.target for node in apart.graph.nodes}
+    for found, exact in zip(kitsune_mlir.compile(apart)(x), planes(x.double()), strict=True):
+        torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("size", [513, 521, 1024])
 def test_many_numbers_are_transformed_in_two_steps(size):
     def long(x):
