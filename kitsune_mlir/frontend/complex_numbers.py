@@ -255,6 +255,17 @@ class _Parting:
         down = to.negate(to.multiply(sin, to.call(aten.sinh.default, im)))
         return to.multiply(cos, to.call(aten.cosh.default, im)), down
 
+    def _tanh(self, node: Node, to: Calls) -> Pair:
+        """(t + i u) / (1 + i t u), where t is tanh of the real part and u is tan of the imaginary one."""
+        re, im = self._of(node.args[0], to)
+        t, u = to.call(aten.tanh.default, re), to.call(aten.tan.default, im)
+        tt, uu = to.multiply(t, t), to.multiply(u, u)
+        size = to.add(to.multiply(tt, uu), 1.0)
+        return (
+            to.divide(to.multiply(t, to.add(uu, 1.0)), size),
+            to.divide(to.multiply(u, to.add(to.negate(tt), 1.0)), size),
+        )
+
     def _reciprocal(self, node: Node, to: Calls) -> Pair:
         re, im = self._of(node.args[0], to)
         size = to.add(to.multiply(re, re), to.multiply(im, im))

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
 _MADE = {torch.arange, torch.eye, torch.full, torch.linspace, torch.logspace, torch.ones, torch.tensor, torch.zeros}
@@ -28,6 +28,7 @@ _COMPUTED = frozenset(  # without the underscores of operators and of what write
     eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not and or invert
     all any sum prod cumsum amin amax min max argmin argmax diff isclose allclose equal""".split()
 )
+_OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split unflatten unfold view".split())
 _MOST = 4096  # elements: what Python goes on by are few
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -48,13 +49,17 @@ class KnownTensors:
     def call(self, function: Any, args: Any, kwargs: Any) -> Any:
         """What a call gives. What it makes or writes is known if all is that it is given."""
         given = self._given(function, args, kwargs)
-        if given is None:
-            return function(*args, **kwargs)
-        if function in _READ:
+        if given is not None and function in _READ:
             return _outside(function, *given)
-        if function in _MADE | _LIKE:  # of sizes, which may be tensors: in a trace they must be numbers
-            args = (*args[:1], *tree_map_only(Tensor, Tensor.item, given[0][1:])) if function in _LIKE else given[0]
+        if function in _MADE:
+            args = given[0] if given is not None else args
+        elif function in _LIKE or function.__name__ in _OF_SIZES:
+            args, kwargs = (*args[:1], *tree_map(self._number, args[1:])), tree_map(self._number, kwargs)
+        elif function is Tensor.__getitem__:
+            args = args[0], tree_map(self._bounds, args[1])
         result = function(*args, **kwargs)
+        if given is None:
+            return result
         self.know(tree_leaves(result), tree_leaves(_outside(function, *given)))
         if function is Tensor.__setitem__:
             self.know(args[:1], given[0][:1])
@@ -76,6 +81,15 @@ class KnownTensors:
             return None
         found: tuple[Any, Any] = tree_map_only(Tensor, lambda leaf: own[id(leaf)], (args, kwargs))
         return found
+
+    def _number(self, leaf: Any) -> Any:
+        """The number that a tensor of one is known to hold, for sizes are numbers in a trace; others as they are."""
+        found = self._of(leaf) if isinstance(leaf, Tensor) and leaf.dim() == 0 else None
+        return leaf if found is None or found.is_floating_point() else _outside(Tensor.item, (found,), {})
+
+    def _bounds(self, leaf: Any) -> Any:
+        parts = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else None
+        return leaf if parts is None else slice(*map(self._number, parts))
 
     def _of(self, tensor: Tensor) -> Tensor | None:
         found, writes = self._known.get(tensor, (None, 0))

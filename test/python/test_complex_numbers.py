@@ -201,7 +201,7 @@ def functions(x, y):
     """Functions, comparisons, sums by index, and products with a bias, of numbers that lie otherwise than torch's."""
     a, b = torch.view_as_complex(x), torch.complex(y, y * 2 + 3)
     turned = torch.einsum("bij,bxjy->bxiy", a.view(3, 2, 2), b.view(3, 1, 2, 2)).reshape(3, 4)
-    results = [a.log(), b.sqrt(), 1 / b, a**3, b**0.5, a.sin(), b.cos(), a.cumsum(1), a.cumprod(0), turned]
+    results = [a.log(), b.sqrt(), 1 / b, a**3, b**0.5, a.sin(), b.cos(), a.tanh(), a.cumsum(1), a.cumprod(0), turned]
     results += [a.index_put((torch.tensor([0, 2]),), b[:2]), torch.zeros_like(a).scatter_add(1, (y > 0).long(), b)]
     results += [a.unfold(1, 2, 1), torch.addmm(a[:, :3], a, b.T), torch.eye(3, dtype=a.dtype) @ a]
     results.append(torch.fft.fftshift(torch.fft.fft2(a)))

@@ -53,7 +53,7 @@ class Padded(nn.Module):
         if self.counted:
             x = x + 1 if self.calls > 0 else x
             self.calls += 1
-        return nn.functional.pad(x, (int(self.padding), 0))
+        return nn.functional.pad(x, (self.padding, 0))[..., : self.padding + x.shape[-1]]
 
 
 def test_buffers_are_numbers_unless_the_model_changes_them():
