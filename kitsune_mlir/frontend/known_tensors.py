@@ -29,6 +29,7 @@ _COMPUTED = frozenset(  # without the underscores of operators and of what write
     all any sum prod cumsum amin amax min max argmin argmax diff isclose allclose equal""".split()
 )
 _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split unflatten unfold view".split())
+_REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
 _MOST = 4096  # elements: what Python goes on by are few
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
@@ -57,6 +58,8 @@ class KnownTensors:
             args, kwargs = (*args[:1], *tree_map(self._number, args[1:])), tree_map(self._number, kwargs)
         elif function is Tensor.__getitem__:
             args = args[0], tree_map(self._bounds, args[1])
+        elif function in _REPEATS and (places := self._repeated(*args, **kwargs)) is not None:
+            return args[0].index_select(*places)
         result = function(*args, **kwargs)
         if given is None:
             return result
@@ -86,6 +89,16 @@ class KnownTensors:
         """The number that a tensor of one is known to hold, for sizes are numbers in a trace; others as they are."""
         found = self._of(leaf) if isinstance(leaf, Tensor) and leaf.dim() == 0 else None
         return leaf if found is None or found.is_floating_point() else _outside(Tensor.item, (found,), {})
+
+    def _repeated(self, x: Tensor, counts: Any = None, dim: int | None = None, **_: Any) -> tuple[int, Tensor] | None:
+        """The dimension and the numbers of its elements, each as often as it is known to be repeated."""
+        found = self._of(counts) if isinstance(counts, Tensor) and dim is not None else None
+        if found is None or not isinstance(x.shape[dim], int):
+            return None
+        all_ = _outside(torch.arange, (x.shape[dim],), {"device": x.device})
+        return dim, torch.tensor(
+            _outside(torch.repeat_interleave, (all_, found), {}).tolist(), dtype=torch.int64, device=x.device
+        )
 
     def _bounds(self, leaf: Any) -> Any:
         parts = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else None

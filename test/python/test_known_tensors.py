@@ -30,6 +30,7 @@ def with_sizes_of_tensors(x):
     rows = torch.div(x.shape[0], 2, rounding_mode="trunc")
     y = x.new_zeros((rows + 1, 3))
     y[:-1] = x[:rows]
+    y = y.repeat_interleave(torch.tensor([2, 0, 1]), dim=1)
     return y if x.new_ones(2).any() else x
 
 
