@@ -52,10 +52,10 @@ class KnownTensors:
         given = self._given(function, args, kwargs)
         if given is not None and function in _READ:
             return _outside(function, *given)
-        if function in _MADE:
-            args = given[0] if given is not None else args
-        elif function in _LIKE or function.__name__ in _OF_SIZES:
-            args, kwargs = (*args[:1], *tree_map(self._number, args[1:])), tree_map(self._number, kwargs)
+        name, of_itself = getattr(function, "__name__", ""), 0 if function in _MADE else 1
+        if function in (_MADE | _LIKE) - {torch.tensor} or name in _OF_SIZES:
+            numbers = tree_map(self._number, args[of_itself:])
+            args, kwargs = (*args[:of_itself], *numbers), tree_map(self._number, kwargs)
         elif function is Tensor.__getitem__:
             args = args[0], tree_map(self._bounds, args[1])
         elif function in _REPEATS and (places := self._repeated(*args, **kwargs)) is not None:
@@ -71,7 +71,7 @@ class KnownTensors:
     def _given(self, function: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments with known tensors in their places; None where one is not known, and for other functions."""
         known = function in _MADE | _LIKE | _READ
-        if not known and function.__name__.strip("_") not in _COMPUTED:
+        if not known and getattr(function, "__name__", "").strip("_") not in _COMPUTED:
             return None
         leaves = tree_leaves((args, kwargs))
         if not all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves):
@@ -88,17 +88,16 @@ class KnownTensors:
     def _number(self, leaf: Any) -> Any:
         """The number that a tensor of one is known to hold, for sizes are numbers in a trace; others as they are."""
         found = self._of(leaf) if isinstance(leaf, Tensor) and leaf.dim() == 0 else None
-        return leaf if found is None or found.is_floating_point() else _outside(Tensor.item, (found,), {})
+        return leaf if found is None else _outside(Tensor.item, (found,), {})
 
     def _repeated(self, x: Tensor, counts: Any = None, dim: int | None = None, **_: Any) -> tuple[int, Tensor] | None:
         """The dimension and the numbers of its elements, each as often as it is known to be repeated."""
         found = self._of(counts) if isinstance(counts, Tensor) and dim is not None else None
         if found is None or not isinstance(x.shape[dim], int):
             return None
-        all_ = _outside(torch.arange, (x.shape[dim],), {"device": x.device})
-        return dim, torch.tensor(
-            _outside(torch.repeat_interleave, (all_, found), {}).tolist(), dtype=torch.int64, device=x.device
-        )
+        numbers = _outside(torch.arange, (x.shape[dim],), {"device": x.device})
+        places: list[int] = _outside(torch.repeat_interleave, (numbers, found), {}).tolist()
+        return dim, torch.tensor(places, dtype=torch.int64, device=x.device)
 
     def _bounds(self, leaf: Any) -> Any:
         parts = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else None
@@ -106,7 +105,7 @@ class KnownTensors:
 
     def _of(self, tensor: Tensor) -> Tensor | None:
         found, writes = self._known.get(tensor, (None, 0))
-        return found if writes == tensor._version else None
+        return found if found is not None and writes == tensor._version else None
 
 
 def _outside(function: Any, args: Any, kwargs: Any) -> Any:
