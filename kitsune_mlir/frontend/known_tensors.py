@@ -92,8 +92,8 @@ class KnownTensors:
 
     def _repeated(self, x: Tensor, counts: Any = None, dim: int | None = None, **_: Any) -> tuple[int, Tensor] | None:
         """The dimension and the numbers of its elements, each as often as it is known to be repeated."""
-        found = self._of(counts) if isinstance(counts, Tensor) and dim is not None else None
-        if found is None or not isinstance(x.shape[dim], int):
+        found = self._of(counts) if isinstance(counts, Tensor) else None
+        if found is None or dim is None or not isinstance(x.shape[dim], int):
             return None
         numbers = _outside(torch.arange, (x.shape[dim],), {"device": x.device})
         places: list[int] = _outside(torch.repeat_interleave, (numbers, found), {}).tolist()

@@ -114,7 +114,9 @@ def _trace(
     model: torch.nn.Module, export: Callable[[], ExportedProgram], held: Mapping[str, torch.Tensor]
 ) -> tuple[ExportedProgram, set[str]]:
     """A trace in which it is known what these buffers hold, and which of them the model changes."""
-    known, before, changed = KnownTensors(), {}, set()
+    known = KnownTensors()
+    before: dict[str, tuple[torch.Tensor, int]] = {}
+    changed: set[str] = set()
 
     def begin(model: torch.nn.Module, args: Any) -> None:
         buffers = dict(model.named_buffers())  # the trace's, by now
