@@ -84,7 +84,10 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
     with op.location, ir.InsertionPoint(op):
         inputs, maps = [], []
         for value, form in zip(op.operands, forms):
-            inputs.append(reshaped(value, [shape[d] for d in form]) if rows.is_tensor(value) else value)
+            if rows.is_tensor(value):
+                value = reshaped(value, [shape[d] for d in form])
+                form = form or [None] * len(rows.shape_of(value))  # of a single element, which stays as it is
+            inputs.append(value)
             maps.append(map_of(len(shape), form))
         start = tensor.empty(shape, ir.RankedTensorType(op.results[0].type).element_type)
         maps.append(map_of(len(shape), range(len(shape))))

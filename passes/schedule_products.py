@@ -32,6 +32,7 @@ are made first where that is predicted to be faster.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, prod
@@ -91,13 +92,15 @@ class ScheduleProducts(ModulePass):
             of_f32 = isinstance(op.results[0].type.element_type, ir.F32Type)
             if of_f32 and _stands_alone(op) and not is_zero_filled(op.operands[2]):
                 _begin_at_zero(op)
-        for op in [op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op)]:
+        waiting = deque(op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op))
+        while waiting:
+            op = waiting.popleft()
             found = match_product(op)
             assert found is not None
             try:
                 with op.location:
                     name = ir.StringAttr(op.attributes[NAME]).value if NAME in op.attributes else f"product{number}"
-                    given = {"op": op, "found": found, "target": target}
+                    given = {"op": op, "found": found, "target": target, "waiting": waiting}
                     number += _Scheduler(**given, name=name, rows=rows(op.block), asked=self).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
@@ -126,6 +129,7 @@ class _Scheduler(PricedProduct):
 
     name: str
     rows: Followings
+    waiting: deque[ir.Operation]  # the products that come next
     asked: ScheduleProducts
 
     def schedule(self) -> bool:
@@ -289,6 +293,8 @@ class _Scheduler(PricedProduct):
             return False
         self.rows.take(self.op, plan)
         self.rows.forget([self.op])
+        for product in [member.op for member in plan.group.ordered if member.op in self.waiting]:
+            self.waiting.remove(product)  # a product of one column is a sum over rows
         gather(plan.group)
         body = RowBody(plan, COPY_ROWS, {self.op.results[0]: self.op.results[0]})
         last = plan.group.ordered[-1].op

@@ -186,7 +186,7 @@ def is_dense(kind: ir.MemRefType) -> bool:
 def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
     """Puts a kernel in the place of a memref.copy; the driver does those of large dense buffers."""
     source, target = op.operands
-    if source == target:  # a slice that was computed in place
+    if source == target or _are_one(source, target):  # a slice that was computed in place
         op.erase()
     elif not all(map(_is_of_driver, op.operands)) and (root_of(source) != root_of(target) or lie_apart(source, target)):
         copy, kernel = Copy(source, target), Kernel(kernels, op, "copy")
@@ -194,6 +194,12 @@ def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
             copy.emit(gpu.block_id(gpu.Dimension.x), kernel)
         kernel.launch(lambda: copy.blocks(on_host))
         op.erase()
+
+
+def _are_one(a: ir.Value, b: ir.Value) -> bool:
+    """Whether two views of a buffer have its same elements, as those do that are reached by other reshapes."""
+    one, other = _squeezed(a.type), _squeezed(b.type)
+    return root_of(a) == root_of(b) and one == other and min(*one[0], *one[1], one[2]) >= 0
 
 
 def _is_of_driver(buffer: ir.Value) -> bool:

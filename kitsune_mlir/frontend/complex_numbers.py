@@ -24,7 +24,7 @@ from torch.fx.node import map_arg
 
 from kitsune_mlir.errors import UnsupportedError
 
-from .fourier import TRANSFORMS, transform
+from .fourier import is_transform, transform
 from .graph_values import call, convert
 from .real_pairs import Calls, Pair
 
@@ -140,7 +140,7 @@ class _Parting:
         packet = getattr(node.target, "overloadpacket", None)
         if packet in _LINEAR:
             return self._part_by_part
-        if packet in TRANSFORMS:
+        if is_transform(packet):
             return self._transform
         rule = getattr(self, "_" + str(getattr(node.target, "_opname", "")).strip("_"), None)
         return self._refused if rule is None else rule
@@ -254,6 +254,17 @@ class _Parting:
         sin, cos = to.call(aten.sin.default, re), to.call(aten.cos.default, re)
         down = to.negate(to.multiply(sin, to.call(aten.sinh.default, im)))
         return to.multiply(cos, to.call(aten.cosh.default, im)), down
+
+    def _tanh(self, node: Node, to: Calls) -> Pair:
+        """(t + i u) / (1 + i t u), where t is tanh of the real part and u is tan of the imaginary one."""
+        re, im = self._of(node.args[0], to)
+        t, u = to.call(aten.tanh.default, re), to.call(aten.tan.default, im)
+        tt, uu = to.multiply(t, t), to.multiply(u, u)
+        size = to.add(to.multiply(tt, uu), 1.0)
+        return (
+            to.divide(to.multiply(t, to.add(uu, 1.0)), size),
+            to.divide(to.multiply(u, to.add(to.negate(tt), 1.0)), size),
+        )
 
     def _reciprocal(self, node: Node, to: Calls) -> Pair:
         re, im = self._of(node.args[0], to)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -32,12 +32,13 @@ TRANSFORMS = {
     for over in _OVER
     if (half, way) != ("r", "i")
 } | {getattr(aten, f"fft_irfft{over}"): (True, True, over) for over in _OVER}
+_PARTS = (aten._fft_r2c, aten._fft_c2c, aten._fft_c2r)  # what torch takes these apart into
+_POWERS = {None: (0.0, -1.0), "backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 
 
 def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
-    """What a node of one of TRANSFORMS computes of an operand's parts; None where a size is open until the call."""
-    half, inverse, over = TRANSFORMS[node.target.overloadpacket]
-    sizes, dims, norm = _arguments(node, over)
+    """What a transform computes of an operand's parts; None where a size is open until the call."""
+    half, inverse, sizes, dims, power = _of_parts(node) if node.target.overloadpacket in _PARTS else _as_called(node)
     value = node.args[0].meta["val"]
     dims = [dim % value.dim() for dim in dims]
     if any(not isinstance(value.shape[dim], int) for dim in dims):
@@ -45,10 +46,6 @@ def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
     if half and inverse and sizes[-1] is None:
         sizes[-1] = 2 * (value.shape[dims[-1]] - 1)
     sizes = [value.shape[dim] if size in (None, -1) else size for size, dim in zip(sizes, dims, strict=True)]
-    count = math.prod(sizes)
-    forward_scale, inverse_scale = {"ortho": (count**-0.5,) * 2, "forward": (1 / count, 1.0)}.get(
-        norm, (1.0, 1 / count)
-    )
     order = list(zip(dims, sizes, strict=True))
     if half and not inverse:
         order = [order[-1], *order[:-1]]  # of real numbers first, of which half the results are kept
@@ -58,21 +55,50 @@ def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
         whole = not (half and inverse and last)
         along = _Along(to, dim, size, inverse)
         parts = along.of_half(parts) if not whole else along.of_all(parts, kept)
-    re, im = (to.multiply(part, inverse_scale if inverse else forward_scale) for part in parts)
+    scale = float(math.prod(sizes)) ** power
+    re, im = (to.multiply(part, scale) for part in parts)
     return re if half and inverse else (re, im)
 
 
-def _arguments(node: Node, over: str) -> tuple[list[int | None], list[int], str | None]:
-    """The sizes, dimensions and norm of a call; sizes are None where they are those of the operand."""
+def is_transform(packet: Any) -> bool:
+    """Whether `transform` knows an operator."""
+    return packet in TRANSFORMS or packet in _PARTS
+
+
+class _Call(NamedTuple):
+    """A transform: whether one side is real, of which half the numbers of the other say all; sizes, None where they are
+    those of the operand; and the power of the count of numbers by which results are scaled."""
+
+    half: bool
+    inverse: bool
+    sizes: list[int | None]
+    dims: list[int]
+    power: float
+
+
+def _as_called(node: Node) -> _Call:
+    half, inverse, over = TRANSFORMS[node.target.overloadpacket]
     rank = node.args[0].meta["val"].dim()
     names = [argument.name for argument in node.target._schema.arguments]
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    power = _POWERS[given.get("norm")][inverse]
     if over == "":
-        return [given.get("n")], [given.get("dim", -1)], given.get("norm")
+        return _Call(half, inverse, [given.get("n")], [given.get("dim", -1)], power)
     sizes, dims = given.get("s"), given.get("dim", _OVER[over])
     if dims is None:
         dims = range(rank - len(sizes), rank) if sizes is not None else range(rank)
-    return list(sizes) if sizes is not None else [None] * len(dims), list(dims), given.get("norm")
+    return _Call(half, inverse, list(sizes) if sizes is not None else [None] * len(dims), list(dims), power)
+
+
+def _of_parts(node: Node) -> _Call:
+    _, dims, normalization, last = node.args
+    power = -0.5 * normalization  # torch's numbers are 0, 1 by the root, 2 by the count
+    sizes: list[int | None] = [None] * len(dims)
+    if node.target.overloadpacket is aten._fft_c2r:
+        return _Call(True, True, [*sizes[:-1], last], list(dims), power)
+    if node.target.overloadpacket is aten._fft_r2c:
+        return _Call(last, False, sizes, list(dims), power)
+    return _Call(False, not last, sizes, list(dims), power)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ its sizes as the model's own call has it becomes what `interpolate` is exported 
 former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), long sorts of few different
 numbers counting sorts (known_ranges.py), and counts of numbers of which the program says how many there are, `bincount`
 with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows are expanded,
-and quotients of sizes that are rounded are those of integers."""
+what is read by strides of memory is read by number (strides.py), and quotients of sizes that are rounded are those
+of integers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import known_ranges, mixed_heads
+from . import known_ranges, mixed_heads, strides
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -171,7 +172,7 @@ def _is_ours(node: Node) -> bool:
     if node.op != "call_function":
         return False
     ours = node.target in _REWRITTEN or mixed_heads.place(node) is not None
-    ours = ours or _rounded(node) is not None
+    ours = ours or _rounded(node) is not None or strides.reads_by_strides(node)
     return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
 
 
@@ -222,6 +223,10 @@ def _count(node: Node, size: int) -> None:
 def _replace(node: Node) -> None:
     if (at := mixed_heads.place(node)) is not None:
         mixed_heads.mix(node, at)
+        return
+    if strides.reads_by_strides(node):
+        node.replace_all_uses_with(strides.by_index(node))
+        node.graph.erase_node(node)
         return
     if known_ranges.is_counted(node):
         known_ranges.count(node)

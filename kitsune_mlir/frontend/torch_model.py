@@ -12,7 +12,7 @@ import logging
 import os
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -26,11 +26,13 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
 from .forward_derivatives import by_backward
+from .known_tensors import KnownTensors
 from .torch_program import DTYPES, import_exported, is_library, tracing
 from .traced_functions import in_others
 
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
+_MOST_HELD = 64  # elements of buffers that may be numbers to Python, such as sizes and flags
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
 
@@ -80,8 +82,10 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
     given = _distinct(given)
     with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions():
         try:
-            with _AsItCanBeTraced(), _results_as_tuples(model):
-                return torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
+            with _results_as_tuples(model):
+                return _with_known_buffers(
+                    model, lambda: torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
+                )
         except Exception as error:
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
@@ -95,6 +99,43 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
                     error = other
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+def _with_known_buffers(model: torch.nn.Module, export: Callable[[], ExportedProgram]) -> ExportedProgram:
+    """A trace in which Python may go on by what small buffers hold, but for those that the model changes."""
+    held = {name: buffer.detach().clone() for name, buffer in model.named_buffers() if buffer.numel() <= _MOST_HELD}
+    exported, changed = _trace(model, export, held)
+    if not changed:
+        return exported
+    return _trace(model, export, {name: buffer for name, buffer in held.items() if name not in changed})[0]
+
+
+def _trace(
+    model: torch.nn.Module, export: Callable[[], ExportedProgram], held: Mapping[str, torch.Tensor]
+) -> tuple[ExportedProgram, set[str]]:
+    """A trace in which it is known what these buffers hold, and which of them the model changes."""
+    known = KnownTensors()
+    before: dict[str, tuple[torch.Tensor, int]] = {}
+    changed: set[str] = set()
+
+    def begin(model: torch.nn.Module, args: Any) -> None:
+        buffers = dict(model.named_buffers())  # the trace's, by now
+        before.update((name, (buffers[name], buffers[name]._version)) for name in held)
+        known.know((buffers[name] for name in held), held.values())
+
+    def end(model: torch.nn.Module, args: Any, results: Any) -> None:
+        buffers = dict(model.named_buffers())
+        changed.update(
+            name for name, (was, writes) in before.items() if buffers.get(name) is not was or was._version != writes
+        )
+
+    hooks = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
+    try:
+        with _AsItCanBeTraced(known):
+            return export(), changed
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextlib.contextmanager
@@ -125,9 +166,12 @@ def _export_behind_autograd(model: torch.nn.Module, given: _Given, dynamic_shape
 
     hook = model.register_forward_hook(detached)
     try:
-        with _AsItCanBeTraced(), _results_as_tuples(model):
-            return torch.export._trace._export(
-                model, *given, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
+        with _results_as_tuples(model):
+            return _with_known_buffers(
+                model,
+                lambda: torch.export._trace._export(
+                    model, *given, dynamic_shapes=dynamic_shapes, strict=False, pre_dispatch=False
+                ),
             )
     finally:
         hook.remove()
@@ -137,7 +181,12 @@ class _AsItCanBeTraced(TorchFunctionMode):
     """Within the `with`, `x.data` is a view of `x`, as averages of weights change it (`self.mean.data.mul_(0.99)`), and
     a tensor that is given another `data` takes its numbers. What torch itself makes of it while it traces is a constant
     of no data, which ends the process where the graph is taken apart. Numbers between two may be an open
-    count, for which torch would take the example's; so do functions that `traced_functions` has."""
+    count, for which torch would take the example's; so do functions that `traced_functions` has. Numbers are read of
+    tensors of which it is known what they hold."""
+
+    def __init__(self, known: KnownTensors) -> None:
+        super().__init__()
+        self._known = known
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function == torch.Tensor.data.__get__:
@@ -147,7 +196,7 @@ class _AsItCanBeTraced(TorchFunctionMode):
         if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
             return _linspace(*args, **(kwargs or {}))
         found = in_others(function, args, kwargs or {})
-        return function(*args, **(kwargs or {})) if found is NotImplemented else found
+        return self._known.call(function, args, kwargs or {}) if found is NotImplemented else found
 
 
 def _steps(start: Any, end: Any, steps: Any = None, **_: Any) -> Any:
@@ -221,7 +270,8 @@ def _reason(error: Exception) -> str:
 def _line_of(error: Exception) -> str:
     """Where it happened, as " at file:line": the innermost frame that is the model's, not torch's or Python's."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames[1:] if not is_library(frame.filename) and frame.filename != __file__]
+    here = os.path.dirname(__file__)
+    own = [frame for frame in frames[1:] if not (is_library(frame.filename) or frame.filename.startswith(here))]
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 

@@ -40,6 +40,7 @@ from .open_views import part_open_views
 from .plain_trace import taken_apart
 from .selections import without_selections
 from .shared_weights import share_weights
+from .strides import reaches_beyond
 from .summed_products import sum_products
 from .written_slices import join_slices
 
@@ -80,6 +81,11 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     for node in exported.graph.find_nodes(op="placeholder"):
         if _is_tensor(node) and (node.name in given or not node.meta["val"].is_complex()):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
+    for node in filter(reaches_beyond, exported.graph.nodes):
+        raise UnsupportedError(
+            f"{name}: {node.target}{_line(node)} reads memory by strides, of open sizes or beyond the tensor that it "
+            "is given; take slices, `unfold` or an index of it"
+        )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
     with tracing(), composite_operators.kept(), warnings.catch_warnings():

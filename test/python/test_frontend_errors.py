@@ -81,7 +81,7 @@ class Complex(nn.Module):
 
 class Rotation(nn.Module):
     def forward(self, x):
-        return torch.view_as_real(torch.view_as_complex(x).tanh())  # line 19
+        return torch.view_as_real(torch.view_as_complex(x).asin())  # line 19
 
 class Selection(nn.Module):
     def forward(self, x):
@@ -109,7 +109,7 @@ def wrong(): return 3
         (
             "rotation",
             UnsupportedError,
-            r"aten\.tanh\.default at .*models\.py:19 computes with complex numbers; write it with real",
+            r"aten\.asin\.default at .*models\.py:19 computes with complex numbers; write it with real",
         ),
         ("meta", UserError, r"weight is on the meta device and has no data"),
         ("mixed", UserError, r"argument 0 is on the meta device"),

@@ -146,3 +146,18 @@ def test_rows_of_tables_are_parts_of_one_kernel(rows, small_gpu):
     x, table, other = (torch.randn(shape).bfloat16() for shape in ((rows, 8), (50, 64), (60, 10)))
     device = run_function(side_by_side, (x, table, torch.randint(-50, 50, (rows,)), other), small_gpu)
     assert device.launches == 1
+
+
+def test_what_is_copied_to_where_it_lies_takes_no_kernel(small_gpu):
+    """Sums of twos and fours in place, through views of views: a slice is put back where it was computed."""
+
+    def sums(x):
+        x = x.clone().transpose(1, 2)
+        level = x
+        for _ in range(2):
+            level = level.view(1, 2, -1, 2, 4)
+            level[:, :, :, 1].add_(level[:, :, :, 0])
+            level = level[:, :, :, 1]
+        return x
+
+    run_function(sums, (torch.randn(1, 16, 2, 4),), small_gpu)

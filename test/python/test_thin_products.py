@@ -6,11 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_gpu_rows import drawn, run
+from torch import nn
 from torch.nn import functional as F
 
+from kitsune_mlir import compile
 from kitsune_mlir.planning import product_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, elementwise_us, small_us, thin_us
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 def layers(x, w, bias, v):
@@ -27,6 +30,15 @@ def test_two_layers(rows, k, n, last, dtype, small_gpu):
 def test_a_vector_for_each_of_a_batch(small_gpu):
     device = run(lambda q, k: torch.softmax(q @ k.mT, -1), drawn((30, 1, 64), (30, 50, 64)), small_gpu)
     assert device.pipeline_launches == 2
+
+
+def test_one_column_behind_a_product():
+    """It is a sum over rows of what the product's kernel has, which is part of that kernel, and no product any more."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv1d(16, 32, 1), nn.GELU(), nn.Conv1d(32, 1, 1)).eval(), torch.randn(2, 16, 1024)
+    compiled = compile(model, (x,), target="sm_90a")
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["operator", "scheduled product"]
+    torch.testing.assert_close(Simulation(compiled)(x), model.double()(x.double()).float(), atol=1e-6, rtol=1e-5)
 
 
 @given(

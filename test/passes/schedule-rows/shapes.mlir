@@ -15,6 +15,8 @@
 #whole = affine_map<(n, g, c) -> (n, g, c)>
 #row = affine_map<(n, g, c) -> (n, g)>
 #image = affine_map<(n, c) -> (n, c)>
+#first = affine_map<(i, c) -> (i)>
+#last = affine_map<(i, c) -> (c)>
 #channels = affine_map<(n, c) -> (c)>
 
 func.func @images(%x: tensor<2x4x256xf32>, %w: tensor<1024xf32>) -> tensor<2x1024xf32> {
@@ -73,4 +75,33 @@ func.func @means(%x: tensor<2x1024xf32>) -> tensor<2x4xf32> {
     linalg.yield %0 : f32
   } -> tensor<2x4xf32>
   return %sum : tensor<2x4xf32>
+}
+
+// A layer of one output in front of a softmax over several of its rows: its bias, of one element, is read as it is.
+
+// CHECK-LABEL: func.func @one_output
+// CHECK:         "kitsune.kernel"
+// CHECK:           "kitsune.read"(%{{.*}}, %{{.*}}) {dims = array<i64>, {{.*}} : (tensor<1xf32>, index) -> tensor<f32>
+// CHECK-NOT:     linalg.generic {{.*}} tensor<512x1xf32>
+
+func.func @one_output(%x: tensor<512x1xf32>, %bias: tensor<1xf32>) -> tensor<2xf32> {
+  %least = arith.constant 0xFF800000 : f32
+  %ex = tensor.empty() : tensor<512x1xf32>
+  %y = linalg.generic {indexing_maps = [#last, #image, #image], iterator_types = ["parallel", "parallel"]}
+      ins(%bias, %x : tensor<1xf32>, tensor<512x1xf32>) outs(%ex : tensor<512x1xf32>) {
+  ^bb0(%b: f32, %a: f32, %o: f32):
+    %0 = arith.addf %b, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<512x1xf32>
+  %c = tensor.collapse_shape %y [[0, 1]] : tensor<512x1xf32> into tensor<512xf32>
+  %v = tensor.expand_shape %c [[0, 1]] output_shape [2, 256] : tensor<512xf32> into tensor<2x256xf32>
+  %e = tensor.empty() : tensor<2xf32>
+  %f = linalg.fill ins(%least : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %m = linalg.generic {indexing_maps = [#image, #first], iterator_types = ["parallel", "reduction"]}
+      ins(%v : tensor<2x256xf32>) outs(%f : tensor<2xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.maximumf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<2xf32>
+  return %m : tensor<2xf32>
 }

@@ -1,0 +1,76 @@
+"""`as_strided` says where elements lie in memory, as torch has it: it becomes an index of the elements in the order of
+memory, which after a transpose is not that of the dimensions. torch-mlir takes them in the order of the dimensions, of
+whatever tensor it is a view of.
+
+    %t = transpose(%x, 0, 1)                             %f = view(permute(%t, [1, 0, 2]), [-1])
+    %y = as_strided(%t, [8, 7, 4, 8], [8, 128, 64, 1])   =>  %y = index(%f, 8 i + 128 j + 64 k + l)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from .graph_values import call
+
+aten = torch.ops.aten
+
+
+def reads_by_strides(node: Node) -> bool:
+    """Whether it is such a node, of known sizes; torch makes others of what is written through one."""
+    return _is_strided(node) and _is_known(node) and not any(_writes(user) for user in node.users)
+
+
+def reaches_beyond(node: Node) -> bool:
+    """Whether a node reads, or may read, elements that are none of the tensor that it is given."""
+    if not _is_strided(node):
+        return False
+    value, size, stride = node.args[0].meta["val"], node.args[1], node.args[2]
+    if not _is_known(node):
+        return not value.is_contiguous()
+    last = _offset(node) + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    return 0 not in size and (_order(value) is None or not 0 <= _offset(node) <= last < value.numel())
+
+
+def by_index(node: Node) -> Node:
+    """The index that takes its place."""
+    source, size, stride = node.args[:3]
+    value, graph = source.meta["val"], node.graph
+    whole = {"dtype": torch.int64, "device": value.device}
+    with graph.inserting_before(node):
+        turned = call(graph, aten.permute.default, (source, _order(value)), node)
+        flat = call(graph, aten.reshape.default, (turned, [-1]), node)
+        places = call(graph, aten.full.default, ([1] * len(size), _offset(node)), node, **whole)
+        for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+            along = call(graph, aten.arange.start_step, (0, extent * step, step), node, **whole) if step else None
+            form = [-1 if d == axis else 1 for d in range(len(size))]
+            along = along and call(graph, aten.view.default, (along, form), node)
+            places = call(graph, aten.add.Tensor, (places, along), node) if along else places
+        places = call(graph, aten.expand.default, (places, list(size)), node)
+        return call(graph, aten.index.Tensor, (flat, [places]), node)
+
+
+def _is_strided(node: Node) -> bool:
+    return node.op == "call_function" and node.target is aten.as_strided.default
+
+
+def _is_known(node: Node) -> bool:
+    value = node.args[0].meta["val"]
+    numbers = (*value.shape, *value.stride(), value.storage_offset(), *node.args[1], *node.args[2])
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _writes(user: Node) -> bool:
+    return isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
+
+
+def _offset(node: Node) -> int:
+    """From the first element of the tensor."""
+    given = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
+    return 0 if given is None else given - node.args[0].meta["val"].storage_offset()
+
+
+def _order(value: torch.Tensor) -> list[int] | None:
+    """The dimensions as they lie in memory, if they fill it without gaps."""
+    order = sorted(range(value.dim()), key=lambda d: (value.stride(d), value.shape[d]), reverse=True)
+    return order if value.permute(order).is_contiguous() else None
