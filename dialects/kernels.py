@@ -231,13 +231,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     @property
     def outboxes(self) -> int:
         """The boxes of each copy through which its tiles leave: one where all are stored as they are, and no wider."""
-        writes = [write for write in (op.opview for op in walk(self, WRITE)) if write.engine_name is not None]
-        fills = [op for op in walk(self, FILL) if op.opview.is_between_roles]
-        if fills or walk(self, WRITE_ROWS, SEND):
+        found = walk(self, WRITE, FILL, WRITE_ROWS, SEND, COLLECT)
+        if any(op.name in (WRITE_ROWS, SEND) or (op.name == FILL and op.opview.is_between_roles) for op in found):
             return MOST_OUTBOXES
-        collected = 1 if walk(self, COLLECT) else 0
-        tiles = (ir.RankedTensorType(write.operands[0].type) for write in writes)
-        return max([*map(outboxes_of, tiles), collected])
+        writes = [op.opview for op in found if op.name == WRITE]
+        tiles = [ir.RankedTensorType(write.operands[0].type) for write in writes if write.engine_name is not None]
+        return max([*map(outboxes_of, tiles), int(any(op.name == COLLECT for op in found))])
 
     @property
     def outbox_bytes(self) -> int:

@@ -75,9 +75,10 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     def is_filled_by_threads(self) -> bool:
         """Whether threads store what its slots in shared memory hold (`kitsune.fill`, `kitsune.split`), or copy it
         there by themselves (`kitsune.gather_rows`)."""
-        made = any(use.operand_number > 0 for use in self._uses_of_slots(SPLIT))
-        made = made or bool(self._uses_of_slots(FILL) or self._uses_of_slots(GATHER_ROWS))
-        return self.memory == SMEM and made
+        if self.memory != SMEM:
+            return False
+        uses = self._uses_of_slots(SPLIT, FILL, GATHER_ROWS)
+        return any(use.operand_number > 0 or use.owner.operation.name != SPLIT for use in uses)
 
     @property
     def is_collected(self) -> bool:
@@ -87,8 +88,10 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     @property
     def is_read_by_threads(self) -> bool:
         """Whether threads load numbers out of its boxes (`kitsune.read`, `kitsune.split`)."""
-        taken = any(use.operand_number == 0 for use in self._uses_of_slots(SPLIT))
-        return self.memory == SMEM and self.layout != "dense" and (taken or bool(self._uses_of_slots(READ)))
+        if self.memory != SMEM or self.layout == "dense":
+            return False
+        uses = self._uses_of_slots(SPLIT, READ)
+        return any(use.operand_number == 0 or use.owner.operation.name != SPLIT for use in uses)
 
     @property
     def is_rounded(self) -> bool:
@@ -110,11 +113,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         turned = any(use.owner.operation.opview.is_turned for use in products)
         return not turned and not self.is_read_by_threads
 
-    def _uses_of_slots(self, name: str) -> list[ir.OpOperand]:
-        """Where operations of a name use slots as they were opened."""
+    def _uses_of_slots(self, *names: str) -> list[ir.OpOperand]:
+        """Where operations of these names use slots as they were opened."""
         opened = [use.owner.operation for use in self.results[0].uses]
         opened = [op for op in opened if op.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)]
-        return [use for op in opened for use in op.results[0].uses if use.owner.operation.name == name]
+        return [use for op in opened for use in op.results[0].uses if use.owner.operation.name in names]
 
     @property
     def has_elements(self) -> bool:

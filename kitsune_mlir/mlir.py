@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cache, cmp_to_key
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -263,13 +263,19 @@ _APART = (
 )
 
 
+@cache
+def _sought(names: tuple[str, ...]) -> tuple[frozenset[str], bool, ir.WalkResult]:
+    """The names, whether none of them is in a gpu.module, and how to go on behind one that is found."""
+    wanted = frozenset(names)
+    on_host = all(name.startswith(_ON_HOST) for name in names)
+    return wanted, on_host, ir.WalkResult.SKIP if any(wanted <= kind for kind in _APART) else ir.WalkResult.ADVANCE
+
+
 def walk(root: Any, *names: str) -> list[ir.Operation]:
     """The operations under `root` (pre-order), of the given names or all; safe to erase while iterating."""
     found: list[ir.Operation] = []
-    wanted = frozenset(names)
+    wanted, on_host, behind = _sought(names)
     advance, skip = ir.WalkResult.ADVANCE, ir.WalkResult.SKIP
-    on_host = all(name.startswith(_ON_HOST) for name in names)
-    behind = skip if any(wanted <= kind for kind in _APART) else advance
 
     def visit_any(op: ir.Operation) -> ir.WalkResult:
         found.append(op)

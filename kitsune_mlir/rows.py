@@ -36,7 +36,8 @@ def is_tensor(value: ir.Value) -> bool:
 
 def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that defines a value; None for block arguments."""
-    return value.owner.operation if isinstance(value.owner, ir.Operation | ir.OpView) else None
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def used_values(op: ir.Operation) -> list[ir.Value]:
@@ -74,8 +75,8 @@ class Structured:
             self.iterators = ["parallel"] * rank
             self.inputs = 1
         else:
-            self.maps = [ir.AffineMapAttr(attr).value for attr in ir.ArrayAttr(op.attributes["indexing_maps"])]
-            self.inputs = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[0]
+            self.maps = [attr.value for attr in op.attributes["indexing_maps"]]
+            self.inputs = op.attributes["operandSegmentSizes"][0]
             if op.name == "linalg.matmul":
                 self.iterators = ["parallel", "parallel", "reduction"]
             else:

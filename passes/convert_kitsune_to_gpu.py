@@ -6,8 +6,9 @@
                                                    gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
                                                      kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
 
-Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's. Tensors that
-lie among the columns of longer rows (place-columns) are marked at the functions, their types become plain ones.
+Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's, and are
+proven once. Tensors that lie among the columns of longer rows (place-columns) are marked at the functions, their types
+become plain ones.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ class ConvertKitsuneToGpu(ModulePass):
         for pipeline in kitsune.pipelines(module):
             raise UserError(f"pipeline '{pipeline.label}' has no schedule; run schedule-chains before {self.name}")
         target = targets.load(self.target)
-        VerifyDataflow(self.target).run(module)
         known: dict[object, str] = {}
         found = list(schedule.kernels(module))
         kernels = [(kernel, form_of([kernel]) if len(found) > 1 else ()) for kernel in found]
+        firsts: dict[Form, schedule.KernelOp] = {}
+        for kernel, form in kernels:
+            firsts.setdefault(form, kernel)
+        VerifyDataflow(self.target).prove(firsts.values())
         constant = _constant(kernels)
         for kernel, form in kernels:
             with kernel.operation.location:

@@ -8,6 +8,7 @@ manager runs both, so IR printing and timing show every pass.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 from typing import get_type_hints
 
@@ -57,7 +58,7 @@ def make(name: str, options: str = "", target: str = "") -> ModulePass:
     `target` option that the options leave out. Raises UserError for an unknown option or a bad value.
     """
     cls = find(name)
-    kinds = get_type_hints(cls)
+    kinds = _types(cls)
     fields = {field.name.replace("_", "-"): field.name for field in dataclasses.fields(cls)}
     values: dict[str, object] = {"target": target} if target and "target" in fields else {}
     for item in split(options, " "):
@@ -67,6 +68,12 @@ def make(name: str, options: str = "", target: str = "") -> ModulePass:
             raise UserError(f"pass '{name}' has no option '{key}'; its options: {known}")
         values[fields[key]] = _value(name, key, kinds[fields[key]], value if equals else "true")
     return cls(**values)
+
+
+@functools.cache
+def _types(cls: type[ModulePass]) -> dict[str, type]:
+    """Those of a pass's fields, which are texts until Python reads them."""
+    return get_type_hints(cls)
 
 
 def run(module: ir.Module, elements: Iterable[Element], configure: Callable[[PassManager], None] | None = None) -> None:

@@ -29,6 +29,8 @@ _VIEWS = (*rows.RESHAPES, "tensor.extract_slice")
 
 def compute_beside(module: ir.Module) -> None:
     """Moves such operators of a module into their readers."""
+    if not any(map(_multiplies, walk(module))):
+        return
     sources = _Sources()
     for op in walk(module, "linalg.generic"):
         while sources.are_behind_product(op) and (beside := sources.beside(op)) is not None:
@@ -42,24 +44,25 @@ class _Sources:
     def __init__(self) -> None:
         self._behind: dict[ir.Value, bool] = {}
         self._before: dict[ir.Value, bool] = {}
+        self._elementwise: dict[ir.Value, bool] = {}
 
     def forget(self, *values: ir.Value) -> None:
         """Values that will be gone: others may come to stand where they stood."""
         for value in values:
-            self._behind.pop(value, None)
-            self._before.pop(value, None)
+            for known in (self._behind, self._before, self._elementwise):
+                known.pop(value, None)
 
     def are_behind_product(self, op: ir.Operation) -> bool:
         """Whether an elementwise operator takes what a product gives, as it is or with others in between."""
-        return _is_elementwise(op) and any(map(self._is_behind, _inputs(op)))
+        return self._is_elementwise(op) and any(map(self._is_behind, _inputs(op)))
 
     def beside(self, reader: ir.Operation) -> int | None:
         """The number of an input of an operator that is computed of what is there before, for the operator alone."""
-        identity = ir.AffineMap.get_identity(len(rows.Structured(reader).iterators))
-        maps = rows.Structured(reader).maps
+        s = rows.Structured(reader)
+        identity = ir.AffineMap.get_identity(len(s.iterators))
         for number, value in enumerate(_inputs(reader)):
             op = rows.producer(value)
-            if op is None or maps[number] != identity or len(list(value.uses)) != 1 or not _is_elementwise(op):
+            if op is None or s.maps[number] != identity or len(list(value.uses)) != 1 or not self._is_elementwise(op):
                 continue
             large = [v for v in _inputs(op) if rows.is_tensor(v) and sum(size != 1 for size in rows.shape_of(v)) > 1]
             if op.block == reader.block and len(large) <= _MOST_READ and all(map(self._is_before, _inputs(op))):
@@ -71,8 +74,8 @@ class _Sources:
         if op is None:
             return False
         if value not in self._behind:
-            passed = op.name in _VIEWS or _is_elementwise(op)
-            self._behind[value] = _multiplies(op) or (passed and any(map(self._is_behind, _inputs(op))))
+            passes_on = op.name in _VIEWS or self._is_elementwise(op)
+            self._behind[value] = (passes_on and any(map(self._is_behind, _inputs(op)))) or _multiplies(op)
         return self._behind[value]
 
     def _is_before(self, value: ir.Value) -> bool:
@@ -82,9 +85,16 @@ class _Sources:
             return True
         if value not in self._before:
             read = any(_multiplies(use.owner.operation) for use in value.uses)
-            passed = op.name in rows.RESHAPES or _is_elementwise(op)
+            passed = op.name in rows.RESHAPES or self._is_elementwise(op)
             self._before[value] = read or (passed and all(map(self._is_before, _inputs(op))))
         return self._before[value]
+
+    def _is_elementwise(self, op: ir.Operation) -> bool:
+        if op.name != "linalg.generic":
+            return False
+        if op.results[0] not in self._elementwise:
+            self._elementwise[op.results[0]] = _is_elementwise(op)
+        return self._elementwise[op.results[0]]
 
 
 def _inputs(op: ir.Operation) -> list[ir.Value]:

@@ -7,6 +7,7 @@ model's line; warnings are remarks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,9 +34,11 @@ class VerifyDataflow(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         failed = [self._pipeline(pipeline) for pipeline in kitsune.pipelines(module)]
-        failed += [self._kernel(kernel) for kernel in dialect.kernels(module)]
-        if any(failed):
-            raise ir.MLIRError("verify-dataflow found what must not be launched", [])
+        _refuse([*failed, *map(self._kernel, dialect.kernels(module))])
+
+    def prove(self, kernels: Iterable[dialect.KernelOp]) -> None:
+        """Proves these kernels alone."""
+        _refuse(list(map(self._kernel, kernels)))
 
     def _pipeline(self, pipeline: kitsune.PipelineOp) -> bool:
         if not pipeline.is_placed:
@@ -65,3 +68,8 @@ class VerifyDataflow(ModulePass):
             op = reading.ops[fault.place.op]
             op.location.emit_error(f"'{op.name}' op {fault.message}")
         return bool(faults)
+
+
+def _refuse(failed: list[bool]) -> None:
+    if any(failed):
+        raise ir.MLIRError("verify-dataflow found what must not be launched", [])

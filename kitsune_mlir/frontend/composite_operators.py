@@ -3,7 +3,7 @@
 `ExportedProgram.run_decompositions` lists the composite operators that torch knows, and for the time of the trace
 gives each of the five hundred that no table names a dozen Python kernels, so that they stay whole. Nothing of that
 depends on the graph, and it takes as long as a small model's whole import. Here the list is made again when operators
-have been registered since, and the kernels of an operator are made when it has others than it had before. A table of
+have been registered since, and the kernels are made when an operator has others than it had before. A table of
 decompositions is divided, into rules of composite operators and others, when it is another than the last one.
 """
 
@@ -22,23 +22,29 @@ Rules = dict[Any, Callable[..., Any]]
 
 
 @dataclass(frozen=True)
-class _Kernels:
-    """An operator's Python kernels by dispatch key, without the rule and with it, and its rule for fake tensors."""
+class _Prepared:
+    """Operators with their rules, as two lists, and what torch makes of these: each operator's Python kernels by
+    dispatch key, without the rule and with it, and rules for fake tensors, which come to `fakes` others.
 
-    rule: Callable[..., Any]
-    before: dict[Any, Any]
-    within: dict[Any, Any]
-    fake: Callable[..., Any] | None
+    Lists are compared by identity, and dictionaries are copied whole, for torch hashes an operator in Python: to look
+    five hundred up a few times takes as long as to trace a layer."""
 
-    def fits(self, operator: Any, rule: Callable[..., Any]) -> bool:
+    operators: list[Any]
+    rules: list[Callable[..., Any]]
+    kernels: list[tuple[dict[Any, Any], dict[Any, Any]]]
+    fake: dict[Any, Callable[..., Any]]
+    fakes: int
+
+    def fits(self, operators: list[Any], rules: list[Callable[..., Any]]) -> bool:
         return (
-            self.rule is rule
-            and operator.py_kernels == self.before
-            and operator not in fake_impls.op_implementations_dict
+            self.operators == operators
+            and self.rules == rules
+            and len(fake_impls.op_implementations_dict) == self.fakes
+            and all(op.py_kernels == before for op, (before, _) in zip(operators, self.kernels, strict=True))
         )
 
 
-_kernels: dict[Any, _Kernels] = {}
+_prepared: _Prepared | None = None
 _listed: tuple[Any, frozenset[Any]] = None, frozenset()
 _divided: tuple[Any, tuple[Rules, ...]] = None, ()
 
@@ -92,22 +98,35 @@ def _registered() -> Any:
 @contextlib.contextmanager
 def _ruled(rules: Rules) -> Iterator[None]:
     """Within the `with`, the operators are taken apart by these rules."""
-    known = {op: rule for op, rule in rules.items() if op in _kernels and _kernels[op].fits(op, rule)}
-    others = {op: rule for op, rule in rules.items() if op not in known}
-    before = {op: dict(op.py_kernels) for op in others}
-    with _torch_ruled(others):
-        for op, rule in others.items():
-            _kernels[op] = _Kernels(rule, before[op], dict(op.py_kernels), fake_impls.op_implementations_dict.get(op))
-        try:
-            for op in known:
-                _become(op, _kernels[op].within)
-                if (fake := _kernels[op].fake) is not None:
-                    fake_impls.op_implementations_dict[op] = fake
+    global _prepared
+    operators, functions = list(rules), list(rules.values())
+    if _prepared is not None and _prepared.fits(operators, functions):
+        with _in_place(_prepared):
             yield
-        finally:
-            for op in known:
-                _become(op, _kernels[op].before)
-                fake_impls.op_implementations_dict.pop(op, None)
+        return
+    before, known = [dict(op.py_kernels) for op in operators], fake_impls.op_implementations_dict
+    with _torch_ruled(rules):
+        kernels = [(own, dict(op.py_kernels)) for op, own in zip(operators, before, strict=True)]
+        fake = {op: known[op] for op in operators if op in known}
+        yield
+    _prepared = _Prepared(operators, functions, kernels, fake, len(known))
+
+
+@contextlib.contextmanager
+def _in_place(prepared: _Prepared) -> Iterator[None]:
+    """Within the `with`, the operators have the kernels that are prepared."""
+    known = fake_impls.op_implementations_dict
+    before = dict(known)
+    try:
+        for op, (_, within) in zip(prepared.operators, prepared.kernels, strict=True):
+            _become(op, within)
+        known.update(prepared.fake)
+        yield
+    finally:
+        for op, (own, _) in zip(prepared.operators, prepared.kernels, strict=True):
+            _become(op, own)
+        known.clear()
+        known.update(before)
 
 
 def _become(operator: Any, kernels: dict[Any, Any]) -> None:

@@ -5,8 +5,10 @@ The pipelines run in `kitsune_mlir.worker`: some of their passes abort the proce
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
+from functools import lru_cache
 from typing import Any
 
 from kitsune_mlir import mlir, worker
@@ -27,6 +29,8 @@ FROM_ONNX = (
     "builtin.module(torch-lower-to-backend-contract)",
     "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)",
 )
+
+_requests, _REQUESTS_OF_ONE = itertools.count(), 50
 
 _PATIENCE_FOR_ONE_S = 30  # for one operator, when the one is looked for that takes the process down
 
@@ -60,13 +64,19 @@ def _run(module: ir.Module, pipelines: tuple[str, ...], patience: float = worker
     return worker.call("kitsune_mlir.frontend.lower_torch:answer", request, patience)
 
 
+@lru_cache(maxsize=1)
+def _context(number: int) -> ir.Context:
+    """Many requests have one, as in ptx_worker.py."""
+    return mlir.torch_context()
+
+
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Runs in the worker. {"module": in MLIR's binary form, "pipelines": texts} -> {"module": the same, "errors":
     a list of (file:line, message)}.
 
     torch-mlir has passes that report an error without failing; an error reported is a failure here.
     """
-    context = mlir.torch_context()
+    context = _context(next(_requests) // _REQUESTS_OF_ONE)
     errors: list[tuple[str, str]] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
@@ -74,7 +84,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             errors.append((_where(diagnostic.location), diagnostic.message))
         return True
 
-    context.attach_diagnostic_handler(collect)
+    handler = context.attach_diagnostic_handler(collect)
     context.emit_error_diagnostics = True
     try:
         with context:
@@ -86,6 +96,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     except ir.MLIRError as error:
         if not errors:
             errors.append(("unknown location", mlir.first_line(error)))
+    finally:
+        handler.detach()
     return {"module": b"" if errors else mlir.bytecode(module), "errors": errors}
 
 

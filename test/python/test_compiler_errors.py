@@ -25,6 +25,16 @@ def test_a_pass_that_fails(monkeypatch, step):
     assert mlir.parse(text, mlir.context()).operation.verify()
 
 
+def test_a_pass_that_leaves_what_is_not_valid(monkeypatch):
+    def spoil(self, module):
+        op = mlir.walk(module, "linalg.matmul")[0]
+        op.operands[0] = op.operands[1]
+
+    monkeypatch.setattr(find("project-gathers"), "run", spoil)
+    with pytest.raises(InternalError, match="pass project-gathers failed: .*/examples/mlp.mlir:.*'linalg.matmul' op"):
+        kitsune_mlir.compile(MLP)
+
+
 def test_a_python_exception_in_a_pass(monkeypatch):
     monkeypatch.setattr(find(PASSES[0]), "run", lambda self, module: 1 // 0)
     with pytest.raises(InternalError, match="failed: ZeroDivisionError: integer division or modulo by zero"):

@@ -91,14 +91,16 @@ class Agent(Instructions):
     def _run(self, frame: Frame) -> None:
         """Until the frame ends, another is on top, or a pause."""
         operations, mask, values = frame.operations, frame.mask, self.values
-        count = len(operations)
-        while frame.at < count:
-            op = operations[frame.at]
-            frame.at += 1
+        at, count = frame.at, len(operations)
+        while at < count:
+            op = operations[at]
+            at += 1
             step = op.step
-            if step is not None:
+            if step is not None:  # which neither stops nor looks where it is
                 step(values)
-            elif op.regions:
+                continue
+            frame.at = at
+            if op.regions:
                 if _CONTROL[op.name](self, op, frame):
                     return
             elif op.name in _ENDS:

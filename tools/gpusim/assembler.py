@@ -82,7 +82,7 @@ class Assembler:
 
     def branch(self, mask: np.ndarray, label: str) -> None:
         """Back: others take their turns, then the text starts again."""
-        if (mask != self.mask).any():
+        if mask is not self.mask and some(mask != self.mask):
             raise AssertionError(f"threads part in '{self.op.assembly.text}'")
         place = self.op.assembly.statements.index(Statement(":", (label,)))
         if place >= self._next:

@@ -27,7 +27,7 @@ import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError
 
-from .lanes import some
+from .lanes import least, most, some
 
 THREAD_BITS, COMPONENT_BITS = 12, 16  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads, or none
@@ -103,7 +103,7 @@ class Clocks:
 
     def release(self, warps: np.ndarray) -> np.ndarray:
         """What comes before an operation of these warps; what they do from here on does not."""
-        found = self.seen[warps].max(0)
+        found = most(self.seen[warps])
         found[warps] = np.maximum(found[warps], self.now[warps])
         self.now[warps] += 1
         return found
@@ -165,12 +165,12 @@ class WarpClock:
         """As memory.Clock.all_come_after."""
         warps = self.readers(threads)
         by = stamp >> THREAD_BITS & _COMPONENT
-        return clocks_of(stamp) <= int(self.clocks.seen[warps.start : warps.stop, by].min())
+        return clocks_of(stamp) <= int(least(self.clocks.seen[warps.start : warps.stop, by]))
 
     def seen_by(self, threads: np.ndarray, others: slice) -> np.ndarray:
         """As memory.Clock.seen_by."""
         warps = self.readers(threads)
-        return self.clocks.seen[warps.start : warps.stop, others].min(0)
+        return least(self.clocks.seen[warps.start : warps.stop, others])
 
     def own_seen(self, threads: np.ndarray) -> int:
         """As memory.Clock.own_seen, for the warp that has seen least of itself."""
@@ -218,7 +218,7 @@ class EngineClock:
         """Whether accesses that come before it do so as its proxy has it."""
         stamps = _different(stamps)
         by = components(stamps)
-        if space == "shared" and by.min() >= len(self.clocks.now) and not some(self.clocks.by_threads[by]):
+        if space == "shared" and least(by) >= len(self.clocks.now) and not some(self.clocks.by_threads[by]):
             return np.ones(len(by), np.bool_)
         return clocks_of(stamps) <= self.fenced(space)[by]
 

@@ -12,7 +12,7 @@ from . import wgmma
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import Clocks, WarpClock
 from .faults import MemoryFault
-from .lanes import every
+from .lanes import every, most
 from .memory import Region
 from .space import Space
 from .tma import Box
@@ -99,7 +99,7 @@ class CtaState:
         """Its last thread ended. Nobody may come to its shared memory any more."""
         if self.left:
             return
-        seen = self.clocks.seen[self.warps].max(0)
+        seen = most(self.clocks.seen[self.warps])
         for component, now in self._reached.items():
             if seen[component] < now:
                 who = self.clocks.names[component]

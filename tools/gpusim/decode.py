@@ -129,15 +129,6 @@ class Op:
         """The name of an interpreter's method that runs it."""
         return "_" + self.name.replace(".", "_")
 
-    @once
-    def function(self) -> Callable[..., Any] | None:
-        """What computes its result from its operands, if that depends on nothing else."""
-        if self.name in BINARY or self.name in UNARY:
-            return arithmetic(self.name, self.results[0].type)
-        if self.name.removeprefix("arith.") in CASTS:
-            return cast(self.name, self.results[0].type)
-        return _FUNCTIONS[self.name](self) if self.name in _FUNCTIONS else None
-
     @cached_property
     def alignment(self) -> int | None:
         return mlir.attr_int(self.source, "alignment")
@@ -149,11 +140,11 @@ class Op:
 
     @once
     def step(self) -> Callable[[dict[int, Any]], None] | None:
-        """`function` from values to values."""
-        function, operands = self.function, self.operands
-        if function is None:
+        """What computes its result from its operands, from values to values, if that depends on nothing else."""
+        function_of = _pure(self.name)
+        if function_of is None:
             return None
-        to = self.results[0].key
+        function, operands, to = function_of(self), self.operands, self.results[0].key
         if len(operands) == 1:
             (a,) = operands
 
@@ -219,6 +210,16 @@ _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
     "llvm.extractvalue": _field,
     "llvm.getelementptr": _address,
 }
+
+
+@cache
+def _pure(name: str) -> Callable[[Op], Callable[..., Any]] | None:
+    """What an operation of that name computes, which asks for nothing but its operands."""
+    if name in BINARY or name in UNARY:
+        return lambda op: arithmetic(name, op.results[0].type)
+    if name.removeprefix("arith.") in CASTS:
+        return lambda op: cast(name, op.results[0].type)
+    return _FUNCTIONS.get(name)
 
 
 def decode(op: ir.Operation) -> Op:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .clocks import GROUP, EngineClock, WarpClock, in_groups
 from .faults import MemoryFault
-from .lanes import every, some
+from .lanes import every, least, most, some
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
@@ -95,7 +95,7 @@ class _Reads:
         """Readers, for each its stamps of some units, and the greatest of these."""
         rows = self.stamps[self._first : self._end]
         stamps = rows[:, units] if isinstance(units, slice) else rows.take(units, axis=1)
-        return slice(self._before + self._first, self._before + self._end), stamps, stamps.max(1)
+        return slice(self._before + self._first, self._before + self._end), stamps, most(stamps, axis=1)
 
     def halve(self, unit: int) -> None:
         """Each unit, of so many bytes, becomes two. What was never touched is left alone."""
@@ -170,7 +170,7 @@ class Region:
         if not _come_before(written, own, clock, threads):
             said = "reads what is written at the same time"
             self._check(clock.precedes(written, own), units, own, clock, said, written)
-        low, high = int(starts.min()), int(starts.max()) + nbytes
+        low, high = int(least(starts)), int(most(starts)) + nbytes
         readers = clock.readers(threads)
         first, last = readers.start, readers.stop - 1
         if first == last:
@@ -213,7 +213,7 @@ class Region:
         before = stamps[places]
         stamps[places] = own
         shared = stamps[places] != own
-        if clock.clock_of(int(before.max())) > clock.own_seen(threads):
+        if clock.clock_of(int(most(before))) > clock.own_seen(threads):
             shared |= ~clock.precedes(before, own)
         if some(shared):
             stamps[places[shared]] |= MANY
@@ -227,7 +227,7 @@ class Region:
         before, twice = self._written[units], "writes what is written at the same time"
         if not _come_before(before, own, clock, threads):
             self._check(clock.precedes(before, own), units, own, clock, twice, before)
-        low, high = int(starts.min()), int(starts.max()) + nbytes
+        low, high = int(least(starts)), int(most(starts)) + nbytes
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
                 readers, stamps, latest = reads.latest(units)

@@ -10,6 +10,7 @@ import numpy as np
 
 from .barriers import MBarrier
 from .faults import MemoryFault
+from .lanes import most
 
 if TYPE_CHECKING:
     from .assembler import Assembler
@@ -32,7 +33,7 @@ def _arrive(run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1
         (barrier, far), each = run.reached(place, own), run.number(count, own)
         released = run.agent._released(own)
         if relaxed:
-            released = run.agent.clocks.fenced[run.agent.warps(own)].max(0)
+            released = most(run.agent.clocks.fenced[run.agent.warps(own)])
         run.agent.scheduler.add(barrier.arrive(each * run.agent.lanes(own).count, released, far))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .faults import MemoryFault
+from .lanes import least, most
 from .memory import AnyClock, Region
 
 
@@ -41,7 +42,7 @@ class Space:
     def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, Any]]:
         """Regions and which addresses lie in each. Raises MemoryFault for those in none."""
         region = self.find(int(addresses[0]))
-        if addresses.min() >= region.start and addresses.max() + nbytes <= region.end:
+        if least(addresses) >= region.start and most(addresses) + nbytes <= region.end:
             yield region, slice(None)
             return
         left = np.ones(len(addresses), np.bool_)

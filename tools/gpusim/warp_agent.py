@@ -17,7 +17,7 @@ from .cta import RANK_BITS, CtaState, ProductUnit
 from .decode import Op
 from .faults import MemoryFault
 from .instructions import Counters
-from .lanes import Lanes, some, spread
+from .lanes import Lanes, every, least, some, spread
 from .space import Space
 
 WARPGROUP = 128
@@ -225,7 +225,7 @@ class WarpAgent(Agent):
 
     def _by_cta(self, addresses: np.ndarray) -> Iterator[tuple[CtaState, np.ndarray, Any]]:
         ranks = addresses >> RANK_BITS
-        if (ranks == ranks[0]).all():
+        if every(ranks == ranks[0]):
             yield self.cta.cluster.resolve(int(addresses[0]))[0], addresses, slice(None)
             return
         for rank in np.unique(ranks).tolist():
@@ -296,7 +296,7 @@ class WarpAgent(Agent):
         warps = self.warps(mask)
         seen = self.clocks.seen[warps]
         seen[np.arange(len(warps)), warps] = self.clocks.now[warps]
-        return EngineClock(self.clocks, self.number, component, now, seen.min(0))
+        return EngineClock(self.clocks, self.number, component, now, least(seen))
 
     def unit(self, mask: np.ndarray) -> ProductUnit:
         if len(mask) != WARPGROUP or not self.lanes(mask).all:
