@@ -385,9 +385,7 @@ def _by_warp(mask: Array) -> Array:
 def _distinct(numbers: Array) -> Array:
     """Numbers in order, each once: sorting takes a fifth of the time of numpy's own way, a hash table."""
     ordered = np.sort(numbers)
-    first = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return ordered[first]
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
 
 
 def _distinct_by_row(numbers: Array, counted: Array) -> int:
