@@ -194,8 +194,8 @@ class RowBody:
         return reshaped(result, [None if d in open_ else kind.shape[d] for d in range(kind.rank)])
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
-        """The group on the tile whose first row is at these offsets, one for each segment of the rows; `zero` is an
-        index."""
+        """The group on the tile whose first row is at these offsets, one for each segment of the rows, and whose
+        first column is number `zero`."""
         tiles = {key: self._read(key, whole, at, zero) for key, whole in self.inputs.items()}
         for member in self.plan.group.ordered:
             tile = self._tiled(member, tiles)
@@ -216,7 +216,7 @@ class RowBody:
         offsets, dims = self._box(at, present, columns, zero)
         kind = ir.RankedTensorType(whole.type)
         if not offsets:
-            offsets = [zero] * kind.rank
+            offsets = [constant_index(0)] * kind.rank
         shape = [self.rows] * present[-1] + [self.columns] * columns
         return read_box(whole, offsets, shape, dims)
 

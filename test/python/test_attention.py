@@ -168,6 +168,23 @@ def test_a_bias_that_layers_share(small_gpu):
     torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
+def test_a_slope_of_one_head(small_gpu):
+    """It has neither rows nor columns, and is the same for all chunks of these."""
+
+    def attend(query, key, value):
+        slope = torch.exp2(-torch.arange(1, 2, dtype=torch.float32)).view(1, 1, 1, 1)
+        far = torch.arange(key.shape[2]) - torch.arange(query.shape[2])[:, None]
+        scores = query @ key.mT + (slope * far).to(query.dtype)
+        return scores.softmax(-1) @ value
+
+    args = tensors((1, 1, 70, 32), (1, 1, 200, 32), (1, 1, 200, 32))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]][-1] == "attention0"
+    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=4e-2, atol=4e-2)
+
+
 def test_operands_are_read_where_they_lie(small_gpu):
     """Nothing is sliced, transposed or copied around the kernel."""
     args = tensors((2, 130, 96))
