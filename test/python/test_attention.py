@@ -181,8 +181,9 @@ def test_a_slope_of_one_head(small_gpu):
     args = tensors((1, 1, 70, 32), (1, 1, 200, 32), (1, 1, 200, 32))
     compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
     assert [launch["kernel"] for launch in compiled.plan["launches"]][-1] == "attention0"
-    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
-    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=4e-2, atol=4e-2)
+    found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(*args)), attend(*(x.double() for x in args))
+    error, own = ((x.double() - wanted).norm() / wanted.norm() for x in (found, attend(*args)))
+    assert error <= 2 * own + BOUNDS[args[0].dtype]
 
 
 def test_operands_are_read_where_they_lie(small_gpu):
