@@ -29,8 +29,9 @@ def attention_products(ops: Iterable[ir.Operation]) -> list[ir.Operation]:
 
 
 def _scores(product: ir.Operation) -> ir.Operation | None:
-    """The product of which a product's left operand has exponentials, row by row; None where there is none."""
-    waiting, seen, has_exponentials = [product.operands[0]], list[ir.Operation](), False
+    """The product of which a product's left operand has exponentials over their sums, row by row; None where there is
+    none."""
+    waiting, seen, has_sums = [product.operands[0]], list[ir.Operation](), False
     found = None
     while waiting and len(seen) < _MOST:
         op = rows.producer(waiting.pop())
@@ -40,9 +41,26 @@ def _scores(product: ir.Operation) -> ir.Operation | None:
         if op.name == "linalg.matmul":
             found = op
         elif op.name == "linalg.generic":
-            inside = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-            has_exponentials = has_exponentials or any(name in EXPONENTIALS for name in inside)
-            waiting += list(op.operands)[: rows.Structured(op).inputs]
+            s = rows.Structured(op)
+            has_sums = has_sums or ("reduction" in s.iterators and _gives_exponentials(op.operands[0]))
+            waiting += list(op.operands)[: s.inputs]
         elif op.name in rows.RESHAPES:
             waiting.append(op.operands[0])
-    return found if has_exponentials else None
+    return found if has_sums else None
+
+
+def _gives_exponentials(value: ir.Value) -> bool:
+    """Whether the elements of a tensor are exponentials, perhaps rounded."""
+    op = rows.producer(value)
+    while op is not None and op.name in rows.RESHAPES:
+        op = rows.producer(op.operands[0])
+    if op is None or op.name != "linalg.generic":
+        return False
+    block = op.regions[0].blocks[0]
+    given = list(block.operations)[-1].operands[0]
+    while (made := rows.producer(given)) is not None and made.name in ("arith.truncf", "arith.extf"):
+        given = made.operands[0]
+    if made is not None:
+        return made.name in EXPONENTIALS
+    arguments = list(block.arguments)
+    return given in arguments and _gives_exponentials(op.operands[arguments.index(given)])
