@@ -152,6 +152,9 @@ class _Region:
             if not self._is_wide(op.results[0]):
                 op.results[0].replace_all_uses_with(made[op.results[0]])
             op.erase()
+        for op in self.before:
+            if not list(op.results[0].uses):
+                op.erase()
 
     def _on(self, op: ir.Operation, made: dict[ir.Value, ir.Value]) -> ir.Value:
         """An operator in loops as the dimensions lie."""

@@ -33,8 +33,15 @@ def response(x, weight, bias):
     return found * over_channels(weight), x.square().sum(1)
 
 
+def moved(x, weight, bias):
+    """Channels last for the norm alone; the transposes go."""
+    return F.layer_norm(x.movedim(1, -1), weight.shape, weight, bias).movedim(-1, 1)
+
+
 FUNCTIONS = {
     "norm": norm,
+    "moved": moved,
+    "moved, and an activation and a residual behind": lambda x, weight, bias: F.gelu(moved(x, weight, bias)) + x,
     "softmax": lambda x, weight, bias: (x * over_channels(weight)).softmax(1),
     "log-softmax": lambda x, weight, bias: x.log_softmax(1) + over_channels(bias),
     "scales of images": scaled,
@@ -83,7 +90,7 @@ def test_other_gpus(chip):
     assert (device.pipeline_launches, device.launches) == (1, 0)
 
 
-@pytest.mark.parametrize("name", ["norm", "softmax", "two results"])
+@pytest.mark.parametrize("name", ["norm", "moved", "softmax", "two results"])
 @pytest.mark.parametrize("shape", [(2, 24, 5, 9), (1, 3, 64), (3, 130, 27)], ids=str)
 def test_the_interpreter_agrees(name, shape):
     if len(shape) == 3 and name != "softmax":
