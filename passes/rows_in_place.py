@@ -94,7 +94,7 @@ class _Region:
             self.members.append(op)
             waiting += [rows.producer(value) for value in self._wide(op)]
             if self._is_wide(op.results[0]):
-                waiting += [use.owner.operation for use in op.results[0].uses if use.owner.name != "tensor.dim"]
+                waiting += [use.owner.operation for use in op.results[0].uses]
         return True
 
     def _is_back(self, op: ir.Operation) -> bool:
@@ -128,7 +128,7 @@ class _Region:
             return True
         found = [d for d in map(rows.dim_of, map_.results) if d is not None]
         plain = [d for d, size in zip(found, [self.shape[d] for d in found]) if size != 1]
-        if found != sorted(found):
+        if found != sorted(set(found)):
             return False
         return self._is_wide(value) or [d for d in self.order if d in plain] == plain
 
