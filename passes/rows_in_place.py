@@ -127,7 +127,7 @@ class _Region:
         if not rows.is_tensor(value):
             return True
         found = [d for d in map(rows.dim_of, map_.results) if d is not None]
-        plain = [d for d, size in zip(found, [self.shape[d] for d in found]) if size != 1]
+        plain = [d for d in found if self.shape[d] != 1]
         if found != sorted(set(found)):
             return False
         return self._is_wide(value) or [d for d in self.order if d in plain] == plain
@@ -143,12 +143,13 @@ class _Region:
     def rewrite(self) -> None:
         """Puts the operators in the places of those that there are."""
         made = {op.results[0]: op.operands[0] for op in self.before}
-        for op in sorted(self.members, key=_place(self.members[0].block)):
+        members = sorted(self.members, key=_place(self.members[0].block))
+        for op in members:
             with op.location, ir.InsertionPoint(op):
                 made[op.results[0]] = self._on(op, made)
         for op in self.behind:
             replace_op(op, made[op.operands[0]])
-        for op in sorted(self.members, key=_place(self.members[0].block), reverse=True):
+        for op in reversed(members):
             if not self._is_wide(op.results[0]):
                 op.results[0].replace_all_uses_with(made[op.results[0]])
             op.erase()

@@ -392,8 +392,7 @@ def _distinct_by_row(numbers: Array, counted: Array) -> int:
     """How many numbers there are in each row, those that are not counted left out; the sum over the rows."""
     none = np.iinfo(np.int64).min
     ordered = np.sort(np.where(counted, numbers, none), axis=1)
-    differ = np.count_nonzero(ordered[:, 1:] != ordered[:, :-1])
-    return int(differ + np.count_nonzero(ordered[:, 0] != none))
+    return int(np.count_nonzero(np.diff(ordered)) + np.count_nonzero(ordered[:, 0] != none))
 
 
 def _warps(values: Array) -> Array:

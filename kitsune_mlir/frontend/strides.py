@@ -65,7 +65,7 @@ def _writes(user: Node) -> bool:
 
 
 def _offset(node: Node) -> int:
-    """From the first element of the tensor."""
+    """Where it begins, in elements behind the first of the tensor."""
     given = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
     return 0 if given is None else given - node.args[0].meta["val"].storage_offset()
 

@@ -24,7 +24,7 @@ def norm(x, weight, bias):
 
 
 def scaled(x, weight, bias):
-    """Of what each image scales in its own way."""
+    """A norm of channels that each image scales in its own way."""
     return norm(x * torch.sigmoid(bias.view(1, -1, 1, 1) * x.amax((2, 3), keepdim=True)), weight, bias)
 
 
