@@ -13,6 +13,7 @@ from .columns import is_among_columns, misplaced
 from .types import Kitsune, Outputs
 
 TURNED = "turned"
+MOST_ROWS = 4  # of a thread of an agent that is turned: their numbers of 32 bits are stored together
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, COLLECT, TOTAL = "kitsune.send", "kitsune.collect", "kitsune.total"  # clusters.py
 ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py
@@ -172,8 +173,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
     With `lanes` its tiles lie by rows: that many neighbouring threads of a copy have a row together, in turn vectors of
     `vector` neighbouring columns. Both are powers of two. A row of more than one warp is all that its copy has, and
-    the copy the only one. With the unit attribute `turned` the threads of a warp have a row each, and `lanes` warps of
-    a copy the same ones, in turn a column."""
+    the copy the only one. With the unit attribute `turned` the threads of a warp have `vector` neighbouring rows each,
+    1, 2 or 4, and `lanes` warps of a copy the same ones, in turn a column."""
 
     sym_name: ir.StringAttr
     copies: ir.IntegerAttr
@@ -204,12 +205,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
     @property
     def vector(self) -> int:
-        """Neighbouring columns that a lane has together."""
+        """Neighbouring columns that a lane has together, neighbouring rows where it is `turned`."""
         return integer(self, "vector") or 1
 
     @property
     def is_turned(self) -> bool:
-        """Whether the threads of a warp have a row each, and a row's columns lie in `lanes` warps."""
+        """Whether the threads of a warp have rows of their own, and a row's columns lie in `lanes` warps."""
         return TURNED in self.attributes
 
     @property
@@ -263,8 +264,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
                 return fail(self, f"{name} must be a power of two, found {count}")
         threads = self.warp_count * WARP
         if self.is_turned:
-            if self.lanes != self.warp_count or self.vector != 1 or self.lanes > 1 and self.count > 1:
-                return fail(self, f"of {self.warp_count} warps whose threads have a row each wants as many lanes")
+            if self.lanes != self.warp_count or self.lanes > 1 and self.count > 1:
+                return fail(
+                    self, f"of {self.warp_count} warps whose threads have rows of their own wants as many lanes"
+                )
+            if self.vector > MOST_ROWS:
+                return fail(self, f"has threads of {self.vector} rows each, more than {MOST_ROWS}")
             return True
         if self.lanes is not None and self.warp_count > 1 and (self.lanes != threads or self.count > 1):
             return fail(self, f"of {self.warp_count} warps wants rows of {threads} lanes in one copy")

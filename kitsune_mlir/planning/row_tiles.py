@@ -11,8 +11,9 @@ from .target import Target
 MOST_LANES = 512  # threads that have a row together
 LEAST_INNER = 24  # rows that are neighbours in a column, of the 32 that the threads of a warp have
 MOST_TURNED = 512  # columns of such rows that surely fit the registers of a CTA
-MOST_WARPS = 32  # of which each thread has a row with those of the others
-MOST_COLUMNS = 64  # of a row that one thread has
+MOST_WARPS = 32  # of which each thread has rows with those of the others
+_MOST_ROWS = 4  # of such a thread, neighbours of one column
+MOST_COLUMNS = 64  # of a row, or of its rows together, that one thread has
 WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
 MOST_REGISTERS = 224
 WARP = 32
@@ -70,7 +71,7 @@ class RowTiles:
     """`lanes` neighbouring threads have a row together, each vectors of `vector` neighbouring columns, lane after lane.
     A copy of the agent is `warps` warps, and there are `copies` of them in each of `ctas` CTAs an SM. These go round
     the tiles, or each has a `single` one and makes room for the next. Where it is `turned` the threads of a warp have
-    a row each, and `lanes` warps the same ones, warp after warp a column."""
+    `vector` neighbouring rows each, and `lanes` warps the same ones, warp after warp a column."""
 
     lanes: int
     vector: int
@@ -87,7 +88,7 @@ class RowTiles:
     @property
     def copy_rows(self) -> int:
         """Rows that a copy has at once."""
-        return WARP if self.turned else max(1, WARP // self.lanes)
+        return WARP * self.vector if self.turned else max(1, WARP // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -122,21 +123,28 @@ def choose(group: RowGroup, target: Target) -> RowTiles | None:
 
 
 def widest(columns: int, element_bytes: int) -> int:
-    """Elements of 16 bytes, or the largest power of two of them that divides rows of so many."""
+    """Elements of 16 bytes, or the largest power of two of them that divides lines of so many."""
     return min(_VECTOR_BYTES // element_bytes, columns & -columns)
 
 
 def _turned(group: RowGroup, target: Target) -> RowTiles | None:
     """The same of rows whose elements of a column are neighbours."""
     ways = [(1 << i, 1) for i in range(MOST_WARPS.bit_length())] + [(1, 2), (1, 4), (1, 8)]
-    found = [tiles for warps, copies in ways if (tiles := _tiles(group, 1, warps, copies, target))]
+    most = min(_MOST_ROWS, widest(group.rows // group.segments, group.element_bytes))
+    rows = [1 << i for i in range(most.bit_length())]
+    found = [
+        tiles
+        for vector, (warps, copies) in product(rows, ways)
+        if (tiles := _tiles(group, vector, warps, copies, target))
+    ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
 
 
 def _tiles(
     group: RowGroup, vector: int, lanes: int, copies: int, target: Target, single: bool = False
 ) -> RowTiles | None:
-    each = ceil(group.columns / (lanes * vector)) * vector  # columns of a thread
+    side_by_side, own_rows = (1, vector) if group.turned else (vector, 1)
+    each = ceil(group.columns / (lanes * side_by_side)) * side_by_side * own_rows  # elements of a thread
     registers = _OWN_REGISTERS + each * group.live
     if each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
@@ -151,7 +159,7 @@ def _tiles(
     turns = ceil(count / (target.sms * ctas))
     steps = lanes - 1 if group.turned else log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
     joins = group.reductions * steps
-    instructions = each * (group.work + group.reductions) + 2 * joins + _TURN
+    instructions = each * (group.work + group.reductions) + 2 * joins * own_rows + _TURN
     latency = _FETCH + 2 * instructions + joins * _SHUFFLE + (group.reductions * _BARRIER if warps > 1 else 0)
     issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
     own = 1 if group.turned else WARP // min(lanes, WARP)  # rows, or columns, that a warp loads of at once

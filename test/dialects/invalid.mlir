@@ -4190,10 +4190,23 @@ func.func @awaited_columns_that_nobody_copies(%A: tensor<64x48xbf16>, %m: index)
 func.func @turned_rows_of_fewer_lanes(%m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
-    // expected-error@+1 {{'kitsune.agent' op of 4 warps whose threads have a row each wants as many lanes}}
+    // expected-error@+1 {{'kitsune.agent' op of 4 warps whose threads have rows of their own wants as many lanes}}
     "kitsune.agent"() ({
     ^bb0(%c: index):
     }) {copies = 1, lanes = 2, registers = 24, sym_name = "a", turned, vector = 1, warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @turned_rows_of_too_many_a_thread(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 256>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op has threads of 8 rows each, more than 4}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, lanes = 1, registers = 24, sym_name = "a", turned, vector = 8, warps = 1} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import row_tiles
+from kitsune_mlir.planning import target as targets
 from kitsune_mlir.schedule import run as interpret
 
 
@@ -82,6 +84,27 @@ def test_any_number_of_images(small_gpu):
     calls = [args_of((count, 12, 6, 7)) for count in (1, 30, 0)]
     device = run(norm, args_of((4, 12, 6, 7)), small_gpu, (({0: images}, None, None),), calls)
     assert device.pipeline_launches == len(calls)
+
+
+@pytest.mark.parametrize("vector, warps, copies", [(2, 1, 4), (2, 4, 1), (4, 1, 2), (4, 2, 1), (4, 8, 1)])
+@pytest.mark.parametrize("name, dtype", [("two results", torch.bfloat16), ("scales of images", torch.float32)])
+def test_neighbouring_rows_of_a_thread(name, dtype, vector, warps, copies, small_gpu, monkeypatch):
+    """Of lines of 40 places tiles have 64 or 128; a thread's rows are loaded and stored together."""
+
+    def forced(group, target):
+        return row_tiles._tiles(group, vector, warps, copies, target)
+
+    monkeypatch.setattr(row_tiles, "_turned", forced)
+    run(FUNCTIONS[name], args_of((3, 22, 5, 40), dtype), small_gpu)
+
+
+def test_threads_have_as_many_rows_as_lines_allow():
+    """Two of 14 x 14 places, or four of 16 x 16, where all threads have some anyway; one of 5 x 9."""
+    for places, most in ((45, 1), (196, 4), (50, 2), (1 << 14, 4)):
+        group = row_tiles.RowGroup(64 * places, 32, 2, 128.0, 1.5, 4, 1, segments=64, turned=True)
+        found = row_tiles.choose(group, targets.load("sm_90a"))
+        assert places % found.vector == 0 and found.vector <= most and found.rows == found.copies * 32 * found.vector
+    assert found.vector > 1
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_100a"])

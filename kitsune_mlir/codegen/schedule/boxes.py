@@ -180,7 +180,17 @@ class GlobalBox:
         base = self._place([*self._all_clamped(outer), 0])
         if inside is not None:
             last = arith.select(inside, device.value(last), device.value(0))
-        place = self._further(base, last)
+        return self._loaded(self._further(base, last), count)
+
+    def load_run(self, index: Sequence[Int], count: int) -> list[ir.Value]:
+        """So many neighbours along the first dimension, in which the tensor's elements are neighbours too: the tensor's
+        last ones where it has no such. The first is at a multiple of them."""
+        first, *rest = index
+        places = [self._clamped(0, first, count), *(self._clamped(d, i) for d, i in enumerate(rest, 1))]
+        return self._loaded(self._place(places), count)
+
+    def _loaded(self, place: ir.Value, count: int) -> list[ir.Value]:
+        """So many neighbours from an address on."""
         found: list[ir.Value] = []
         for start, width in self._accesses(count):
             at = device.offset(place, start, storage_type(self.element))
@@ -190,7 +200,13 @@ class GlobalBox:
     def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
         """Stores neighbours as `load_vector` loads them; the tensor has them."""
         *outer, last = index
-        place = self._further(self._place([*self._all_along(outer), 0]), last)
+        self._stored(values, self._further(self._place([*self._all_along(outer), 0]), last))
+
+    def store_run(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
+        """Stores neighbours as `load_run` loads them; the tensor has them."""
+        self._stored(values, self._place(self._all_along(index)))
+
+    def _stored(self, values: Sequence[ir.Value], place: ir.Value) -> None:
         stored = [narrowed(x, self.element) for x in values]
         for start, width in self._accesses(len(values)):
             device.store_together(

@@ -3,11 +3,12 @@
 Neighbouring threads, `lanes` of them, have a row together: lane l has of N columns the vectors that begin at
 (l + i lanes) vector, for i = 0, 1, ... Rows of several warps meet in shared memory: a warp stores its result,
 all wait, each thread loads all warps' results. Where tiles are turned it is neighbouring threads that have neighbouring
-rows, as they lie in memory then, and a row's columns are those of `lanes` warps, warp after warp one.
+rows, `vector` each, as they lie in memory then, and a row's columns are those of `lanes` warps, warp after warp one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
@@ -15,7 +16,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import warps
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Offset
+from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
@@ -29,7 +30,7 @@ WORD = 4  # bytes
 
 def scratch_bytes(agent: schedule.AgentOp) -> int:
     """Shared memory that an agent's reductions need."""
-    rows_of_warp = warps.WARP if agent.is_turned else 1
+    rows_of_warp = warps.WARP * agent.vector if agent.is_turned else 1
     return len(_reductions(agent)) * _warps(agent) * rows_of_warp * WORD if _warps(agent) > 1 else 0
 
 
@@ -41,6 +42,15 @@ def _warps(agent: schedule.AgentOp) -> int:
 
 def _reductions(agent: schedule.AgentOp) -> list[ir.Operation]:
     return [op for op in walk(agent, "linalg.generic") if "reduction" in rows.Structured(op).iterators]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Neighbours of a tile that a thread has, by their indices. `inside` (i1) says whether the tile has their columns,
+    None where it does for every thread."""
+
+    elements: list[list[Int]]
+    inside: ir.Value | None = None
 
 
 @dataclass(frozen=True)
@@ -61,13 +71,16 @@ class RowCode(AgentCode):
     def emit(self) -> None:
         vector, lanes = self.agent.vector, self.agent.lanes
         thread = device.sub(device.thread(), self.first)
+        self.side_by_side = 1 if self.agent.is_turned else vector  # columns
         if self.agent.is_turned:
             self.lane = device.value(device.mod(device.div(thread, warps.WARP), lanes))
-            self.row = device.value(device.mod(thread, warps.WARP))
+            self.row = device.value(device.mul(device.mod(thread, warps.WARP), vector))
+            self.own_rows: list[Int] = [Offset(self.row, e) if e else self.row for e in range(vector)]
         else:
             self.lane = device.value(device.mod(thread, lanes))
             self.row = device.value(device.div(device.mod(thread, max(lanes, warps.WARP)), lanes))
-        self.own_column = device.value(device.mul(self.lane, vector))
+            self.own_rows = [self.row]
+        self.own_column = device.value(device.mul(self.lane, self.side_by_side))
         self.values[hash(self.agent.block.arguments[0])] = device.div(thread, self.agent.warp_count * warps.WARP)
         self._block(self.agent.block)
 
@@ -83,7 +96,7 @@ class RowCode(AgentCode):
     def _vectors(self, count: int) -> list[_Column]:
         """A thread's vectors of so many columns."""
         if count not in self.columns:
-            vector, lanes = self.agent.vector, self.agent.lanes
+            vector, lanes = self.side_by_side, self.agent.lanes
             if count % vector:
                 raise UnsupportedError(f"rows of {count} columns do not lie in vectors of {vector}")
             found = []
@@ -94,6 +107,17 @@ class RowCode(AgentCode):
             self.columns[count] = found
         return self.columns[count]
 
+    def _runs(self, rank: int, columns: int | None) -> list[_Run]:
+        """What a thread has of a tile of so many dimensions, of which the last has so many columns, if it has any."""
+        starts = [(None, None)] if columns is None else [(c.first, c.inside) for c in self._vectors(columns)]
+        has_rows = rank > (columns is not None)
+        found = []
+        for first, inside in starts:
+            places = [[]] if first is None else [[device.add(first, e)] for e in range(self.side_by_side)]
+            lines = [[row] for row in self.own_rows] if has_rows else [[]]
+            found.append(_Run([[*line, *place] for line in lines for place in places], inside))
+        return found
+
     # ---- tiles in registers
 
     def _read(self, op: ir.Operation) -> None:
@@ -103,18 +127,15 @@ class RowCode(AgentCode):
         box = self._box(op)
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)
-        if not tile.rank or not _has_columns(value):
-            index = [self.row] * tile.rank
-            self.evaluator.know(value, index, box.load(index))
-            return
-        row = [self.row] * (tile.rank - 1)
-        for column in self._vectors(tile.shape[-1]):
-            if self.agent.is_turned:
-                self.evaluator.know(value, [*row, column.first], box.load([*row, column.first]))
-                continue
-            found = box.load_vector([*row, column.first], self.agent.vector, column.inside)
-            for e, x in enumerate(found):
-                self.evaluator.know(value, [*row, device.add(column.first, e)], x)
+        has_columns = bool(tile.rank) and _has_columns(value)
+        for run in self._runs(tile.rank, tile.shape[-1] if has_columns else None):
+            first, count = run.elements[0], len(run.elements)
+            if not self.agent.is_turned and has_columns:
+                found = box.load_vector(first, count, run.inside)
+            else:
+                found = [box.load(first)] if count == 1 else box.load_run(first, count)
+            for index, x in zip(run.elements, found, strict=True):
+                self.evaluator.know(value, index, x)
 
     def _write(self, op: ir.Operation) -> None:
         if op.opview.engine_name is not None:
@@ -122,18 +143,13 @@ class RowCode(AgentCode):
         box, value = self._box(op), op.operands[0]
         tile = ir.RankedTensorType(value.type)
         here = box.is_inside(0, self.row)
-        if tile.rank == 1:
-            x = self.evaluator(value, [self.row])
-            with device.when(arith.andi(here, device.equal(self.lane, 0))):
-                box.store([self.row], x)
-            return
-        for column in self._vectors(tile.shape[1]):
-            found = [self.evaluator(value, [self.row, device.add(column.first, e)]) for e in range(self.agent.vector)]
-            with device.when(here if column.inside is None else arith.andi(here, column.inside)):
-                if self.agent.is_turned:
-                    box.store([self.row, column.first], *found)
-                else:
-                    box.store_vector([self.row, column.first], found)
+        if tile.rank == 1:  # which all threads of a row know
+            here = arith.andi(here, device.equal(self.lane, 0))
+        store = box.store_vector if tile.rank > 1 and not self.agent.is_turned else box.store_run
+        for run in self._runs(tile.rank, tile.shape[1] if tile.rank > 1 else None):
+            found = [self.evaluator(value, index) for index in run.elements]
+            with device.when(here if run.inside is None else arith.andi(here, run.inside)):
+                store(run.elements[0], found)
 
     # ---- operators
 
@@ -144,24 +160,27 @@ class RowCode(AgentCode):
             return
         combine = row_combiner(s)
         width = next(rows.shape_of(v)[-1] for v, m in zip(op.operands, s.maps) if _last(m) == 1)
-        total = self._across(combine, self._own(s, combine, width), op)
-        start = self.evaluator(op.operands[s.inputs], [self.row])
-        self.evaluator.know(op.results[0], [self.row], combine.join(start, total))
+        own = [self._own(s, combine, width, row) for row in self.own_rows]
+        count, number = _warps(self.agent), self._numbers.index(op)
+        if self.agent.is_turned:
+            totals = own if count == 1 else self._across_warps(combine, own, count, number)
+        else:
+            totals = [self._across(combine, own[0], count, number)]
+        for row, total in zip(self.own_rows, totals, strict=True):
+            start = self.evaluator(op.operands[s.inputs], [row])
+            self.evaluator.know(op.results[0], [row], combine.join(start, total))
 
-    def _own(self, s: rows.Structured, combine: Combiner, width: int) -> ir.Value:
-        """A thread's part of a reduction."""
+    def _own(self, s: rows.Structured, combine: Combiner, width: int, row: Int) -> ir.Value:
+        """A thread's part of a reduction of one of its rows."""
         columns = [
             (device.add(column.first, e), column.inside)
             for column in self._vectors(width)
-            for e in range(self.agent.vector)
+            for e in range(self.side_by_side)
         ]
-        return own_part(self.evaluator, s, combine, self.row, columns)
+        return own_part(self.evaluator, s, combine, row, columns)
 
-    def _across(self, combine: Combiner, own: ir.Value, op: ir.Operation) -> ir.Value:
-        """The parts of all of a row's threads, joined."""
-        count, number = _warps(self.agent), self._numbers.index(op)
-        if self.agent.is_turned:
-            return own if count == 1 else self._across_warps(combine, own, count, number)
+    def _across(self, combine: Combiner, own: ir.Value, count: int, number: int) -> ir.Value:
+        """The parts of all of a row's threads, neighbours in so many warps, joined."""
         found = combine.across_warp(own, min(self.agent.lanes, warps.WARP))
         if count == 1:
             return found
@@ -175,15 +194,16 @@ class RowCode(AgentCode):
         self._keep_apart()
         return found
 
-    def _across_warps(self, combine: Combiner, own: ir.Value, count: int, number: int) -> ir.Value:
-        """The same of a row that a thread of each warp has."""
-        row = device.add(self.around.scratch, device.mul(device.add(self.row, number * count * warps.WARP), WORD))
-        device.store(own, device.shared(device.add(row, device.mul(self.lane, warps.WARP * WORD))))
+    def _across_warps(self, combine: Combiner, own: Sequence[ir.Value], count: int, number: int) -> list[ir.Value]:
+        """The same of neighbouring rows that a thread of each warp has."""
+        line = warps.WARP * self.agent.vector
+        first = device.add(self.around.scratch, device.mul(device.add(self.row, number * count * line), WORD))
+        device.store_together(own, device.shared(device.add(first, device.mul(self.lane, line * WORD))))
         device.barrier()
-        places = [device.shared(device.add(row, warp * warps.WARP * WORD)) for warp in range(count)]
-        found = reduce(combine.join, [device.load(place, combine.kind) for place in places])
+        places = [device.shared(device.add(first, warp * line * WORD)) for warp in range(count)]
+        parts = [device.load_together(place, len(own), combine.kind) for place in places]
         self._keep_apart()
-        return found
+        return [reduce(combine.join, of_row) for of_row in zip(*parts, strict=True)]
 
     def _keep_apart(self) -> None:
         """Keeps the next turn's results out of shared memory until this one's are read: the barrier of another
