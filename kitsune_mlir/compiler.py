@@ -28,8 +28,8 @@ from kitsune_mlir.runtime.artifact import Content
 from kitsune_mlir.runtime.executable import Interface
 
 # What happens to the model whatever it runs on, then for each target on a copy.
-PARTITION = ("prepare-linalg", "project-gathers", "order-rows", "partition-dataflow")
-FOR_GPUS = ("order-rows",)  # of those, what is not run for the sake of a CPU alone
+PARTITION = ("prepare-linalg", "project-gathers", "order-rows", "carry-channels", "partition-dataflow")
+FOR_GPUS = ("order-rows", "carry-channels")  # of those, what is not run for the sake of a CPU alone
 DESIGN = ("design-pipeline",)
 PLACE = {
     "cpu": ("place-stages", "verify-dataflow"),

@@ -13,6 +13,7 @@ PASSES = (
     "prepare-linalg",
     "project-gathers",
     "order-rows",
+    "carry-channels",
     "partition-dataflow",
     "design-pipeline",
     "cut-pipelines",

@@ -38,6 +38,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
 from .base import ModulePass
+from .carried_channels import taken_from_last, turns_last
 from .convolution_operands import behind, channels_last, filters_last, padded, transposed, turned_last
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
@@ -67,7 +68,9 @@ class ConvolutionsToProducts(ModulePass):
             for block in function.regions[0].blocks:
                 if found := [op for op in walk(function, *NAMES) if op.block == block]:
                     made = [matched(sum_taps(of, target) or of.by) for of in map(matched, found) if of is not None]
-                    _Rewriter(list(filter(None, made))).run()
+                    given = [op.operation for op in block.operations if taken_from_last(op.operation)]
+                    lasts = {hash(op.results[0]): op.operands[0] for op in given}
+                    _Rewriter(list(filter(None, made)), lasts).run()
                     _sweep(block)
 
 
@@ -145,9 +148,11 @@ class _Rewriter:
         end = follows[-1] if follows else of.op
         result = end.results[0]
         turned = turned_last(result, of)
+        lasts = [use.owner.operation for use in result.uses if turns_last(use.owner.operation)]
         read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
-        space = self._space(of, follows, read_again or turned is not None or same, turned is None)
+        is_last = read_again or turned is not None or bool(lasts) or same
+        space = self._space(of, follows, is_last, turned is None)
         if same and space.in_batches and not of.is_pointwise:  # a vector for each image: all of them are one matrix
             follows, end, result = [], of.op, of.op.results[0]
             space = self._space(of, follows, True, True)
@@ -172,6 +177,8 @@ class _Rewriter:
             self.last[hash(images)] = reshaped(value, [of.batch, *of.places, of.outputs])
             if turned is not None:
                 turned.results[0].replace_all_uses_with(rowed)
+            for op in lasts:
+                op.results[0].replace_all_uses_with(self.last[hash(images)])
             result.replace_all_uses_with(images)
         return [of.op, *follows]
 
@@ -316,6 +323,10 @@ class _Rewriter:
         so once its channels are last: its parts are whole lines then, of which most lie where they belong at once."""
         known = self.last if not extra else self.around
         key = (hash(images), extra) if extra else hash(images)
+        if key not in known and (last := self.last.get(hash(images))) is not None:
+            with behind(last):
+                none = [0] * len(rows.shape_of(last))
+                known[key] = padded(last, none, [*none[1:], extra])
         if key not in known:
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)

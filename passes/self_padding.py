@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.gpu_words import WORD
+from kitsune_mlir.codegen.gpu_word_access import WORD
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.traffic import line_bytes
 

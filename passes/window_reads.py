@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from math import ceil, prod
 
 from kitsune_mlir import rows
@@ -225,6 +225,8 @@ class _Tap:
         if self.read.is_padded or is_window(self.read.map):
             outside = self.read.outside or _zero(kind.element_type)
             other = arith.ConstantOp(kind.element_type, outside).result
+            if outer := [fit for fit in fits[:-1] if fit is not None]:
+                x = arith.select(reduce(arith.andi, outer), x, other)
             inside = fits[-1] if fits[-1] is not None else _within(at[-1], kind, kind.rank - 1, self.read.tensor)
             x = arith.select(inside, x, other)
             line = (operand, *(place[0] for place in places[:-1]))
@@ -232,8 +234,6 @@ class _Tap:
                 lines[line] = next(numbers)
             column = [lines[line], *self._column(places)]
             x.owner.attributes[COLUMN] = ir.DenseI64ArrayAttr.get(column)
-            for fit in fits[:-1]:
-                x = x if fit is None else arith.select(fit, x, other)
         return x if self.read.made is None else cloned(self.read.made, [x, None])[0]
 
     def _place(self, d: int) -> tuple[int, dict[int, int]]:

@@ -10,43 +10,61 @@ from .gpu_generic import COLUMN
 from .gpu_kernel import Kernel, See
 
 
-def clone_into(
-    block: ir.Block,
-    kernel: Kernel,
-    values: dict[int, ir.Value],
-    indices: Sequence[ir.Value] = (),
-    instead: Callable[[ir.Operation, See], ir.Value | None] = lambda op, see: None,
-    later: Collection[int] = (),
-) -> list[ir.Value]:
-    """Clones a block's operations at the insertion point; gives what its terminator yields.
+class Clone:
+    """A block's operations, cloned one by one at the insertion point.
 
     `values` maps the block's arguments; `indices` are what linalg.index gives; `instead`, asked about each operation
     and given what shows a value in the kernel, may give what takes the place of its only result. The operations whose
     hashes are in `later` are cloned where their results are first asked for. Anything else from outside the block is
     brought into the kernel.
     """
-    waiting: dict[int, ir.Operation] = {}  # by result
 
-    def see(value: ir.Value) -> ir.Value:
+    def __init__(
+        self,
+        block: ir.Block,
+        kernel: Kernel,
+        values: dict[int, ir.Value],
+        indices: Sequence[ir.Value] = (),
+        instead: Callable[[ir.Operation, See], ir.Value | None] = lambda op, see: None,
+        later: Collection[int] = (),
+    ):
+        self._block, self._kernel, self._values = block, kernel, values
+        self._indices, self._instead, self._later = indices, instead, later
+        self._waiting: dict[int, ir.Operation] = {}  # by result
+        *self.body, self._terminator = [op.operation for op in block.operations]
+
+    def take(self, op: ir.Operation) -> None:
+        """Clones the next operation of the body, or has it wait."""
+        if hash(op) in self._later:
+            self._waiting.update((hash(result), op) for result in op.results)
+        else:
+            self._clone(op)
+
+    def yielded(self) -> list[ir.Value]:
+        """What the terminator yields."""
+        return [self._see(value) for value in self._terminator.operands]
+
+    def _see(self, value: ir.Value) -> ir.Value:
         key = hash(value)
-        if key not in values and key in waiting:
-            clone(waiting[key])
-        if key not in values:
-            if _is_inside(value, block):
+        if key not in self._values and key in self._waiting:
+            self._clone(self._waiting[key])
+        if key not in self._values:
+            if _is_inside(value, self._block):
                 return value
-            values[key] = kernel.inside(value)
-        return values[key]
+            self._values[key] = self._kernel.inside(value)
+        return self._values[key]
 
-    def clone(op: ir.Operation) -> None:
+    def _clone(self, op: ir.Operation) -> None:
+        values = self._values
         if op.name == "linalg.index":
-            values[hash(op.results[0])] = indices[ir.IntegerAttr(op.attributes["dim"]).value]
+            values[hash(op.results[0])] = self._indices[ir.IntegerAttr(op.attributes["dim"]).value]
             return
-        other = instead(op, see)
+        other = self._instead(op, self._see)
         if other is not None:
             values[hash(op.results[0])] = other
             return
         own = walk(op) if len(op.regions) else [op]
-        seen = [[see(operand) for operand in each.operands] for each in own]
+        seen = [[self._see(operand) for operand in each.operands] for each in own]
         copy = op.clone()
         if COLUMN in copy.attributes:  # else kernels that are alike would not be one
             del copy.attributes[COLUMN]
@@ -57,15 +75,30 @@ def clone_into(
         for before, after in zip(op.results, copy.results, strict=True):
             values[hash(before)] = after
         if copy.name == "memref.load":
-            values[hash(op.results[0])] = kernel.check_load(op, copy)
+            values[hash(op.results[0])] = self._kernel.check_load(op, copy)
 
-    *body, terminator = [op.operation for op in block.operations]
-    for op in body:
-        if hash(op) in later:
-            waiting.update((hash(result), op) for result in op.results)
-        else:
-            clone(op)
-    return [see(value) for value in terminator.operands]
+
+def clone_into(
+    block: ir.Block,
+    kernel: Kernel,
+    values: dict[int, ir.Value],
+    indices: Sequence[ir.Value] = (),
+) -> list[ir.Value]:
+    """A whole block's operations; what its terminator yields."""
+    return run_through(Clone(block, kernel, values, indices))
+
+
+def run_through(one: Clone) -> list[ir.Value]:
+    """All operations of a clone; what its terminator yields."""
+    return run_together([one])[0]
+
+
+def run_together(clones: Sequence[Clone]) -> list[list[ir.Value]]:
+    """The same of several clones of one block, operation by operation: what they share is used where it is loaded."""
+    for op in clones[0].body:
+        for one in clones:
+            one.take(op)
+    return [one.yielded() for one in clones]
 
 
 def _is_inside(value: ir.Value, block: ir.Block) -> bool:

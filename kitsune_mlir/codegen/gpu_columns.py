@@ -22,7 +22,8 @@ from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, as_value, ceildiv, delinearize, only_if, power_of_two, product
 from .gpu_points import Nest, Point, Walk, reduce
 from .gpu_reduction import Combiner
-from .gpu_words import WORD, bytes_of, keeps_words, lies_along
+from .gpu_word_access import WORD, bytes_of, keeps_words
+from .gpu_words import lies_along
 from .kernel_work import instructions_of
 
 MOST_WARPS = 32  # of a block

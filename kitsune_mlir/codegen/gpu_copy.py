@@ -14,7 +14,7 @@ from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import arith, ir, memref, vector
 
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, extent, only_if, product, thread_of
-from .gpu_words import WORD, bytes_of, keeps_words
+from .gpu_word_access import WORD, bytes_of, keeps_words
 
 EACH = 4  # words that a thread of a large copy moves
 SMALL = 132 * 2048  # words that as many threads as a GPU holds move at once

@@ -21,7 +21,7 @@ from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product, thread_of
-from .gpu_words import WORD, bytes_of, load_word, store_word
+from .gpu_word_access import WORD, bytes_of, load_word, store_word
 from .kernel_work import instructions_of
 from .pipeline.device import below, either
 from .stride_factors import stride_factors

@@ -19,7 +19,7 @@ from kitsune_mlir.mlir import func, ir, memref
 from kitsune_mlir.runtime.host_program import row_major
 
 from .gpu_buffers import is_alloc, root_of
-from .gpu_words import WORD, bytes_of
+from .gpu_word_access import WORD, bytes_of
 
 
 def take_rows(main: func.FuncOp, written: Mapping[str, set[int | None]]) -> None:

@@ -22,7 +22,7 @@ from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, as_value, on_host
-from .gpu_words import bytes_of
+from .gpu_word_access import bytes_of
 
 LEAST_BYTES = 1 << 22  # of a copy that the driver does: kernels neither overlap it nor are joined with it
 # What may stand between operators that one kernel does: nothing that reads or writes a buffer.

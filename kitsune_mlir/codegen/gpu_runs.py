@@ -30,7 +30,7 @@ from .gpu_buffers import behind, root_of
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, of_points, only_if
 from .gpu_sorted_updates import Identity, Order, Orders, mapped, may_write
 from .gpu_updates import IDLE, Updates, applied
-from .gpu_words import bytes_of
+from .gpu_word_access import bytes_of
 from .kernel_work import SHARE_HINT
 from .pipeline import device
 from .pipeline.device import index

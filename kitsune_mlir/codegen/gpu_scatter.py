@@ -42,7 +42,7 @@ from .gpu_kernel import (
 from .gpu_runs import Part, Runs
 from .gpu_sorted_updates import Orders, mapped
 from .gpu_updates import Updates, applied
-from .gpu_words import keeps_words
+from .gpu_word_access import keeps_words
 from .pipeline import device
 
 TURNS = 4  # updates of a thread, or words of them, that are on their way together

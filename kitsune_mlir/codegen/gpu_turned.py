@@ -23,7 +23,8 @@ from .affine_index import evaluate
 from .gpu_flat import Flat
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product, thread_of
-from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, uneven, width, word_at
+from .gpu_word_access import WORD, bytes_of, keeps_words, word_at
+from .gpu_words import Words, lies_along, neighbours, store_all, uneven, width
 from .kernel_work import instructions_of
 
 DEEPEST = 8  # words of results of a thread

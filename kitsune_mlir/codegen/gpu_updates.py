@@ -18,6 +18,7 @@ from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
 from .gpu_points import body_at
+from .gpu_word_access import load_word
 
 IDLE = (*VIEWS, "memref.alloc", "memref.dim")
 LONG = 24  # operations of an update
@@ -59,7 +60,7 @@ class Updates:
     def load(self, kernel: Kernel, position: list[ir.Value], count: int) -> list[ir.Value]:
         """In the kernel: `count` neighbouring updates, of a row, from there on."""
         if self.made is None:
-            return gpu_words.load_word(kernel.inside(self.buffer), position, count, once=count > 1)
+            return load_word(kernel.inside(self.buffer), position, count, once=count > 1)
         if count > 1 and gpu_words.width(self.made, few=True) % count == 0:
             dims = dict(enumerate(_without_ones(position, self.buffer, len(self.made.parallel))))
             found, _ = gpu_words.neighbours(self.made, kernel, dims, count)

@@ -9,21 +9,23 @@ Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
 from kitsune_mlir.mlir import arith, attr_int, ir, memref, vector, walk
 
 from .affine_index import evaluate
-from .gpu_clone import clone_into
+from .gpu_clone import Clone, run_through, run_together
 from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, only_if, product, thread_of
+from .gpu_lines import Lines, are_of_channels, in_line, of_lines, window_lines
+from .gpu_word_access import WORD, bytes_of, keeps_words, store_word, word_at
 from .pipeline import device
-from .stride_factors import stride_factors
 
-WORD = 16  # bytes
 LINES = 2  # of windows' results that a thread computes
+MOST_LINES = 4  # of those whose lines are channels
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and many idle at the end of a short line
 # Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element
@@ -56,14 +58,6 @@ def width(generic: Generic, few: bool = False) -> int:
     return max(found, 1)
 
 
-def keeps_words(buffer: ir.Value, count: int) -> bool:
-    """Whether words of so many neighbours of a buffer that begins at a multiple of them do not cross their bounds."""
-    kind = ir.MemRefType(buffer.type)
-    strides, (_, offset) = stride_factors(buffer), kind.get_strides_and_offset()
-    known = [*strides[:-1], offset, kind.shape[-1]]
-    return strides[-1] == 1 and all(x >= 0 and x % count == 0 for x in known)
-
-
 @dataclass(frozen=True)
 class Words:
     """An elementwise operator of whose results each thread computes `count` neighbours, of windows those of `lines`
@@ -76,25 +70,37 @@ class Words:
     even: bool = True
     threads: int = THREADS
 
-    @property
+    @cached_property
     def lines(self) -> int:
-        """LINES where sizes allow it, and results are enough for all threads."""
+        """LINES where sizes allow it, and results are enough for all threads. Where lines are channels, with windows
+        over other dimensions, MOST_LINES of any number: words and what they are multiplied with are shared by more."""
+        if are_of_channels(self.generic) and self.even and self.count > 1:
+            return self._of_channels()
         sizes = [self.generic.known_size(d) for d in self.generic.parallel]
         one = (
             len(sizes) < 2
-            or len(_window_lines(self.generic)) < 2
+            or len(window_lines(self.generic)) < 2
             or None in sizes[-2:]
             or sizes[-2] % LINES
             or self.count == 1
-            or (not self.even and len(_window_lines(self.generic)) < TALL)
+            or (not self.even and len(window_lines(self.generic)) < TALL)
         )
         few = None not in sizes and prod(sizes) // (self.count * LINES) < ENOUGH
         return 1 if one or few else LINES
 
+    def _of_channels(self) -> int:
+        """The same of windows whose channels are last."""
+        sizes = [self.generic.example_size(d) for d in self.generic.parallel]
+        size = self.generic.known_size(self.generic.parallel[-2])
+        lines, threads = MOST_LINES, prod(sizes) // (sizes[-2] * self.count)
+        while lines > 1 and (size is None or size < lines or threads * ceildiv(size, lines) < ENOUGH):
+            lines //= 2
+        return lines
+
     def groups(self, see: object) -> list[Size]:
         """The sizes of the loops, that of the last in words, that before it in so many lines."""
         *sizes, last = [self.generic.size(d, see) for d in self.generic.parallel]
-        sizes[-1:] = [size // self.lines if self.lines > 1 else size for size in sizes[-1:]]
+        sizes[-1:] = [ceildiv(size, self.lines) if self.lines > 1 else size for size in sizes[-1:]]
         return [*sizes, ceildiv(last, self.count)]
 
     def blocks(self, see: object) -> Size:
@@ -113,8 +119,11 @@ class Words:
             if self.lines > 1:
                 line = generic.parallel[-2]
                 first = arith.muli(dims[line], as_value(self.lines))
+                size = generic.known_size(line) or 0
+                if size % self.lines:  # the last ones, of which another thread has some too
+                    first = arith.minui(first, as_value(size - self.lines))
                 places = [{**dims, line: arith.addi(first, as_value(n))} for n in range(self.lines)]
-            found = [neighbours(generic, kernel, place, self.count, even=self.even) for place in places]
+            found = _in_places(generic, kernel, places, self.count, self.even)
             if self.even:
                 store_all(generic, kernel, found)
             else:
@@ -134,7 +143,7 @@ def uneven(generic: Generic) -> Words | None:
     threads = prod(sizes[:-1]) * ceildiv(sizes[-1], UNEVEN)
     if sizes[-1] == 1 or threads < ENOUGH:
         return None
-    is_tall = len(_window_lines(generic)) >= TALL
+    is_tall = len(window_lines(generic)) >= TALL
     return Words(generic, UNEVEN, even=False, threads=FEW_THREADS if is_tall else THREADS)
 
 
@@ -153,7 +162,7 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
             along.add(hash(op.results[0]))
             moving.add(hash(op.results[0]))
             continue
-        if op.name == "memref.load" and (line := _in_line(op)) is not None and bytes_of(op.operands[0].type):
+        if op.name == "memref.load" and (line := in_line(op)) is not None and bytes_of(op.operands[0].type):
             moving.add(hash(op.results[0]))
             found += [op] if line[1] else []
             continue
@@ -173,37 +182,14 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
     return found
 
 
-def _window_lines(generic: Generic) -> set[int]:
-    """The numbers of the lines of memory that windows see (COLUMN)."""
-    marked = [op.operation for op in generic.block.operations if COLUMN in op.operation.attributes]
-    return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in marked}
-
-
 def taps_of_lines(generic: Generic) -> tuple[int, int]:
     """How many elements a window has that neighbours' windows see too, and how far these are apart; 0 where there are
     none, or a body loads anything else that is not the same for neighbours."""
     marked = [op.operation for op in generic.block.operations if COLUMN in op.operation.attributes]
     steps = [ir.DenseI64ArrayAttr(op.attributes[COLUMN])[1] for op in marked]
     tables = _tables(generic)
-    alone = bool(tables) and all(steps) and None not in map(_in_line, tables)
-    return (len(steps), max(steps)) if alone and len(_window_lines(generic)) < len(steps) else (0, 0)
-
-
-def _of_lines(block: ir.Block) -> set[int]:
-    """The operations that nothing but elements of lines needs, most of which are parts of words that are there."""
-    found = set[int]()
-    for op in reversed([op.operation for op in block.operations]):
-        users = [use.owner.operation for result in op.results for use in result.uses]
-        if users and all(COLUMN in user.attributes or hash(user) in found for user in users):
-            found.add(hash(op))
-    return found
-
-
-def _in_line(load: ir.Operation) -> list[int] | None:
-    """What COLUMN says of the element that is loaded, if that is selected so."""
-    users = [use.owner.operation for use in load.results[0].uses]
-    marked = [user for user in users if COLUMN in user.attributes]
-    return list(ir.DenseI64ArrayAttr(marked[0].attributes[COLUMN])) if marked else None
+    alone = bool(tables) and all(steps) and None not in map(in_line, tables)
+    return (len(steps), max(steps)) if alone and len(window_lines(generic)) < len(steps) else (0, 0)
 
 
 def neighbours(
@@ -218,6 +204,29 @@ def neighbours(
     each the values of its results; and these indices in the order of the loops. Of some operands, by number, a thread
     has held their elements since before. Where they are not `even` there may be fewer neighbours, and the last one
     stands for the others; elements are no words then."""
+    clones, first = _clones(generic, kernel, dims, count, held, even)
+    return [run_through(one) for one in clones], first
+
+
+def _in_places(
+    generic: Generic, kernel: Kernel, places: Sequence[dict[int, ir.Value]], count: int, even: bool
+) -> list[tuple[list[list[ir.Value]], list[ir.Value]]]:
+    """The same for several places. Of windows all elements in turn, so that words are kept no longer than the windows
+    that share them are apart."""
+    made = [_clones(generic, kernel, dims, count, MappingProxyType({}), even) for dims in places]
+    every = [one for clones, _ in made for one in clones]
+    found = iter(run_together(every) if window_lines(generic) else map(run_through, every))
+    return [([next(found) for _ in clones], first) for clones, first in made]
+
+
+def _clones(
+    generic: Generic,
+    kernel: Kernel,
+    dims: dict[int, ir.Value],
+    count: int,
+    held: Mapping[int, list[ir.Value]],
+    even: bool,
+) -> tuple[list[Clone], list[ir.Value]]:
     last, size = generic.parallel[-1], generic.known_size(generic.parallel[-1]) or 0
     order = [dims[d] for d in range(len(dims))]
     places = []
@@ -237,15 +246,15 @@ def neighbours(
     ]
     tables = _tables(generic) or []
     loaded: dict[int, ir.Value] = {}  # words of tables, by the load
-    lines, later = _Lines(dims[last], -(-size // count) * count, count, count if even else 1), _of_lines(generic.block)
-    found = []
+    lines, later = Lines(dims[last], -(-size // count) * count, count, count if even else 1), of_lines(generic.block)
+    clones = []
     for e in range(count):
         known = {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None}
 
         def neighbour(op: ir.Operation, see: See, e: int = e) -> ir.Value | None:
             if COLUMN in op.attributes:
                 return lines.element(op, see, e)
-            if op not in tables or _in_line(op) is not None:
+            if op not in tables or in_line(op) is not None:
                 return None
             if hash(op) not in loaded:
                 buffer, *at = map(see, op.operands)
@@ -253,48 +262,8 @@ def neighbours(
                 loaded[hash(op)] = kernel.check_load(op, word.owner)
             return vector.extract(loaded[hash(op)], [], [e])
 
-        found.append(clone_into(generic.block, kernel, known, places[e], neighbour, later))
-    return found, places[0]
-
-
-@dataclass
-class _Lines:
-    """Elements of lines of memory, for `count` neighbours of `size` from `first` on. Words are loaded once, each of so
-    many elements, all of which are in the line or none."""
-
-    first: ir.Value
-    size: int
-    count: int
-    word: int
-    elements: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
-    words: dict[tuple[int, int], tuple[ir.Value, ir.Value | None]] = field(default_factory=dict)
-
-    def element(self, select: ir.Operation, see: See, number: int) -> ir.Value | None:
-        """What a marked select gives neighbour `number`; None where that is no part of a word."""
-        line, step, start = ir.DenseI64ArrayAttr(select.attributes[COLUMN])
-        if not step:
-            return None
-        key = (line, number * step + start)
-        if key not in self.elements:
-            place, part = divmod(key[1], self.word)
-            if (line, place) not in self.words:
-                self.words[line, place] = self._word(see(select.operands[1]).owner.operation, step, place * self.word)
-            word, inside = self.words[line, place]
-            found = vector.extract(word, [], [part])
-            self.elements[key] = found if inside is None else arith.select(inside, found, see(select.operands[2]))
-        return self.elements[key]
-
-    def _word(self, load: ir.Operation, step: int, start: int) -> tuple[ir.Value, ir.Value | None]:
-        """The word that is `start` elements from the first neighbour's, and whether the line has it, if that is not
-        certain."""
-        buffer, *outer, _ = load.operands
-        length = ir.MemRefType(buffer.type).shape[-1]
-        at = self.first if step == 1 else arith.muli(self.first, as_value(step))
-        at = arith.addi(at, as_value(start)) if start else at
-        if start >= 0 and (self.size - self.count) * step + start + self.word <= length:
-            return word_at(buffer, [*outer, at], self.word), None
-        inside = device.below(at, as_value(length))
-        return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.word), inside
+        clones.append(Clone(generic.block, kernel, known, places[e], neighbour, later))
+    return clones, places[0]
 
 
 def store_all(generic: Generic, kernel: Kernel, found: Sequence[tuple[list[list[ir.Value]], list[ir.Value]]]) -> None:
@@ -312,27 +281,6 @@ def _store_some(generic: Generic, kernel: Kernel, found: list[list[ir.Value]], f
         with only_if(place[last], generic.known_size(last)):
             for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
                 memref.store(value, kernel.inside(buffer), evaluate(map_, place))
-
-
-def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:
-    """Stores neighbouring elements from a place on whose number is a multiple of theirs."""
-    vector.store(device.whole(values), buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
-
-
-def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
-    """The neighbouring elements from a place on, one by one where they make no word; `once`: nobody reads them
-    again."""
-    if keeps_words(buffer, count) and 0 < count * bytes_of(buffer.type) <= WORD:
-        word = word_at(buffer, at, count, once)
-        return device.parts(word)
-    steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
-    return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
-
-
-def word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int, once: bool = False) -> ir.Value:
-    """A vector of so many elements; see `load_word`."""
-    kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
-    return vector.load(kind, buffer, indices, nontemporal=once or None, alignment=count * bytes_of(buffer.type))
 
 
 def _elements(
@@ -357,9 +305,3 @@ def lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
     inner = map_.results[len(map_.results) - 1]
     own = isinstance(inner, ir.AffineDimExpr) and inner.position == last
     return own and dims_of(map_).count(last) == 1
-
-
-def bytes_of(buffer: ir.Type) -> int:
-    """Bytes of a memref's element; 0 of what makes no words: truths, whose bits are no bytes, and indices."""
-    width = getattr(ir.MemRefType(buffer).element_type, "width", 0)
-    return width // 8

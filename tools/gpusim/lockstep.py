@@ -171,7 +171,10 @@ class Lockstep:
         return [np.asarray(self._see(op.operands[0])).view(dtype_of(op.results[0].type))]
 
     def _arith_select(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        return [np.where(*self._all(op.operands))]
+        chosen, *both = self._all(op.operands)
+        if both and np.ndim(both[0]) > np.ndim(chosen) > 0:  # whole vectors
+            chosen = chosen[:, None]
+        return [np.where(chosen, *both)]
 
     def _arith_cmpi(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [int_compare(ir.IntegerAttr(op.attributes["predicate"]).value)(*self._all(op.operands))]

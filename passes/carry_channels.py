@@ -1,0 +1,111 @@
+"""carry-channels: images whose channels are last, or may be, stay so through what is done to images.
+
+    %t = linalg.transpose ins(%x : tensor<32x96x96x120xbf16>) ... permutation = [0, 3, 1, 2]
+    %p = linalg.pooling_nchw_sum ins(%t, %window : ...) outs(%zero) -> tensor<32x120x48x48xf32>
+  =>
+    %p = linalg.pooling_nhwc_sum ins(%x, %window : ...) outs(%zero) -> tensor<32x48x48x120xf32>
+
+So the inputs of a model are read where they lie, and written nowhere else. It pays where less is turned back behind,
+half of it at most, than would be turned in front. What a convolution gives may have either order, for its product has
+both: channels are last where it is other convolutions that read what is computed of it, and would have it turned.
+`carried_channels.py` says what is carried and where that ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.planning.product_engines import CHUNK
+from kitsune_mlir.traffic import element_bytes
+
+from .base import ModulePass
+from .carried_channels import Carried, example_bytes, last_order, taken_from_last
+from .convolution_operands import transposed
+from .convolutions import NAMES
+from .product_follows import follows_of_one_result
+from .rows_in_place import take_rows_in_place
+
+_LESS = 0.5  # of the bytes of images that are given
+_COPIED = 16  # bytes: what lines are multiples of that a tensor copy takes
+
+
+@dataclass(frozen=True)
+class CarryChannels(ModulePass):
+    """Has no options."""
+
+    name: ClassVar[str] = "carry-channels"
+
+    def run(self, module: ir.Module) -> None:
+        for function in walk(module, "func.func"):
+            for block in function.regions[0].blocks:
+                if any(op.operation.name in NAMES for op in block.operations):
+                    take_rows_in_place(block)  # a model may turn them for a norm of channels, and back
+                _Carrier(block).run()
+
+
+class _Carrier:
+    """Carries images on in a block."""
+
+    def __init__(self, block: ir.Block):
+        operations = [op.operation for op in block.operations]
+        self.begun = [op for op in operations if taken_from_last(op)]
+        self.convolutions = [op for op in operations if op.name in NAMES]
+        self.lasts = {op.results[0]: op.operands[0] for op in self.begun}  # by images with their channels second
+        # What is computed of convolutions elementwise, perhaps in the same kernels: its order is theirs.
+        self.behind = {
+            op.results[0]: [op, *follows_of_one_result(op, lambda _op, _read: True)] for op in self.convolutions
+        }
+        self.made = {result for ops in self.behind.values() for op in ops for result in op.results}
+
+    def run(self) -> None:
+        for op in self.begun:
+            carried = self._carried(op.results[0])
+            if carried.members and carried.sees_images and carried.turned <= _LESS * example_bytes(op.results[0]):
+                self.lasts.update(carried.rewrite(op.operands[0]))
+        for op in self.convolutions:
+            self._carry_result(op)
+        for op in reversed(self.begun):
+            if not list(op.results[0].uses):
+                op.erase()
+
+    def _carry_result(self, convolution: ir.Operation) -> None:
+        """Carries on what a convolution gives, where less is turned so: the images of others that are computed of it,
+        and what is read behind it and lies so."""
+        ops = self.behind[convolution.results[0]]
+        end = ops[-1]
+        carried = self._carried(end.results[0])
+        images = [value for value in carried.values if any(_turns_images(op, value) for op in carried.reached)]
+        read = [value for op in ops for value in op.operands if value in self.lasts]
+        if not carried.members or carried.turned >= sum(map(example_bytes, dict.fromkeys([*images, *read]))):
+            return
+        with end.location, ir.InsertionPoint.after(end):
+            last = transposed(end.results[0], last_order(len(rows.shape_of(end.results[0]))))
+        self.lasts.update(carried.rewrite(last))
+
+    def _carried(self, images: ir.Value) -> Carried:
+        return Carried(images, lambda op: _takes_images(op) or any(one in self.made for one in op.results), self.lasts)
+
+
+def _takes_images(op: ir.Operation) -> bool:
+    """Whether an operation is a convolution that becomes a product, or puts zeros around the images of one."""
+    if op.name == "tensor.pad":
+        users = [use.owner.operation for use in op.results[0].uses]
+        return bool(users) and all(user.name in NAMES for user in users)
+    return op.name in NAMES
+
+
+def _turns_images(op: ir.Operation, images: ir.Value) -> bool:
+    """Whether a convolution has these images turned, or copied for lines that no tensor copy takes. Few channels of f32
+    get zeros around them in any case: a filter's row is one element then (convolutions.py)."""
+    if not _takes_images(op) or op.operands[0] != images:
+        return False
+    kind = ir.RankedTensorType(images.type)
+    places = kind.shape[2:]
+    is_pointwise = op.name in NAMES and prod(rows.shape_of(op.operands[1])[-len(places) :]) == 1
+    if not is_pointwise or rows.DYNAMIC in places:
+        return not isinstance(kind.element_type, ir.F32Type) or kind.shape[1] >= CHUNK
+    return prod(places) * element_bytes(kind.element_type) % _COPIED > 0
