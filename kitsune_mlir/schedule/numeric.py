@@ -293,7 +293,8 @@ def _generic(op: ir.Operation) -> Function:
                 found = run([values[o] for o in operands] if operands else loops)
                 values.update(zip(made, found, strict=True))
             for result, place, value, name in zip(results, places[len(xs) - outputs :], yields, names, strict=True):
-                result[place] = rounded(np.broadcast_to(values[value], shape), name)
+                found = rounded(np.broadcast_to(values[value], shape), name)
+                result[place] = found if any(map(np.ndim, place)) else found.reshape(())
         return results
 
     return compute

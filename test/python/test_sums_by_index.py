@@ -92,8 +92,8 @@ REDUCES = (("mean", True), ("mean", False), ("sum", False))
 
 
 def test_rows_along_any_dimension(small_gpu):
-    """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension. Of an open number
-    of stacks, which lie behind the rows, a row begins where the call says."""
+    """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension. Where the number
+    of stacks is open, which lie behind the rows, a row begins where the call says."""
 
     def joined(x, e, to):
         index = to.view(1, -1, 1).expand_as(e)
