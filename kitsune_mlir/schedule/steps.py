@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.types import Slot as SlotType
 from kitsune_mlir.mlir import ir, location
 
@@ -123,10 +124,13 @@ def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
 def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     elements, dims, last = op.opview.elements, op.opview.axes, op.opview.last_rows
     tile, sizes = dialect.tile_of(op.operands[0]), op.opview.box
+    open_sizes = _open_sizes(op) if op.opview.is_longer else []
 
     def step(frame: Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
+        if open_sizes:  # the box ends where the call's elements do
+            source = source[..., : min(frame.values[tensor].shape[d] for tensor, d in open_sizes)]
         if isinstance(source, TileSlot):
             source.check_open(frame.at(where), "consumer")
             copy = Copy(slot, lambda: take_box(source.buffer, at, dims, sizes, 0))
@@ -144,6 +148,16 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
         frame.values[results[0]] = copy
 
     return step
+
+
+def _open_sizes(op: ir.Operation) -> list[tuple[int, int]]:
+    """Tensors that the kernel of an operation is given, and which of their dimensions are of its open size, or of lines
+    of so many elements that have been made longer."""
+    kernel = parent_of(op, dialect.KernelOp.OPERATION_NAME)
+    given = kernel.opview.inputs if kernel is not None else []
+    tensors = [value for value in given if isinstance(value.type, ir.RankedTensorType)]
+    kinds = [(hash(value), ir.RankedTensorType(value.type)) for value in tensors]
+    return [(tensor, d) for tensor, kind in kinds for d in range(kind.rank) if kind.is_dynamic_dim(d)]
 
 
 def split(where: str, operands: list[int], is_turned: bool) -> Step:

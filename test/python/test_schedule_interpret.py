@@ -160,3 +160,12 @@ def test_what_nobody_wrote_reaches_no_output():
     take = "%i0 = linalg.index 1 : index\n %i1 = arith.addi %i0, %c32 : index\n %o0 = tensor.extract %bias[%i1]"
     outside = first_fault(add, f"{take} : tensor<48xf32>\n %e0 = math.exp %o0 : f32\n %n = arith.addf %sum, %e0 : f32")
     assert re.search(r"writes to output 0 numbers that -:\d+ takes from outside of a tensor", outside)
+
+
+def test_boxes_of_lines_that_were_made_longer_end_where_the_call_says():
+    text = PRODUCT.replace("tensor<?x64xbf16>", "tensor<?x?xbf16>")
+    module, kernel = kernel_of(text.replace('"tma"} : (!s, tensor<?x?xbf16>', '"tma", longer} : (!s, tensor<?x?xbf16>'))
+    (a, b, bias), _ = operands(50)
+    a[:, 50:] = np.nan  # behind the 50 elements of a line, up to 56
+    (found,) = run(kernel, (a[:, :56], b, bias), shapes=[(50, WIDTH)])
+    np.testing.assert_array_equal(found, np.maximum(a[:, :50] @ b[:, :50].T + bias, 0))
