@@ -67,7 +67,14 @@ from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import Shape, TensorSizes
-from .thin_products import across_predicted_us, by_elements, by_rows, elementwise_predicted_us, predicted_us
+from .thin_products import (
+    across_predicted_us,
+    by_elements,
+    by_rows,
+    elementwise_predicted_us,
+    has_windows,
+    predicted_us,
+)
 
 
 @dataclass(frozen=True)
@@ -254,7 +261,10 @@ class _Scheduler(PricedProduct):
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
 
     def _small_us(self) -> float | None:
-        """What it takes as a batch of small products in threads, and where numbers name its matrices, to make these."""
+        """What it takes as a batch of small products in threads, and where numbers name its matrices, to make these;
+        None where it is none, or an operand is in no memory."""
+        if has_windows(self.found):
+            return None
         b, *sizes = ((self.taken if role == "b" else self.sizes).get(role, 1) for role in "bmnk")
         us = small_us(b, *sizes, self.target)
         if us is None or self.found.numbers is None:

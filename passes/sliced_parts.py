@@ -17,6 +17,7 @@ from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor
 def slice_part(op: ir.Operation) -> None:
     """Slices the part of a concatenation or of another slice, or of one within it, that has all that a
     tensor.extract_slice takes."""
+    _step_by_one(op)
     op = _of_stack(op) or op
     while (part := _part(op) or _behind_slice(op)) is not None:
         value, offsets = part
@@ -29,6 +30,14 @@ def slice_part(op: ir.Operation) -> None:
             made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, sizes, steps)
         replace_op(op, made.result)
         op = made.operation
+
+
+def _step_by_one(op: ir.Operation) -> None:
+    """Where one element of a dimension is taken, its step is said to be 1: that there is none."""
+    _, sizes, steps = slice_of(op)
+    op.attributes["static_strides"] = ir.DenseI64ArrayAttr.get(
+        [1 if size == 1 and step != rows.DYNAMIC else step for size, step in zip(sizes, steps, strict=True)]
+    )
 
 
 def _of_stack(op: ir.Operation) -> ir.Operation | None:

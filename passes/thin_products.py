@@ -21,11 +21,16 @@ _F32 = ir.F32Type
 _16_BITS = ir.BF16Type | ir.F16Type
 
 
+def has_windows(found: Contraction) -> bool:
+    """Whether an operand is a matrix of windows, which is in no memory: a kernel on tensor cores alone reads it."""
+    return any(in_memory(value) != value for value in (found.left, found.right))
+
+
 def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Target) -> float | None:
     """Microseconds of a product as a row group, by the sizes of its roles; None where it is not known to be one."""
     element = ir.RankedTensorType(found.left.type).element_type
     known = {role: size for role, size in sizes.items() if size is not None}
-    if found.numbers is not None or any(in_memory(value) != value for value in (found.left, found.right)):
+    if found.numbers is not None or has_windows(found):
         return None  # matrices that numbers name, and windows, are in no memory
     along = found.left_roles[-1] == found.right_roles[-1] == "k"
     if not along or known.keys() != sizes.keys() or not isinstance(element, _F32 | _16_BITS):
@@ -39,7 +44,7 @@ def across_predicted_us(found: Contraction, sizes: dict[str, int | None], target
     m, n, k = (sizes.get(role) for role in "mnk")
     element = ir.RankedTensorType(found.left.type).element_type
     across = (found.left_roles, found.right_roles) == (("k", "m"), ("k", "n"))
-    if not across or m is None or n is None or k is None or in_memory(found.left) != found.left:
+    if not across or m is None or n is None or k is None or has_windows(found):
         return None
     return across_us(m, n, k, element.width // 8, target)
 
@@ -49,7 +54,7 @@ def elementwise_predicted_us(
 ) -> float | None:
     """The same as an elementwise operator, of these sizes; None where it is not known to be one."""
     wide = isinstance(ir.RankedTensorType(found.left.type).element_type, _F32 | _16_BITS)
-    if found.numbers is not None or not wide or any(in_memory(value) != value for value in (found.left, found.right)):
+    if found.numbers is not None or not wide or has_windows(found):
         return None
     nbytes = sum(map(tensor_bytes, (found.left, found.right, op.results[0])))
     return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)

@@ -248,15 +248,24 @@ def _parts(op: ir.Operation, together: int) -> int:
 
 def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
     """Adds neighbouring f32 to those of a table from a place on."""
-    strides, _ = ir.MemRefType(table.type).get_strides_and_offset()
     place = memref.extract_aligned_pointer_as_index(table)
-    for index, stride in zip(target, strides, strict=True):
-        place = arith.addi(place, arith.muli(index, as_value(4 * stride)))
+    for index, nbytes in zip(target, _bytes_between(table), strict=True):
+        place = arith.addi(place, arith.muli(index, as_value(nbytes)))
     names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
     text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
     address = arith.index_cast(ir.IntegerType.get_signless(64), place)
     with device.when(_is_some(values)):
         device.assembly(text, address, *values)
+
+
+def _bytes_between(table: ir.Value) -> list[Size]:
+    """The bytes from one f32 to the next along each dimension, those too that a size behind it leaves open."""
+    kind = ir.MemRefType(table.type)
+    strides, _ = kind.get_strides_and_offset()
+    if kind.get_dynamic_stride_or_offset() not in strides:
+        return [4 * stride for stride in strides]
+    found = list(memref.extract_strided_metadata(table))[-kind.rank :]
+    return [arith.muli(stride, as_value(4)) for stride in found]
 
 
 def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:

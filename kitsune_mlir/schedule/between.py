@@ -13,7 +13,7 @@ import numpy as np
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import ir
 
-from . import numeric
+from . import numeric, poison
 from .rings import Copy, ScheduleFault
 
 _Step = Callable[[Any], Iterator[bool] | None]
@@ -24,7 +24,10 @@ class Between:
 
     def __init__(self, op: dialect.AllocRingOp):
         self.name, self.depth = op.label, op.slots
-        self.data = [numeric.empty(list(op.tile.shape), numeric.element(op.tile)) for _ in range(self.depth)]
+        self.source = f"numbers of ring '{self.name}' that nobody filled in this tile's turn"
+        self.data = [
+            numeric.empty(list(op.tile.shape), numeric.element(op.tile), self.source) for _ in range(self.depth)
+        ]
         self.takers = sum(use.owner.operation.name == dialect.WaitOp.OPERATION_NAME for use in op.results[0].uses)
         self.makers = 1  # copies of the agent that fills it
         self.filled: Counter[int] = Counter()  # by tile, the copies that have done so
@@ -81,7 +84,8 @@ def opens(name: str, where: str, ring: int, slot: int) -> _Step:
             rows = slice(frame.number * each, (frame.number + 1) * each)
         made = TileSlot(found, "producer" if fills else "consumer", frame.tile, rows)
         if fills:
-            made.buffer[...], made.filled = np.nan, np.zeros(made.buffer.shape, bool)
+            made.buffer[...] = poison.value(made.buffer.dtype, found.source)
+            made.filled = np.zeros(made.buffer.shape, bool)
         frame.values[slot] = made
         yield True
 

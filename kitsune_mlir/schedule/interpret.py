@@ -24,6 +24,7 @@ from . import between, numeric, steps
 from .between import Between
 from .gather_rows import gather_rows
 from .look_up import look_up
+from .outputs import write, write_rows
 from .rings import Ring, ScheduleFault
 from .steps import Cluster, Cta, Frame, Output, Run, Step
 
@@ -227,9 +228,9 @@ class Program:
             case "kitsune.prefetch":
                 return lambda frame: frame.values[operands[0]].check_open(frame.at(where), "producer")
             case "kitsune.write":
-                return steps.write(op, where, operands)
+                return write(op, where, operands)
             case "kitsune.write_rows":
-                return steps.write_rows(op, where, operands)
+                return write_rows(op, where, operands)
         function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
 
         def compute(frame: Frame) -> None:

@@ -1,7 +1,7 @@
 """Operations on numbers and tiles, in numpy: index arithmetic, arith and math by element, linalg.
 
 bf16 is held in float32 arrays and rounded after every operation; all other types are numpy's own. Elements that nobody
-wrote are NaN.
+wrote are those of poison.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import numpy as np
 
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, location, slice_of
-from kitsune_mlir.rows import loops_of
+from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.rows import DYNAMIC, loops_of
 
-from . import windows
+from . import poison, tensors, windows
+from .tensors import Function
 
 DTYPES = {
     "f64": np.float64,
@@ -32,9 +33,6 @@ DTYPES = {
     "i64": np.int64,
     "index": np.int64,
 }
-Function = Callable[[Sequence[Any]], Sequence[Any]]  # operands to results
-
-_DYNAMIC = -(2**63)  # MLIR's mark of a size that is an operand
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -110,10 +108,10 @@ def element(type_: ir.Type) -> str:
     return str(type_.element_type if isinstance(type_, ir.ShapedType) else type_)
 
 
-def empty(shape: Sequence[int], name: str) -> np.ndarray:
-    """A tensor that nobody wrote."""
+def empty(shape: Sequence[int], name: str, source: str = "numbers of a tensor that nobody wrote") -> np.ndarray:
+    """A tensor that nobody wrote; `source` says of it what its numbers are."""
     dtype = DTYPES[name]
-    return np.full(shape, np.nan if np.issubdtype(dtype, np.floating) else 0, dtype)
+    return np.full(shape, poison.value(dtype, source), dtype)
 
 
 def rounded(values: Any, name: str) -> Any:
@@ -133,8 +131,8 @@ def from_array(array: Any, type_: ir.Type) -> Any:
     it."""
     name = element(type_)
     if name == "bf16" and getattr(array, "dtype", None) == np.uint16:
-        return (array.astype(np.uint32) << 16).view(np.float32)
-    return rounded(np.asarray(array).astype(DTYPES[name]), name)
+        return poison.plain((array.astype(np.uint32) << 16).view(np.float32))
+    return rounded(poison.plain(np.asarray(array).astype(DTYPES[name])), name)
 
 
 def operands_of(op: ir.Operation) -> list[ir.Value]:
@@ -148,6 +146,8 @@ def compile_op(op: ir.Operation) -> Function:
     if name in _SPECIAL:
         return _SPECIAL[name](op)
     result = element(op.results[0].type) if len(op.results) else ""
+    if name.startswith("math.") and name in FLOATS and len(op.operands) == 1:
+        return lambda xs: [rounded(poison.kept(FLOATS[name](xs[0]), xs[0]), result)]
     if name in FLOATS or name in _INTEGERS:
         function = FLOATS.get(name) or _INTEGERS[name]
         return lambda xs: [rounded(function(*xs), result)]
@@ -230,7 +230,7 @@ def _delinearize(op: ir.Operation) -> Function:
 
     def delinearize(xs: Sequence[Any]) -> Sequence[Any]:
         number, sizes = xs[0], iter(xs[1:])
-        extents = [next(sizes) if size == _DYNAMIC else size for size in basis]
+        extents = [next(sizes) if size == DYNAMIC else size for size in basis]
         found = []
         for extent in reversed(extents[len(extents) - count + 1 :]):
             number, rest = divmod(number, extent)
@@ -293,7 +293,8 @@ def _generic(op: ir.Operation) -> Function:
                 found = run([values[o] for o in operands] if operands else loops)
                 values.update(zip(made, found, strict=True))
             for result, place, value, name in zip(results, places[len(xs) - outputs :], yields, names, strict=True):
-                result[place] = rounded(np.broadcast_to(values[value], shape), name)
+                found = rounded(np.broadcast_to(values[value], shape), name)
+                result[place] = found if any(map(np.ndim, place)) else found.reshape(())
         return results
 
     return compute
@@ -322,36 +323,6 @@ def _extents(maps: Sequence[ir.AffineMap], tensors: Sequence[Any], count: int) -
     return [found[d] for d in range(count)]
 
 
-def _part(op: ir.Operation) -> Function:
-    first, width = op.opview.first_column, ir.RankedTensorType(op.results[0].type).shape[1]
-    return lambda xs: [xs[0][:, first : first + width].copy()]
-
-
-def _concat(op: ir.Operation) -> Function:
-    dim = ir.IntegerAttr(op.attributes["dim"]).value
-    return lambda xs: [np.concatenate(xs, axis=dim)]
-
-
-def _reshape(op: ir.Operation) -> Function:
-    shape = list(ir.RankedTensorType(op.results[0].type).shape)
-    return lambda xs: [np.reshape(xs[0], shape)]
-
-
-def _slice(op: ir.Operation) -> Function:
-    """A slice whose sizes are constants."""
-    places, sizes, steps = slice_of(op)
-    if _DYNAMIC in (*sizes, *steps):
-        raise UnsupportedError(f"{location(op.location)}: a slice whose sizes are no constants")
-    shape = list(ir.RankedTensorType(op.results[0].type).shape)
-
-    def cut(xs: Sequence[Any]) -> list[Any]:
-        given = iter(xs[1:])
-        starts = [int(next(given)) if place == _DYNAMIC else place for place in places]
-        return [xs[0][tuple(slice(o, o + n * s, s) for o, n, s in zip(starts, sizes, steps))].reshape(shape)]
-
-    return cut
-
-
 def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
     found = windows.matrix(images, op.opview.windows, op.opview.pitches)
     return found if op.opview.in_batches else found.reshape(-1, *found.shape[2:])
@@ -370,16 +341,16 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "kitsune.windows": lambda op: lambda xs: [_matrix(op, xs[0])],
     "kitsune.dots": lambda op: lambda xs: [rounded(xs[0].astype(np.float64) @ xs[1].T, "f32")],
     "kitsune.stash": lambda op: lambda xs: [xs[0]],
-    "kitsune.part": _part,
+    "kitsune.part": tensors.part,
     "kitsune.spread": lambda op: lambda xs: [xs[0]],
     "kitsune.select": lambda _: lambda xs: [xs[1 + xs[0]]],
     "linalg.fill": _fill,
     "linalg.generic": _generic,
-    "tensor.collapse_shape": _reshape,
-    "tensor.concat": _concat,
-    "tensor.expand_shape": _reshape,
-    "tensor.extract_slice": _slice,
+    "tensor.collapse_shape": tensors.reshape,
+    "tensor.concat": tensors.concat,
+    "tensor.expand_shape": tensors.reshape,
+    "tensor.extract_slice": tensors.slice_,
     "tensor.dim": lambda _: lambda xs: [np.shape(xs[0])[xs[1]]],
     "tensor.empty": _empty,
-    "tensor.extract": lambda _: lambda xs: [xs[0][tuple(xs[1:])]],
+    "tensor.extract": tensors.extract,
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import location
 
-from . import numeric
+from . import numeric, poison
 
 _UPPER = -8192  # a tf32's bits of a word
 _PAIRED = [0, 2, 4, 6, 1, 3, 5, 7]
@@ -71,7 +72,8 @@ class Product:
             right = right.T if product.turned else right[product.columns or slice(None)]
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
             if len(value) < product.height:
-                value = np.pad(value, ((0, product.height - len(value)), (0, 0)), constant_values=np.nan)
+                none = poison.nan("rows of sums behind those that a product computes")
+                value = np.pad(value, ((0, product.height - len(value)), (0, 0)), constant_values=none)
             product.value = value + (product.start if product.before is None else product.before.value)
 
     def settle(self) -> None:
@@ -104,6 +106,11 @@ class Slot:
     def buffer(self) -> np.ndarray:
         return self.ring.data[self.number % self.ring.depth][: self.rows, : self.columns]
 
+    def empty(self) -> None:
+        """Nobody has filled it in this turn, nor what lies behind its rows and columns."""
+        buffer = self.ring.data[self.number % self.ring.depth]
+        buffer[...] = poison.value(buffer.dtype, self.ring.source)
+
     def check_open(self, where: str, side: str) -> None:
         if self.closed:
             raise ScheduleFault(f"{where} uses a slot of ring '{self.ring.name}' that was closed at {self.closed}")
@@ -126,7 +133,8 @@ class Ring:
         self.name, self.depth, self.sharing = op.label, op.slots, op.sharing
         self.where = location(op.operation.location)
         shape, self.element = list(op.tile.shape), numeric.element(op.tile)
-        self.data = [numeric.empty(shape, self.element) for _ in range(self.depth)]
+        self.source = f"numbers of ring '{self.name}' that nobody filled in this turn"
+        self.data = [numeric.empty(shape, self.element, self.source) for _ in range(self.depth)]
         self.written: set[int] = set()  # buffers that a copy has landed in since they were acquired
         self.owners: dict[str, str] = {}  # side -> agent
         self.full: set[int] = set()
@@ -174,7 +182,7 @@ class Ring:
         self.open.append(slot)
         if side == "producer":
             self.written.discard(slot.number % self.depth)
-            self.data[slot.number % self.depth][...] = numeric.empty((), self.element)
+            slot.empty()
         return slot
 
     def close(self, slot: Slot, side: str, where: str) -> None:
@@ -262,9 +270,9 @@ def box(array: np.ndarray, at: list[int], dims: list[int], sizes: list[int]) -> 
     return tuple(inside), tuple(own[d] for d in dims)
 
 
-def take_box(array: np.ndarray, at: list[int], dims: list[int], sizes: list[int], beyond: float) -> np.ndarray:
+def take_box(array: np.ndarray, at: list[int], dims: list[int], sizes: list[int], beyond: Any) -> np.ndarray:
     """The box of a tensor that begins at `at`; elements outside the tensor are `beyond`."""
-    found = np.full(sizes, beyond if np.issubdtype(array.dtype, np.floating) else 0, array.dtype)
+    found = np.full(sizes, beyond, array.dtype)
     inside, own = box(array, at, dims, sizes)
     part = array[inside]
     if part.size:

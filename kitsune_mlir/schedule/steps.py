@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.types import Slot as SlotType
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, location
 
-from . import between, numeric
+from . import between, numeric, poison
 from .between import TileSlot
-from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, rounded_to_tf32, take_box, tf32_operand
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, rounded_to_tf32, take_box, tf32_operand
 
 
 @dataclass
@@ -123,19 +124,22 @@ def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
 def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     elements, dims, last = op.opview.elements, op.opview.axes, op.opview.last_rows
     tile, sizes = dialect.tile_of(op.operands[0]), op.opview.box
+    open_sizes = _open_sizes(op) if op.opview.is_longer else []
 
     def step(frame: Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
+        if open_sizes:  # the box ends where the call's elements do
+            source = source[..., : min(frame.values[tensor].shape[d] for tensor, d in open_sizes)]
         if isinstance(source, TileSlot):
             source.check_open(frame.at(where), "consumer")
-            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, sizes, 0.0))
+            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, sizes, 0))
             source.copies.append(copy)
         elif elements is None:
-            found = take_box(source, at, dims, sizes, 0.0).reshape(tile.shape)
+            found = take_box(source, at, dims, sizes, 0).reshape(tile.shape)
             found = rounded_to_tf32(found, ties_up=False) if op.opview.is_rounded else found
             if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
-                found[last:] = np.nan
+                found[last:] = poison.value(found.dtype, slot.ring.source)
             copy = Copy(slot, found)
         else:
             copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))
@@ -144,6 +148,16 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
         frame.values[results[0]] = copy
 
     return step
+
+
+def _open_sizes(op: ir.Operation) -> list[tuple[int, int]]:
+    """Tensors that the kernel of an operation is given, and which of their dimensions are of its open size, or of lines
+    of so many elements that have been made longer."""
+    kernel = parent_of(op, dialect.KernelOp.OPERATION_NAME)
+    given = kernel.opview.inputs if kernel is not None else []
+    tensors = [value for value in given if isinstance(value.type, ir.RankedTensorType)]
+    kinds = [(hash(value), ir.RankedTensorType(value.type)) for value in tensors]
+    return [(tensor, d) for tensor, kind in kinds for d in range(kind.rank) if kind.is_dynamic_dim(d)]
 
 
 def split(where: str, operands: list[int], is_turned: bool) -> Step:
@@ -319,6 +333,7 @@ def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
     tile = ir.RankedTensorType(op.results[0].type)
     dims, sizes = ([], []) if isinstance(op.operands[0].type, SlotType) else (op.opview.axes, op.opview.box)
     whole = op.opview.is_of_boxes
+    source_text = f"numbers from beyond {_named(op.operands[0])}, which {where} reads"
 
     def step(frame: Frame) -> None:
         source, *at = [frame.values[o] for o in operands]
@@ -329,9 +344,17 @@ def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
                 return
             frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
             return
-        frame.values[results[0]] = take_box(source, at, dims, sizes, np.nan).reshape(tile.shape)
+        beyond = poison.value(source.dtype, source_text)
+        frame.values[results[0]] = take_box(source, at, dims, sizes, beyond).reshape(tile.shape)
 
     return step
+
+
+def _named(tensor: ir.Value) -> str:
+    """An operand of a kernel, for people."""
+    if isinstance(tensor.owner, ir.Block):
+        return f"argument {ir.BlockArgument(tensor).arg_number}"
+    return f"the result of {location(tensor.owner.location)}"
 
 
 def fill(where: str, operands: list[int]) -> Step:
@@ -343,50 +366,5 @@ def fill(where: str, operands: list[int]) -> Step:
         if slot.number % slot.ring.depth in slot.ring.written:
             raise ScheduleFault(f"{frame.at(where)} fills a slot of ring '{slot.ring.name}' again")
         slot.ring.store(slot, tile)
-
-    return step
-
-
-def write(op: ir.Operation, where: str, operands: list[int]) -> Step:
-    dims, sizes, index = op.opview.axes, op.opview.box, op.opview.position
-    once = op.opview.is_once
-
-    def step(frame: Frame) -> None:
-        if once and frame.cta.rank:
-            return
-        tile, *at = [frame.values[o] for o in operands]
-        output = frame.cta.outputs[index]
-        inside, own = box(output.data, at, dims, sizes)
-        part, done = output.data[inside], output.written[inside]
-        others = [d for d in range(output.data.ndim) if d not in dims]
-        order = [*others, *dims]
-        new = tile.reshape(sizes)[own].reshape([part.shape[d] for d in order]).transpose(np.argsort(order))
-        if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
-            raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
-        output.data[inside], output.written[inside] = new, True
-
-    return step
-
-
-def write_rows(op: ir.Operation, where: str, operands: list[int]) -> Step:
-    index, adds = op.opview.position, op.opview.adds
-
-    def step(frame: Frame) -> None:
-        tile, to, first, count, column = [frame.values[o] for o in operands[:5]]
-        output = frame.cta.outputs[index]
-        columns = slice(column, column + tile.shape[1])
-        tile = tile[:, : output.data.shape[1] - column]
-        if adds and not output.written.any():
-            output.data[...], output.written[...] = 0.0, True  # it begins at zero
-        for row, place in zip(tile[: max(0, count - first)], to, strict=False):
-            if adds:
-                if 0 <= place < len(output.data):
-                    output.data[place, columns] += row
-                continue
-            if not 0 <= place < len(output.data) or output.written[place, columns].any():
-                raise ScheduleFault(
-                    f"{frame.at(where)} writes row {place} of output {index}, which is not there or was"
-                )
-            output.data[place, columns], output.written[place, columns] = row, True
 
     return step

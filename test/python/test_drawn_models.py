@@ -198,6 +198,10 @@ CASES = {  # a model and its arguments
         Model(lambda m, x: torch.dot(x, x) * 0.01),
         normal(1600),
     ),
+    "one column of every second": lambda: (
+        Model(lambda m, x: m.a(x)[:, 0:2:2], a=nn.Linear(13, 2)),
+        normal(80, 13),
+    ),
     "a mean of rows beside them": lambda: (
         Model(lambda m, x: torch.cat([x, F.relu(x.sum(0, keepdim=True)).expand_as(x)], -1)),
         normal(96, 1),

@@ -56,6 +56,16 @@ def test_narrow_chunks_of_tiles_with_two_sets_of_sums(outputs, small_gpu, monkey
 
 
 @pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("shapes", [None, ({0: torch.export.Dim("images")},)], ids=["known", "open"])
+def test_many_small_images(shapes):
+    """Each image's product is so small that threads would do it, whose operands are in memory, as windows are not."""
+    model, args = nn.Conv2d(8, 16, 2).bfloat16().eval(), (torch.randn(64, 8, 5, 5).bfloat16(),)
+    compiled = compile(model, args, target="sm_90a", dynamic_shapes=shapes)
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["elementwise_0", "product0"]
+    torch.testing.assert_close(Simulation(compiled)(*args), model(*args), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups(name, small_gpu):
     make, shape = GROUPED[name]

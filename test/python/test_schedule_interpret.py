@@ -1,6 +1,7 @@
 """The interpreter of scheduled kernels: right numbers in any order, tiles beyond the end, and what it refuses to do."""
 
 import math
+import re
 
 import ml_dtypes
 import numpy as np
@@ -138,3 +139,33 @@ def test_a_faults_line_is_the_operations():
     fault = faults(PRODUCT.replace('"kitsune.release"(%pa, %q) : (!s, !t)', '"kitsune.release"(%pa) : (!s)'), [0])[0]
     line = 1 + PRODUCT[: PRODUCT.index('"kitsune.release"(%pa')].count("\n")
     assert fault.startswith(f"-:{line}: copy ")
+
+
+def test_what_nobody_wrote_reaches_no_output():
+    """The fault says where it comes from: beyond the end of an operand, a box that ends before the rows that are left,
+    a tensor that nothing was written to, a place outside of a tensor."""
+
+    def first_fault(old, new):
+        assert old in PRODUCT
+        return faults(PRODUCT.replace(old, new), [0])[0]
+
+    beyond = first_fault('"kitsune.read"(%bias, %col)', '"kitsune.read"(%bias, %c32)')
+    assert re.search(r"'math' in CTA \d writes to output 0 numbers from beyond argument 2, which -:61 reads", beyond)
+    box = 'dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<48x64xbf16>'
+    short = first_fault(box, f"last = 8 : i64, {box}")
+    assert "writes to output 0 numbers of ring 'right' that nobody filled in this turn" in short
+    add = "%n = arith.addf %sum, %b : f32"
+    unwritten = first_fault(add, "%w0 = arith.extf %out : bf16 to f32\n %n = arith.addf %sum, %w0 : f32")
+    assert "writes to output 0 numbers of a tensor that nobody wrote" in unwritten
+    take = "%i0 = linalg.index 1 : index\n %i1 = arith.addi %i0, %c32 : index\n %o0 = tensor.extract %bias[%i1]"
+    outside = first_fault(add, f"{take} : tensor<48xf32>\n %e0 = math.exp %o0 : f32\n %n = arith.addf %sum, %e0 : f32")
+    assert re.search(r"writes to output 0 numbers that -:\d+ takes from outside of a tensor", outside)
+
+
+def test_boxes_of_lines_that_were_made_longer_end_where_the_call_says():
+    text = PRODUCT.replace("tensor<?x64xbf16>", "tensor<?x?xbf16>")
+    module, kernel = kernel_of(text.replace('"tma"} : (!s, tensor<?x?xbf16>', '"tma", longer} : (!s, tensor<?x?xbf16>'))
+    (a, b, bias), _ = operands(50)
+    a[:, 50:] = np.nan  # behind the 50 elements of a line, up to 56
+    (found,) = run(kernel, (a[:, :56], b, bias), shapes=[(50, WIDTH)])
+    np.testing.assert_array_equal(found, np.maximum(a[:, :50] @ b[:, :50].T + bias, 0))

@@ -92,7 +92,8 @@ REDUCES = (("mean", True), ("mean", False), ("sum", False))
 
 
 def test_rows_along_any_dimension(small_gpu):
-    """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension."""
+    """As ARMAConv and towers of PyG have them: of two stacks, messages are along the second dimension. Where the number
+    of stacks is open, which lie behind the rows, a row begins where the call says."""
 
     def joined(x, e, to):
         index = to.view(1, -1, 1).expand_as(e)
@@ -107,6 +108,14 @@ def test_rows_along_any_dimension(small_gpu):
     compiled = kitsune_mlir.compile(Function(joined), args, target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), joined(*args), strict=True):
+            torch.testing.assert_close(found, right)
+    stacks = torch.export.Dim("stacks")
+    compiled = kitsune_mlir.compile(
+        Function(joined), args, target=small_gpu, dynamic_shapes=(({0: stacks}, {0: stacks}, None),)
+    )
+    for count in (1, 5):
+        args = torch.randn(count, 9, 4), torch.randn(count, 40, 4), args[2]
+        for found, right in zip(Simulation(compiled)(*args), joined(*args), strict=True):
             torch.testing.assert_close(found, right)
 
 

@@ -272,6 +272,10 @@ class Lockstep:
     def _memref_extract_aligned_pointer_as_index(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
 
+    def _memref_extract_strided_metadata(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        buffer = self._see(op.operands[0])
+        return [buffer, *(np.array(number, np.int64) for number in (buffer.offset, *buffer.shape, *buffer.strides))]
+
     def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, dim = self._all(op.operands)
         return [np.array(buffer.shape[int(dim)], np.int64)]
