@@ -27,7 +27,7 @@ from kitsune_mlir import KitsuneError
 from kitsune_mlir.codegen.section import Section, seal
 from kitsune_mlir.runtime.gpu import GpuRunner
 
-EXAMPLES = 2000
+EXAMPLES = 1000
 NUMBERS = [0, 1, -1, 2, 63, 65, 4096, 1 << 31, 1 << 48, (1 << 62) + 1, 10**30, 0.5, float("nan"), float("inf")]
 WORDS = ["", "x", "system", "../x", "a0", "f64", "u8", "cpu", "gpu", "\0", "\ud800"]
 VALUES = [*NUMBERS, *WORDS, None, True, [], {}, [1], {"leaf": 0}]

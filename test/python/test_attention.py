@@ -30,7 +30,7 @@ def run(model, args, target):
     assert len(attentions(program)) == 1
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in LOWER])
     section = gpu.build(program.module, targets.load(target))
-    assert all(not kernel["spill_stores"] for kernel in section.manifest["kernels"]), section.manifest["kernels"]
+    assert all(not kernel.get("spill_stores") for kernel in section.manifest["kernels"]), section.manifest["kernels"]
     device = SimulatedDevice(program.module, 0)
     runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
     wanted = exact(model, args).to(args[0].dtype)
@@ -194,7 +194,9 @@ def test_operands_are_read_where_they_lie(small_gpu):
 
 
 @pytest.mark.parametrize("form", [(4, 4), (4, 2), (3, 3, True)], ids=str)
-def test_slices_are_read_where_they_lie(form, small_gpu):
+def test_slices_are_read_where_they_lie(form, small_gpu, request):
+    if form != (4, 2):
+        request.getfixturevalue("unassembled")
     device = run(Sliced(64, *form).bfloat16(), tensors((2, 70, 64)), small_gpu)
     assert (device.pipeline_launches, device.launches) == (2, 0)
 
@@ -242,8 +244,10 @@ def turned_queries(query, key, value):
 
 @pytest.mark.parametrize("width", [24, 32, 80])
 @pytest.mark.parametrize("function", [turned_keys, turned_queries])
-def test_operands_whose_rows_lie_along_columns(function, width, small_gpu):
+def test_operands_whose_rows_lie_along_columns(function, width, small_gpu, request):
     """One operand of the scores is the other way round in memory, and its boxes have more of k than there is."""
+    if width < 80:
+        request.getfixturevalue("unassembled")
     shapes = {
         turned_keys: [(2, 72, width), (2, width, 136), (2, 136, 40)],
         turned_queries: [(2, width, 72), (2, 136, width), (2, 136, 40)],

@@ -18,11 +18,11 @@ from kitsune_mlir.tools.gpusim import Simulation
     "seed, out, dtype", [(5, 512, torch.bfloat16), (46, 300, torch.float16), (45, 300, torch.float32)]
 )
 def test_wide_values(seed, out, dtype, always, small_gpu):
-    of = replace(random_attention.draw(seed, small=True), out=out, dtype=dtype)
+    of = replace(random_attention.draw(seed, small=True), batch=1, out=out, dtype=dtype)
     module, args = random_attention.Attention(of), random_attention.arguments(of, seed)
     compiled = kitsune_mlir.compile(module, args, target=small_gpu, matmul_precision="high")
     assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
-    assert all(not kernel["spill_stores"] for kernel in compiled.plan["kernels"])
+    assert all(not kernel.get("spill_stores") for kernel in compiled.plan["kernels"])
     compare(module, of, Simulation(compiled, seed=seed), seed)
 
 
@@ -37,13 +37,17 @@ def test_wide_values(seed, out, dtype, always, small_gpu):
         *((43, "batch", "highest"), (53, "rows", "highest"), (46, "tokens", "highest")),
     ],
 )
-def test_f32(seed, what, precision, always, small_gpu):
-    of = replace(random_attention.draw(seed, small=True, open=what), dtype=torch.float32)
+def test_f32(seed, what, precision, always, small_gpu, request):
+    of = random_attention.draw(seed, small=True, open=what)
+    of = replace(of, batch=min(of.batch, 2), heads=min(of.heads, 2), dtype=torch.float32)
+    of = replace(of, key_heads=min(of.key_heads, of.heads))
+    if of.width <= 64:  # which leave registers
+        request.getfixturevalue("unassembled")
     module, args = random_attention.Attention(of), random_attention.arguments(of, seed)
     shapes = random_attention.open_sizes(of)
     compiled = kitsune_mlir.compile(module, args, target=small_gpu, matmul_precision=precision, dynamic_shapes=shapes)
     assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
-    assert all(not kernel["spill_stores"] for kernel in compiled.plan["kernels"])
+    assert all(not kernel.get("spill_stores") for kernel in compiled.plan["kernels"])
     sizes = {"rows": 100, "columns": 100} if what == "tokens" else {what: 5} if what else {}
     bound = BOUNDS[of.dtype] if precision == "high" else 4e-6
     compare(module, replace(of, **sizes), Simulation(compiled, seed=seed), seed, bound)
@@ -55,15 +59,17 @@ def test_f32(seed, what, precision, always, small_gpu):
     [
         (0, "", {"rows": 64, "columns": 512, "mask": "none"}, 4),
         (1, "", {"rows": 20, "columns": 300, "mask": "bias"}, 2),
-        (4, "", {"rows": 200, "columns": 200, "mask": "causal"}, 4),
-        (9, "", {"rows": 20, "columns": 300, "mask": "padding", "dtype": torch.float32}, 2),
-        (45, "tokens", {"rows": 70, "columns": 70}, 2),
+        (4, "", {"heads": 2, "rows": 200, "columns": 200, "mask": "causal"}, 4),
+        (9, "", {"batch": 2, "rows": 20, "columns": 300, "mask": "padding", "dtype": torch.float32}, 2),
+        (45, "tokens", {"heads": 4, "key_heads": 4, "rows": 70, "columns": 70}, 2),
         (53, "columns", {"rows": 70, "columns": 200}, 4),
     ],
 )
-def test_columns_of_a_cluster(seed, what, sizes, cluster, always, small_gpu, monkeypatch):
+def test_columns_of_a_cluster(seed, what, sizes, cluster, always, small_gpu, monkeypatch, request):
     monkeypatch.setattr(attention_tiles, "CLUSTERS", (cluster,))
     attention_tiles.choose.cache_clear()
+    if seed not in (0, 9):  # of both types, of two and of four CTAs
+        request.getfixturevalue("unassembled")
     of = replace(random_attention.draw(seed, small=True, open=what), layout="apart", **sizes)
     module, args = random_attention.Attention(of), random_attention.arguments(of, seed)
     shapes = random_attention.open_sizes(of)
@@ -72,7 +78,7 @@ def test_columns_of_a_cluster(seed, what, sizes, cluster, always, small_gpu, mon
     assert f"columns shared by {cluster} CTAs" in next(
         launch["computes"] for launch in compiled.plan["launches"] if launch["kernel"] == "attention0"
     )
-    for columns in (of.columns, 5, 130) if what else (of.columns,):
+    for columns in (of.columns, 5) if what else (of.columns,):
         fewer = {"rows": columns, "columns": columns} if what == "tokens" else {"columns": columns}
         other = replace(of, **fewer)
         compare(module, other, Simulation(compiled, seed=seed), seed, 4e-6 if of.dtype == torch.float32 else None)

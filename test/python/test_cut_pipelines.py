@@ -50,6 +50,7 @@ CASES = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", CASES)
 def test_cut_models_agree_with_torch(name, dynamic, monkeypatch):
@@ -77,6 +78,7 @@ def test_cut_models_agree_with_torch(name, dynamic, monkeypatch):
         assert (a - b.double()).norm() <= 2e-2 * b.double().norm()
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("rows, apart", [(65, True), (16_384, False)])
 def test_layers_of_f32_are_multiplied_in_pieces_where_few_rows_sum_over_many_columns(rows, apart):
     """A chain has too few tiles then, each a long sum; pieces of many rows would go through DRAM."""
@@ -97,6 +99,7 @@ class Gated(nn.Module):
         return y, x * torch.sigmoid(y)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("width", [256, 1024])
 def test_a_product_of_two_results_is_a_kernel_of_its_own(width):
     """However wide: as a chain's, its columns would be shared by a cluster of few CTAs."""
@@ -125,6 +128,7 @@ class Joined(nn.Module):
         return self.layer(torch.cat([x, x, x], -1))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("width, copied", [(504, True), (512, False)])
 def test_long_rows_are_made_of_several_where_these_lie_in_the_middle_of_lines(width, copied):
     """Each tile of columns would read each part, and its weights, in twice the lines (H100: 0.59 of torch)."""

@@ -21,7 +21,7 @@ PLACEMENTS = (
 )
 PAIRS = st.permutations(PLACEMENTS).map(lambda order: order[:2])
 ROWS = ([1], [7], [16], [37], [2, 9], [3, 1, 5])
-PATIENT = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PATIENT = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @PATIENT

@@ -40,6 +40,7 @@ def in_order(model, e, to):
     return sums, elements, written, most
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("open_sizes", [False, True], ids=["fixed", "open"])
 def test_rows_come_in_their_order(open_sizes, small_gpu):
     torch.manual_seed(1)
@@ -81,6 +82,7 @@ def test_sums_by_the_same_numbers_share_a_sort():
         run(*args)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_torch_asks_for_it():
     model, args = Meeting().eval(), (torch.randn(150, 16), torch.randint(0, 9, (150,)))
     with torch.no_grad():

@@ -136,8 +136,9 @@ class Top(nn.Module):
         return torch.relu(self.top(torch.cat([x, self.interactions(x, categories)], 1)))
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_rows_leave_as_tensor_copies_take_them(gpu_of):
-    _, args = interactions(24, 64, batch=200)
+    _, args = interactions(24, 64, batch=130)
     torch.manual_seed(2)
     compiled, _ = simulated(Top().eval(), args, gpu_of(2), torch.bfloat16)
     assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "scheduled chain"]

@@ -15,6 +15,7 @@ MODELS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])
 def test_models(name, target):

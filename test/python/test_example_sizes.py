@@ -1,5 +1,6 @@
 """Models with sizes that are open until the call are planned for those of the example, and right for all others."""
 
+import pytest
 import torch
 from functions import Function
 from torch import nn
@@ -64,6 +65,7 @@ def test_sizes_are_computed_of_those_of_the_arguments():
     assert example_sizes.known_shape(given) == [None, 16] and example_sizes.shape_of(given) == [UNKNOWN_ROWS, 16]
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_open_rows_are_planned_as_the_example_has_them():
     model, x = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256)), torch.randn(2048, 64)
     rows = torch.export.Dim("rows", min=2)
@@ -73,6 +75,7 @@ def test_open_rows_are_planned_as_the_example_has_them():
     assert open_["dram_bytes"]["bulk_sync"] == fixed["dram_bytes"]["bulk_sync"]
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_plans_are_right_for_other_numbers_of_rows(gpu_of):
     torch.manual_seed(0)
     model, rows = Layers().to(torch.bfloat16), torch.export.Dim("rows", min=2)

@@ -9,6 +9,8 @@ from torch.nn import functional as F
 
 import kitsune_mlir
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 NARROW = [torch.bfloat16, torch.float16]
 
 

@@ -36,6 +36,7 @@ RUNS = {
 SHARED = ("ties of bf16", "columns", "in between", "a number", "one", "long")  # the same rule for both: `max` has them
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     "name, operator",
@@ -56,6 +57,7 @@ def test_running_logarithms_of_sums_do_not_overflow(target):
     torch.testing.assert_close(found, x.logcumsumexp(-1), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("length", [7, 8])
 @pytest.mark.parametrize("operator", [torch.median, torch.nanmedian], ids=["median", "without NaN"])
@@ -181,6 +183,7 @@ TRANSPOSED = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name, dims", [*((name, 2) for name in TRANSPOSED), ("all", 1)])
 def test_transposed_convolutions_of_one_channel_a_group(name, dims, target):
@@ -191,6 +194,7 @@ def test_transposed_convolutions_of_one_channel_a_group(name, dims, target):
         check_error(lambda *args: function(*args, groups=4, **TRANSPOSED[name]), *args, target=target)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_products_that_are_added(dtype, target):
@@ -212,6 +216,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PAIRS)
 def test_distances_of_pairs(name, target):
@@ -253,6 +258,7 @@ def test_places_among_boundaries(name, target):
     assert found.dtype == wanted.dtype and torch.equal(found, wanted)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("count", [65, 127, 128])
 def test_places_among_many_boundaries(count, target):

@@ -124,6 +124,7 @@ LAUNCHES = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_no_thread_does_it_alone(name):
     function, shape, most = LAUNCHES[name]
@@ -142,6 +143,7 @@ class Few(torch.nn.Module):
         return x.topk(5, largest=False)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_few_elements_are_found_by_a_kernel_that_keeps_the_row():
     """Of a row that is too long for it by one for each piece, and one for what these leave."""
     for size, kernels in ((1000, 1), (9001, 2)):

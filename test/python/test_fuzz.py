@@ -17,7 +17,7 @@ from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
 from kitsune_mlir.bench.random_nets import Net, Step
 from kitsune_mlir.errors import InternalError, UserError
 
-FIXED, FRESH = 14, 4
+FIXED, FRESH = 10, 3
 ROLE_SEEDS = (2, 3, 9)  # one row, and tiles side by side; two inputs and two results; a norm between
 # Small nets of causes that are mended, by what went wrong.
 ONCE_FAILED = {

@@ -34,6 +34,7 @@ def check(run, model, *args):
         torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])
 def test_images_with_channels_last(target):
     """They, those that lie row by row, and others: all have one shape for the caller."""

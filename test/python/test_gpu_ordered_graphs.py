@@ -22,6 +22,7 @@ def check(simulation, exact, args, bound):
         assert a.shape == b.shape and (a.double() - b).norm() <= bound * b.norm() + 1e-6
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_one_order_for_all_blocks(small_gpu):
     """Edges of two blocks are ordered once, senders and receivers with them; nothing is summed but by stages."""
     torch.manual_seed(1)
@@ -125,12 +126,14 @@ def test_rows_are_stored_where_they_were(dtype, width, small_gpu):
     check(Simulation(compiled), copy.deepcopy(model).double(), args, BOUNDS[dtype])
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_wide_rows_are_brought_in_order_before(small_gpu):
     torch.manual_seed(4)
     args = torch.randn(40, 32).bfloat16(), torch.randn(200, 520).bfloat16(), *graph("any", 40, 200)
     run(Messages(32, 520, 64, 64).bfloat16(), args, small_gpu, **ALWAYS)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_both_targets():
     """Ordered for the sake of the GPU, the rows are right on a CPU, too."""
     torch.manual_seed(5)

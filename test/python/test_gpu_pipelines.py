@@ -114,7 +114,7 @@ def test_any_number_of_rows_in_any_order(chip, small_gpus):
             assert (device.pipeline_launches > before) == (count > 0)
 
 
-@settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     graph=graphs(most_steps=7),
     rows=st.sampled_from([[1], [16], [37], [2, 9]]),

@@ -38,6 +38,7 @@ def test_an_open_number_of_images():
         torch.testing.assert_close(simulation(images), nn.MaxPool2d(3, 2, 1)(images), rtol=0, atol=0)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("size", [2, 3, (7, 4), (30, 1)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_averages_of_windows_of_several_sizes(size, dtype):
@@ -53,6 +54,7 @@ def test_averages_of_windows_of_several_sizes(size, dtype):
     torch.testing.assert_close(found, wanted, rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-6, equal_nan=True)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool2d"])
 def test_windows_of_several_sizes_are_read_where_they_are(name, dtype):

@@ -61,7 +61,7 @@ def drawn(seed):
     return function, open_, of, left, right, dtype, precision
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_products_of_open_sizes(seed, small_gpu):
     function, open_, of, left, right, dtype, precision = drawn(seed)
     one, two = (torch.export.Dim(name, min=2, max=5000) for name in ("one", "two"))

@@ -155,6 +155,7 @@ ACROSS = {  # a function, shapes, and how many kernels sum
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.int32], ids=str)
 @pytest.mark.parametrize("name", ACROSS)
 def test_products_across_the_rows_of_few_columns_are_sums_over_rows(name, dtype, gpu_of):

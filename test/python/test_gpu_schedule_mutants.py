@@ -45,7 +45,8 @@ SHARED_KB = {  # so little that slots are filled again
     "kitsune.split": 120,
     "left_whole": 100,
 }
-SMS = {"pairs = 6": 1, "left_whole": 1, 'sym_name = "values"': 1}  # where CTAs have nothing to do with each other
+# Where CTAs have nothing to do with each other.
+SMS = {"pairs = 6": 1, "left_whole": 1, "kitsune.split": 1, 'sym_name = "values"': 1}
 OF_SUMS = {
     "no wait on an mbarrier": 2,
     "a parity that is not flipped": 2,
@@ -69,7 +70,7 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
     "f32 in pieces": (torch.mm, ((100, 256), (256, 32)), torch.float32, "pairs = 6", OF_PIECES),
     "f32 in tf32": (torch.mm, ((200, 288), (288, 130)), torch.float32, "rounded", OF_WORDS),
     "f32 turned there": (lambda x, y: x.t() @ y, ((520, 60), (520, 72)), torch.float32, "left_whole", OF_TURNED),
-    "f32 in pieces made there": (torch.bmm, ((2, 100, 192), (2, 192, 40)), torch.float32, "kitsune.split", OF_MADE),
+    "f32 in pieces made there": (torch.bmm, ((2, 60, 128), (2, 128, 40)), torch.float32, "kitsune.split", OF_MADE),
     "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", {}),
     "roles": (
         lambda x, w, v: F.linear(torch.relu(F.linear(x, w)), v),

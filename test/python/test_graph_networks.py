@@ -42,7 +42,7 @@ def test_sizes_that_are_open(seed):
 
 
 def test_cases_are_named_by_seed():
-    for seed in range(4):
+    for seed in range(2):
         module, args, shapes = cases.find(f"graph-open-{seed}", None).make()
         assert torch.export.export(module, args, dynamic_shapes=shapes)
         assert cases.find(f"graph-{seed}", None).make()[2] is None

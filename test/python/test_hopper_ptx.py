@@ -71,7 +71,7 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
         ((512, 512, 512), nn.LayerNorm, BF16),
         ((256, 256, 256), nn.LayerNorm, BF16),
         ((256,) * 7, nn.GELU, F16),
-        ((376,) * 4, nn.GELU, F16),
+        ((376,) * 3, nn.GELU, F16),
         ((384,) * 4, nn.GELU, F16),
         ((320,) * 3, nn.LayerNorm, BF16),
         ((64, 256, 128, 64), nn.ReLU, BF16),

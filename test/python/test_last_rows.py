@@ -176,18 +176,21 @@ def simulated(small_gpu, unassembled):
 FOLLOWS = {"bias": lambda y, b: y + b, "gelu": lambda y, b: F.gelu(y + b), "softmax": lambda y, b: (y + b).softmax(-1)}
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("follow", FOLLOWS)
 @pytest.mark.parametrize("m, n", [(129, 257), (200, 64), (300, 300)])
 def test_linear_layers(m, n, follow, simulated):
     simulated(lambda x, w, b: FOLLOWS[follow](x @ w.mT, b), drawn((m, 136), (n, 136), (n,)))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("shapes", [((129, 136), (300, 136)), ((2, 75, 136), (2, 257, 136))], ids=str)
 def test_products_of_f32(shapes, precision, simulated):
     simulated(lambda x, w: torch.relu(x @ w.mT), drawn(*shapes, dtype=torch.float32), precision)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", TILES)
 def test_forms_in_the_simulator(name, asked, simulated):
     given, (m, n, k), _ = TILES[name]
@@ -203,6 +206,7 @@ def test_parts_of_a_long_sum(simulated):
     simulated(lambda x, w: x @ w.mT, drawn((75, 3000), (41, 3000)))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("m, n", [(3000, 41), (41, 3000)])
 def test_an_operand_that_is_kept(m, n, simulated):
     simulated(lambda x, w: torch.relu(x @ w.mT), drawn((m, 264), (n, 264)))

@@ -122,6 +122,7 @@ def test_an_artifact_keeps_them(mixed, tmp_path):
     assert kitsune_mlir.load(tmp_path / "m.kitsune").plan["launches"] == mixed.plan["launches"]
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_open_sizes_are_those_of_the_example():
     layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).to(torch.bfloat16)
     rows = torch.export.Dim("rows")
@@ -134,6 +135,7 @@ def test_open_sizes_are_those_of_the_example():
     assert many["predicted_us"] == pytest.approx(fixed["predicted_us"], rel=0.3) and "input_sizes" not in fixed
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(("dtype", "k"), [("f32", 512), ("bf16", 8192)], ids=["pieces of f32", "a sum in parts"])
 def test_products_of_pieces_and_parts_are_priced_with_their_helpers(dtype, k):
     class Product(nn.Module):
@@ -171,6 +173,7 @@ class Heads(nn.Module):
         return torch.cat([left, self.right(x), left], 1)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_products_beside_one_another_are_described():
     found = compiled(Heads().to(torch.bfloat16), torch.randn(40_000, 264, dtype=torch.bfloat16)).plan["launches"]
     assert [(launch["form"], launch["tile"]) for launch in found] == [("scheduled product", [128])]

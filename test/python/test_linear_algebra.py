@@ -36,14 +36,14 @@ def factors(x, y):
 
 def orthogonal(x, y):
     """A high and a wide matrix have such factors, and a column of zeros needs no turn."""
-    every = torch.linalg.qr(y[:, :4], mode="complete"), torch.linalg.qr(torch.cat([y * 0, y], 2)[:, :2])
+    every = torch.linalg.qr(y, mode="complete"), torch.linalg.qr(torch.cat([y * 0, y], 2)[:, :2])
     return flat(*(factor for factors in every for factor in factors), torch.linalg.inv_ex(definite(x[:, :2, :2]))[0])
 
 
 def determinants(x, y):
     """Of a matrix whose rows change places, of one without an inverse, and of one number."""
     sign, size = torch.linalg.slogdet(x)
-    singular = torch.cat([y, y[:, :, :2] * 0], 2)
+    singular = torch.cat([y, y[:, :, :1] * 0], 2)
     return flat(
         torch.linalg.det(x.flip(-2)), sign, size, torch.linalg.det(singular), x[:, :1, :1].det(), definite(x).logdet()
     )
@@ -63,7 +63,7 @@ def exponentials(x, y):
 @pytest.mark.parametrize("function", [systems, factors, orthogonal, determinants, likelihood, exponentials])
 def test_as_exact_as_torchs(function, target):
     torch.manual_seed(1)
-    check_error(function, torch.randn(2, 5, 5), torch.randn(2, 5, 3), target=target, least=1e-6)
+    check_error(function, torch.randn(2, 4, 4), torch.randn(2, 4, 3), target=target, least=1e-6)
 
 
 def test_matrices_of_many_rows():

@@ -80,7 +80,7 @@ def test_no_cluster_exchanges_a_single_column(dtype):
         gpu_steps.place(program.module, "sm_90a", options)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 24), dtype=st.sampled_from([*random_nets.DTYPES]), tokens=st.sampled_from([0, 1, 4]))
 def test_every_chain_of_a_net_is_scheduled(seed, dtype, tokens):
     """What placement takes for a chain has a kernel at the schedule level, but for sums over the rows."""

@@ -41,6 +41,7 @@ def test_einsums(dynamic):
         torch.testing.assert_close(compiled(*given_args), model(*given_args), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_what_follows_products_of_an_open_batch(small_gpu):
     """It is done before the batch is split again, into an open size and heads: as many as there were."""
 
@@ -61,6 +62,7 @@ def test_what_follows_products_of_an_open_batch(small_gpu):
             torch.testing.assert_close(torch.as_tensor(run(*args)), scores(*args))
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_batched_experts_move_nothing():
     model, x = BatchedExperts(64, 128, 3).eval(), torch.randn(96, 64)
     model = model.bfloat16()

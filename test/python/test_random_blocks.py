@@ -56,6 +56,8 @@ def test_cases_are_exported(name):
 @pytest.mark.usefixtures("unassembled")
 def test_sums_that_begin_with_a_fill():
     """Experts one after another, whose first adds to zeros: what follows a product in a chain is filled anew there."""
-    module, args, shapes = cases.find("block-batch-6", None).make()
+    of = replace(draw_blocks.draw(6, open="batch"), mixers=("fourier",))  # one block
+    module, args = random_blocks.Model(of).to(of.dtype).eval(), draw_blocks.arguments(of, 6)
+    shapes = draw_blocks.open_sizes(of)
     compiled = kitsune_mlir.compile(module, args, target="sm_90a", dynamic_shapes=shapes)
     assert any(launch["kernel"].startswith("pipeline") for launch in compiled.plan["launches"])

@@ -110,10 +110,10 @@ def check(got, want, dtype):
         (lambda: lstm(32, 128), (48, 4, 32), BF16, "tensor<16x8xbf16>"),
         (lambda: lstm(24, 64), (70, 4, 24), F16, "tensor<64x8xf16>"),  # the last tile reaches behind the last row
         (lambda: gru(20, 64), (48, 4, 20), F32, "tensor<16x8xbf16>"),
-        (lambda: gru(20, 128), (70, 4, 20), F32, "tensor<64x8xbf16>"),
+        (lambda: gru(20, 64), (70, 4, 20), F32, "tensor<64x8xbf16>"),
         (lambda: gru(16, 64, num_layers=2), (48, 4, 16), BF16, "tensor<16x8xbf16>"),
         (lambda: Last(nn.RNN(16, 128, batch_first=True)), (32, 3, 16), BF16, "tensor<16x8xbf16>"),  # a product a step
-        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (48, 3, 16), F32, "tensor<16x8xbf16>"),
+        (lambda: Last(nn.RNN(16, 128, batch_first=True)), (32, 3, 16), F32, "tensor<16x8xbf16>"),
     ],
 )
 def test_numbers(make, size, dtype, form):
@@ -129,10 +129,12 @@ def test_numbers(make, size, dtype, form):
 @pytest.mark.parametrize("step", [1, 2, -1])
 def test_steps_are_read_and_written_in_any_order(step):
     torch.manual_seed(0)
-    model, args = Stepwise(64, step), (torch.randn(1 + 3 * abs(step), 64, 192), torch.randn(64, 64))  # four steps
+    dtype = F32 if step == 2 else BF16
+    args = torch.randn(1 + 3 * abs(step), 64, 192).to(dtype), torch.randn(64, 64).to(dtype)  # four steps
+    model = Stepwise(64, step).to(dtype)
     program = compiled(model, args)
     assert kernels(program).count("steps0") == 1
-    check([Simulation(program, seed=2)(*args)], [model(*args)], F32)
+    check([Simulation(program, seed=2)(*args)], [model(*args)], dtype)
 
 
 @pytest.mark.usefixtures("unassembled")
@@ -205,7 +207,7 @@ def test_it_is_proven_and_interpreted(dtype):
     parameters = [*model.state_dict().values(), *args]
     given = [np.asarray(value.detach().float()) for value in parameters]
     want = model(*args).detach().float()
-    for seed in range(3):
+    for seed in range(2):
         found = Program(kernel).run(given, ctas=2 * kernel.cluster, seed=seed)
         got = torch.as_tensor(np.asarray(found[0], np.float32)).reshape(want.shape)
         torch.testing.assert_close(got, want, rtol=0, atol=ROUNDING[dtype])
@@ -224,13 +226,12 @@ def scheduled(model, args, machine):
 @pytest.mark.usefixtures("unassembled")
 def test_each_broken_instruction_is_found(gpu_of, monkeypatch):
     """But for some that are as good: who gives weights back, which nobody fills again, and the wait for their slots to
-    be empty at first; the fence between proxies behind the wait for what other CTAs have stored; and a fence before a
-    product whose sums are in flight."""
+    be empty at first; and the fence between proxies behind the wait for what other CTAs have stored."""
     monkeypatch.setattr(step_tiles, "ROWS", (16,))
     monkeypatch.setattr(step_tiles, "COLUMNS", (32,))
-    machine = gpu_of(10)  # so that clusters go round
+    machine = gpu_of(5)  # so that clusters go round
     torch.manual_seed(0)
-    model, args = Stepwise(128, 1).to(BF16), (torch.randn(3, 64, 384).to(BF16), torch.randn(64, 128).to(BF16))
+    model, args = Stepwise(64, 1).to(BF16), (torch.randn(3, 64, 192).to(BF16), torch.randn(64, 64).to(BF16))
     program, want = scheduled(model, args, machine), model(*args).detach()
     module = mlir.parse(str(program.module), mlir.context())
     pipeline.run(module, [pipeline.make(name, "", machine) for name in LOWER])
@@ -244,12 +245,11 @@ def test_each_broken_instruction_is_found(gpu_of, monkeypatch):
     run(0)
     missed = [one for one in mutants(decoded.values()) if not any(is_found(run, one, seed) for seed in range(2))]
     assert Counter(map(kind_of, missed)) == {
-        "arrivals in place of": 2,
-        "no arrival": 2,
-        "an arrival twice": 2,
+        "arrivals in place of": 1,
+        "no arrival": 1,
+        "an arrival twice": 1,
         "no wait on an mbarrier": 1,
-        "no fence between proxies": 2,
-        "no fence before products": 1,
+        "no fence between proxies": 1,
     }
 
 

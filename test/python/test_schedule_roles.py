@@ -321,6 +321,7 @@ class TwoSources(nn.Module):
         return self.head(torch.cat([torch.relu(self.one(x)), torch.relu(self.two(y))], 1))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "model, shapes, sms",
     [
@@ -390,6 +391,7 @@ def test_a_stage_alone_is_no_role(gpu_of):
         torch.testing.assert_close(Simulation(compiled, seed=1)(x).float(), model(x).float(), atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_the_plan_says_what_runs(gpu_of):
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).bfloat16()
     x = torch.randn(500, 64, dtype=torch.bfloat16)

@@ -242,7 +242,7 @@ def test_masked_elements(form, small_gpu):
     both = {0: n, 1: m}
     sizes = ((both, both, both, {0: n}, {0: n}),)
     compiled = kitsune_mlir.compile(Model(), arguments(5, 7), target=["cpu", small_gpu], dynamic_shapes=sizes)
-    for args in (arguments(5, 7), arguments(1, 3), arguments(9, 4)):
+    for args in (arguments(1, 3), arguments(9, 4)):
         for run in (compiled, Simulation(compiled)):
             for found, right in zip(run(*args), form(*args), strict=True):
                 torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)

@@ -117,7 +117,9 @@ CASES = [scheduled, chained, shared, split, apart, summed, told]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_budget_changes_no_result(case, four_sms):
+def test_a_budget_changes_no_result(case, four_sms, request):
+    if case not in (scheduled, shared, apart):  # ptxas is asked of waits on mbarriers, in clusters and on counters
+        request.getfixturevalue("unassembled")
     model, args, program, section = debug(case(), four_sms)
     with torch.no_grad():
         wanted = model(*args)

@@ -240,7 +240,7 @@ def programs(draw):
 
 
 @given(programs())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_both_parts_do_what_the_whole_does(description):
     weights = [103, 104]
     found = split(description, [INPUT, INPUT, WEIGHT, WEIGHT])

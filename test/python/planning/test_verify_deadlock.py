@@ -88,7 +88,7 @@ def test_a_reported_cycle_hangs_for_some_order_of_puts(candidate):
     assert deadlocks(candidate)
 
 
-@settings(thorough, max_examples=80)  # each is simulated several times
+@settings(thorough, max_examples=30)  # each is simulated several times
 @given(flows(least_depth=1, backwards=False))
 def test_repair_is_enough_and_one_slot_less_is_not(candidate):
     found = repair(candidate)
