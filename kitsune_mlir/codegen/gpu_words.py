@@ -89,11 +89,15 @@ class Words:
         return 1 if one or few else LINES
 
     def _of_channels(self) -> int:
-        """The same of windows whose channels are last."""
-        sizes = [self.generic.example_size(d) for d in self.generic.parallel]
-        size = self.generic.known_size(self.generic.parallel[-2])
+        """The same of windows whose channels are last. Where lines are no multiple, two threads compute some: not where
+        they read what may be written over, as what a convolution is added to in place."""
+        sizes, line = [self.generic.example_size(d) for d in self.generic.parallel], self.generic.parallel[-2]
+        size = self.generic.known_size(line)
+        besides = any(line in dims_of(map_) for map_ in self.generic.maps[: len(self.generic.inputs)])
         lines, threads = MOST_LINES, prod(sizes) // (sizes[-2] * self.count)
-        while lines > 1 and (size is None or size < lines or threads * ceildiv(size, lines) < ENOUGH):
+        while lines > 1 and (
+            size is None or size < lines or besides and size % lines or threads * ceildiv(size, lines) < ENOUGH
+        ):
             lines //= 2
         return lines
 

@@ -138,3 +138,14 @@ def test_lines_of_channels(lines, size, options, width, monkeypatch):
     monkeypatch.setattr(gpu_words, "MOST_LINES", lines)
     model = nn.Sequential(depthwise(8, size, padding=3, **options), nn.SiLU(), nn.Conv2d(8, 8, 1))
     ran(model.to(torch.float16), (images(2, 8, 5, width, dtype=torch.float16),))
+
+
+@pytest.mark.parametrize("besides", [True, False])
+def test_no_two_threads_compute_what_reads_its_own_place(besides, monkeypatch):
+    """The second one might read what the first has written, where that is what a convolution is added to."""
+    monkeypatch.setattr(gpu_words, "ENOUGH", 1)
+    first = depthwise(8, 3, padding=1)
+    model = nn.Sequential(Residual(first) if besides else first, nn.Conv2d(8, 8, 1)).to(torch.float16)
+    compiled = ran(model, (images(2, 8, 40, 7, dtype=torch.float16),))
+    kernel, *_ = (text for text in compiled.ptx.split(".entry ") if text.startswith("windows"))
+    assert kernel.count("st.global") == (1 if besides else gpu_words.MOST_LINES)  # of 7 places in a line
