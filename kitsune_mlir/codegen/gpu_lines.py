@@ -25,6 +25,15 @@ def are_of_channels(generic: Generic) -> bool:
     return len(window_lines(generic)) > 1 and len(generic.parallel) > 1 and columns == {(1, 0)}
 
 
+def are_apart(generic: Generic) -> bool:
+    """Whether windows over such lines are further apart than neighbours: there are twice as many lines as results."""
+    marked = next(op.operation for op in generic.block.operations if COLUMN in op.operation.attributes)
+    maker = marked.operands[1].owner.operation
+    load = maker.operands[1].owner.operation if maker.name == "arith.select" else maker
+    lines, results = ir.MemRefType(load.operands[0].type).shape[-2], generic.known_size(generic.parallel[-2])
+    return results is not None and lines >= 2 * results
+
+
 def of_lines(block: ir.Block) -> set[int]:
     """The operations that nothing but elements of lines needs, most of which are parts of words that are there."""
     found = set[int]()

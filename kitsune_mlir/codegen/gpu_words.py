@@ -20,12 +20,15 @@ from .affine_index import evaluate
 from .gpu_clone import Clone, run_through, run_together
 from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, See, Size, as_value, ceildiv, only_if, product, thread_of
-from .gpu_lines import Lines, are_of_channels, in_line, of_lines, window_lines
+from .gpu_lines import Lines, are_apart, are_of_channels, in_line, of_lines, window_lines
 from .gpu_word_access import WORD, bytes_of, keeps_words, store_word, word_at
 from .pipeline import device
 
 LINES = 2  # of windows' results that a thread computes
-MOST_LINES = 4  # of those whose lines are channels
+# Of those whose lines are channels, by the elements of windows; half as many where these are further apart (H100: a
+# filter of 5 x 5 takes 27.4 us by 4 and 21.8 by 8, one of 3 x 3 18.7 and 18.8, at every second place 37.8 by 2 and 42.3
+# by 4).
+MOST_LINES = {1: 4, 25: 8}
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and many idle at the end of a short line
 # Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element
@@ -72,8 +75,8 @@ class Words:
 
     @cached_property
     def lines(self) -> int:
-        """LINES where sizes allow it, and results are enough for all threads. Where lines are channels, with windows
-        over other dimensions, MOST_LINES of any number: words and what they are multiplied with are shared by more."""
+        """LINES where sizes allow it, and results are enough for all threads. Where lines are channels, and windows over
+        other dimensions, up to MOST_LINES of any number: words and what they are multiplied with are shared by more."""
         if are_of_channels(self.generic) and self.even and self.count > 1:
             return self._of_channels()
         sizes = [self.generic.known_size(d) for d in self.generic.parallel]
@@ -94,7 +97,8 @@ class Words:
         sizes, line = [self.generic.example_size(d) for d in self.generic.parallel], self.generic.parallel[-2]
         size = self.generic.known_size(line)
         besides = any(line in dims_of(map_) for map_ in self.generic.maps[: len(self.generic.inputs)])
-        lines, threads = MOST_LINES, prod(sizes) // (sizes[-2] * self.count)
+        lines = max(most for taps, most in MOST_LINES.items() if len(window_lines(self.generic)) >= taps)
+        lines, threads = lines // (2 if are_apart(self.generic) else 1), prod(sizes) // (sizes[-2] * self.count)
         while lines > 1 and (
             size is None or size < lines or besides and size % lines or threads * ceildiv(size, lines) < ENOUGH
         ):
