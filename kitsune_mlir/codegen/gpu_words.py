@@ -75,7 +75,7 @@ class Words:
 
     @cached_property
     def lines(self) -> int:
-        """LINES where sizes allow it, and results are enough for all threads. Where lines are channels, and windows over
+        """LINES where sizes allow it, and results are enough for all threads. Where lines are channels, windows over
         other dimensions, up to MOST_LINES of any number: words and what they are multiplied with are shared by more."""
         if are_of_channels(self.generic) and self.even and self.count > 1:
             return self._of_channels()
