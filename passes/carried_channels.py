@@ -15,7 +15,7 @@ gets them turned back. Whether that is less than is spared is for the caller to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -24,7 +24,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import ir, linalg, tensor
 from kitsune_mlir.traffic import element_bytes
 
-from .convolution_operands import transposed
+from .convolution_operands import last_of, last_order, second_order, transposed, turns_last
 from .schedule_build import cloned, generic, sizes_of
 
 _CHANNELS = 1  # the dimension of channels as the model has them
@@ -42,33 +42,13 @@ _OF_CHANNELS = {
 _FILLS = ("linalg.fill", "tensor.empty", "linalg.broadcast")
 
 
-def last_order(rank: int) -> list[int]:
-    """The dimensions in the order in which the channels are last."""
-    return [d for d in range(rank) if d != _CHANNELS] + [_CHANNELS]
-
-
-def second_order(rank: int) -> list[int]:
-    """What has its channels last in the order in which they are the second dimension."""
-    return [0, rank - 1, *range(1, rank - 1)]
-
-
-def taken_from_last(op: ir.Operation | None) -> bool:
-    """Whether an operation is the transpose of images whose channels are last."""
-    if op is None or op.name != "linalg.transpose":
-        return False
-    permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-    return len(permutation) > 2 and permutation == second_order(len(permutation))
-
-
 @dataclass
 class Carried:
     """What may be computed of images with their channels last, from `start` on, which has them second. `stops` says of
-    an operation that it takes images so, or that it is not to be asked about here; `lasts` gives what lies so of a
-    value with its channels second."""
+    an operation that it takes images so, or that it is not to be asked about here."""
 
     start: ir.Value
     stops: Callable[[ir.Operation], bool]
-    lasts: Mapping[ir.Value, ir.Value]
 
     def __post_init__(self) -> None:
         maker = rows.producer(self.start)
@@ -77,6 +57,8 @@ class Carried:
         self.members: dict[ir.Value, ir.Operation] = {}  # by their results
         self.reached: list[ir.Operation] = []  # that stop
         self._grow()
+        if not all(map(self._agrees, self.members.values())):
+            self.members, self.values, self.reached = {}, {self.start: None}, []
 
     # ---- what is carried
 
@@ -105,6 +87,10 @@ class Carried:
         if s.index_ops() or s.gathers() or not _is_fill(op.operands[s.inputs]):
             return False
         return self._channels(s) is not None
+
+    def _agrees(self, op: ir.Operation) -> bool:
+        """Whether all that an operator reads of what is carried, by now, has its channels in one loop."""
+        return op.name != "linalg.generic" or self._channels(rows.Structured(op)) is not None
 
     def _channels(self, s: rows.Structured) -> int | None:
         """The loop of the channels; None where operands do not agree."""
@@ -149,23 +135,22 @@ class Carried:
             s = rows.Structured(op) if op.name == "linalg.generic" else None
             for value, map_ in zip(list(op.operands)[: s.inputs], s.maps) if s else ():
                 loops = _loops(map_)
-                if value in self.values or value in self.lasts:
+                if value in self.values or last_of(value) is not None:
                     continue
                 if self._channels(s) in loops and len(loops) > 2:
                     yield value
 
     # ---- what is made
 
-    def rewrite(self, start: ir.Value) -> dict[ir.Value, ir.Value]:
-        """Puts the operators in the places of those that there are, `start` being the images with their channels last:
-        what is carried for others, by the values that these read."""
+    def rewrite(self, start: ir.Value) -> None:
+        """Puts the operators in the places of those that there are, `start` being the images with their channels last.
+        Others read transposes of what is carried (last_of)."""
         made = {self.start: start}
         places = {op.operation: number for number, op in enumerate(self.block.operations)}
         members = sorted(self.members.values(), key=lambda op: places[op])
         for op in members:
             with op.location, ir.InsertionPoint(op):
                 made[op.results[0]] = self._on(op, made)
-        given = {}
         for value in self.values:
             last = made[value]
             for op in _users(value):
@@ -178,14 +163,12 @@ class Carried:
             if others and value != self.start:
                 with value.owner.operation.location, ir.InsertionPoint(value.owner.operation):
                     back = transposed(last, second_order(ir.RankedTensorType(last.type).rank))
-                given[back] = last
                 for use in others:
                     use.owner.operation.operands[use.operand_number] = back
         for op in reversed(members):
             if op.results[0] not in self.values:
                 op.results[0].replace_all_uses_with(made[op.results[0]])
             op.erase()
-        return given
 
     def _on(self, op: ir.Operation, made: dict[ir.Value, ir.Value]) -> ir.Value:
         """An operator on images whose channels are last."""
@@ -200,7 +183,7 @@ class Carried:
         order = [*(loop for loop in others if loop not in inner), channels, *inner]  # of loops, by number
         inputs, maps = [], []
         for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
-            last = made.get(value) if value in self.values else self.lasts.get(value)
+            last = made.get(value) if value in self.values else last_of(value)
             inputs.append(made.get(value, value) if last is None else last)
             maps.append(_renamed(map_, order, last is not None))
         carried = op.results[0] in self.values
@@ -228,15 +211,7 @@ def _loops(map_: ir.AffineMap) -> set[int]:
 
 def _wants_second(op: ir.Operation) -> bool:
     """Whether an operation that is not carried reads channels as the second dimension."""
-    return op.name != "tensor.dim" and not turns_last(op)
-
-
-def turns_last(op: ir.Operation) -> bool:
-    """Whether an operation is the transpose that makes channels last."""
-    if op.name != "linalg.transpose":
-        return False
-    permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-    return len(permutation) > 2 and permutation == last_order(len(permutation))
+    return not turns_last(op) and not (op.name == "tensor.dim" and _is_first(op))
 
 
 def _is_first(dim: ir.Operation) -> bool:

@@ -23,8 +23,8 @@ from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
-from .carried_channels import Carried, example_bytes, last_order, taken_from_last
-from .convolution_operands import transposed
+from .carried_channels import Carried, example_bytes
+from .convolution_operands import last_of, last_order, transposed
 from .convolutions import NAMES
 from .product_follows import follows_of_one_result
 from .rows_in_place import take_rows_in_place
@@ -51,10 +51,8 @@ class _Carrier:
     """Carries images on in a block."""
 
     def __init__(self, block: ir.Block):
-        operations = [op.operation for op in block.operations]
-        self.begun = [op for op in operations if taken_from_last(op)]
-        self.convolutions = [op for op in operations if op.name in NAMES]
-        self.lasts = {op.results[0]: op.operands[0] for op in self.begun}  # by images with their channels second
+        self.block = block
+        self.convolutions = [op.operation for op in block.operations if op.operation.name in NAMES]
         # What is computed of convolutions elementwise, perhaps in the same kernels: its order is theirs.
         self.behind = {
             op.results[0]: [op, *follows_of_one_result(op, lambda _op, _read: True)] for op in self.convolutions
@@ -62,15 +60,30 @@ class _Carrier:
         self.made = {result for ops in self.behind.values() for op in ops for result in op.results}
 
     def run(self) -> None:
-        for op in self.begun:
-            carried = self._carried(op.results[0])
-            if carried.members and carried.sees_images and carried.turned <= _LESS * example_bytes(op.results[0]):
-                self.lasts.update(carried.rewrite(op.operands[0]))
+        asked = set[int]()
+        while any(self._carry_given(images, asked) for images in self._given()):  # what it finds may change each time
+            pass
         for op in self.convolutions:
             self._carry_result(op)
-        for op in reversed(self.begun):
-            if not list(op.results[0].uses):
-                op.erase()
+        for images in reversed(self._given()):
+            if not list(images.uses):
+                images.owner.operation.erase()
+
+    def _given(self) -> list[ir.Value]:
+        """The images that transposes make of others whose channels are last."""
+        results = [op.operation.results[0] for op in self.block.operations if op.operation.name == "linalg.transpose"]
+        return [images for images in results if last_of(images) is not None]
+
+    def _carry_given(self, images: ir.Value, asked: set[int]) -> bool:
+        """Carries on images that nobody has `asked` about, where less is turned so; says whether it did."""
+        if hash(images) in asked:
+            return False
+        asked.add(hash(images))
+        carried, last = self._carried(images), last_of(images)
+        if not carried.members or not carried.sees_images or carried.turned > _LESS * example_bytes(images):
+            return False
+        carried.rewrite(last)
+        return True
 
     def _carry_result(self, convolution: ir.Operation) -> None:
         """Carries on what a convolution gives, where less is turned so: the images of others that are computed of it,
@@ -79,15 +92,15 @@ class _Carrier:
         end = ops[-1]
         carried = self._carried(end.results[0])
         images = [value for value in carried.values if any(_turns_images(op, value) for op in carried.reached)]
-        read = [value for op in ops for value in op.operands if value in self.lasts]
+        read = [value for op in ops for value in op.operands if last_of(value) is not None]
         if not carried.members or carried.turned >= sum(map(example_bytes, dict.fromkeys([*images, *read]))):
             return
         with end.location, ir.InsertionPoint.after(end):
             last = transposed(end.results[0], last_order(len(rows.shape_of(end.results[0]))))
-        self.lasts.update(carried.rewrite(last))
+        carried.rewrite(last)
 
     def _carried(self, images: ir.Value) -> Carried:
-        return Carried(images, lambda op: _takes_images(op) or any(one in self.made for one in op.results), self.lasts)
+        return Carried(images, lambda op: _takes_images(op) or any(one in self.made for one in op.results))
 
 
 def _takes_images(op: ir.Operation) -> bool:

@@ -3,7 +3,7 @@ takes its results so."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
@@ -21,7 +21,7 @@ def filters_last(of: Convolution) -> ir.Value:
         return reshaped(of.filters, [of.outputs, *of.kernel, channels])
     if groups == 1:
         filters = reshaped(of.filters, [of.outputs, channels, *of.kernel])
-        return transposed(filters, [0, *range(2, 2 + of.rank), 1])
+        return transposed(filters, last_order(2 + of.rank))
     filters = reshaped(of.filters, [of.blocks, groups, outputs, channels, *of.kernel])
     rank = 5 + of.rank
     read = [0, 1, 2, rank - 1, *range(3, rank - 2)]  # the last two loops: a channel's group, and its number in it
@@ -48,6 +48,34 @@ def transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     kind = ir.RankedTensorType(value.type)
     empty = tensor.empty(sizes_of(value, permutation), kind.element_type)
     return linalg.transpose(value, outs=[empty], permutation=list(permutation)).results[0]
+
+
+def last_order(rank: int) -> list[int]:
+    """The dimensions of images in the order in which their channels, the second ones, are last."""
+    return [0, *range(2, rank), 1]
+
+
+def second_order(rank: int) -> list[int]:
+    """Those of images whose channels are last in the order in which these are the second ones."""
+    return [0, rank - 1, *range(1, rank - 1)]
+
+
+def turns_last(op: ir.Operation) -> bool:
+    """Whether an operation is the transpose of images that makes their channels last."""
+    return _orders(op, last_order)
+
+
+def last_of(images: ir.Value) -> ir.Value | None:
+    """What a transpose makes images of whose channels are last; None where they are made by anything else."""
+    op = rows.producer(images)
+    return op.operands[0] if op is not None and _orders(op, second_order) else None
+
+
+def _orders(op: ir.Operation, order: Callable[[int], list[int]]) -> bool:
+    if op.name != "linalg.transpose":
+        return False
+    permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    return len(permutation) > 2 and permutation == order(len(permutation))
 
 
 def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:

@@ -38,8 +38,18 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
 from .base import ModulePass
-from .carried_channels import taken_from_last, turns_last
-from .convolution_operands import behind, channels_last, filters_last, padded, transposed, turned_last
+from .convolution_operands import (
+    behind,
+    channels_last,
+    filters_last,
+    last_of,
+    last_order,
+    padded,
+    transposed,
+    turned_last,
+    turns_last,
+)
+from .convolution_space import Read, Space
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .product_follows import follows_of_one_result
@@ -68,9 +78,7 @@ class ConvolutionsToProducts(ModulePass):
             for block in function.regions[0].blocks:
                 if found := [op for op in walk(function, *NAMES) if op.block == block]:
                     made = [matched(sum_taps(of, target) or of.by) for of in map(matched, found) if of is not None]
-                    given = [op.operation for op in block.operations if taken_from_last(op.operation)]
-                    lasts = {hash(op.results[0]): op.operands[0] for op in given}
-                    _Rewriter(list(filter(None, made)), lasts).run()
+                    _Rewriter(list(filter(None, made))).run()
                     _sweep(block)
 
 
@@ -91,38 +99,6 @@ def _sweep(block: ir.Block) -> None:
     for op in reversed([op.operation for op in block.operations]):
         if op.name.startswith(_LEFT_OVER) and len(op.results) and not any(list(result.uses) for result in op.results):
             op.erase()
-
-
-@dataclass(frozen=True)
-class _Space:
-    """The dimensions of a product, by role: "b" the image, "p" the place, "o" the output channel, of block "g" where
-    there are several; sizes, None where one is open until the call."""
-
-    sizes: dict[str, int | None]
-
-    @property
-    def roles(self) -> list[str]:
-        return list(self.sizes)
-
-    @property
-    def in_batches(self) -> bool:
-        return "b" in self.sizes
-
-    def map(self, roles: Sequence[str | None], further: Sequence[str] = ()) -> ir.AffineMap:
-        """The map of an operand that has these dimensions; None is one of size 1."""
-        all_ = [*self.roles, *further]
-        exprs = [
-            ir.AffineConstantExpr.get(0) if role is None else ir.AffineDimExpr.get(all_.index(role)) for role in roles
-        ]
-        return ir.AffineMap.get(len(all_), 0, exprs)
-
-
-@dataclass(frozen=True)
-class _Read:
-    """How an operator on images reads an operand on a product's dimensions."""
-
-    roles: list[str | None]
-    value: Callable[[], ir.Value]
 
 
 @dataclass
@@ -160,7 +136,7 @@ class _Rewriter:
             self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
             value = self._product(of, space)
             if of.bias is not None:
-                bias = self._in_blocks(_Read(["o"], lambda: of.bias), of, space)
+                bias = self._in_blocks(Read(["o"], lambda: of.bias), of, space)
                 operands = [(value, space.roles), (bias.value(), bias.roles)]
                 value = self._generic(space, operands, value.type.element_type, _add)
             made = {of.op.results[0]: value}
@@ -182,45 +158,50 @@ class _Rewriter:
             result.replace_all_uses_with(images)
         return [of.op, *follows]
 
-    def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> _Space:
+    def _last(self, images: ir.Value) -> ir.Value | None:
+        """The same images with their channels last, where there are such. What a transpose is of is asked for anew: a
+        convolution that has been rewritten since may have made it."""
+        return self.last.get(hash(images)) or last_of(images)
+
+    def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> Space:
         """The dimensions of the product. Images whose channels are last are one matrix where everything that is read
         allows it."""
         if of.blocks > 1:
             return self._blocks(of)
         batch: dict[str, int | None] = {"b": of.batch}
         if not last:
-            return _Space(batch | {"o": of.outputs, "p": of.count})
-        if may_join and of.batch is not None and not (of.is_pointwise and hash(of.image) not in self.last):
-            joined = _Space({"p": of.batch * of.count, "o": of.outputs})
+            return Space(batch | {"o": of.outputs, "p": of.count})
+        if may_join and of.batch is not None and not (of.is_pointwise and self._last(of.image) is None):
+            joined = Space({"p": of.batch * of.count, "o": of.outputs})
             made = dict.fromkeys(op.results[0] for op in (of.op, *follows))
             if all(self._reads(op, made, of, joined) is not None for op in follows):
                 return joined
-        return _Space(batch | {"p": of.count, "o": of.outputs})
+        return Space(batch | {"p": of.count, "o": of.outputs})
 
     @staticmethod
-    def _blocks(of: Convolution) -> _Space:
+    def _blocks(of: Convolution) -> Space:
         """Those of a product for each block of groups."""
         assert of.batch is not None
-        return _Space({"g": of.blocks, "p": of.batch * of.count, "o": of.outputs // of.blocks})
+        return Space({"g": of.blocks, "p": of.batch * of.count, "o": of.outputs // of.blocks})
 
     # ---- what follows
 
     def _follows(self, of: Convolution) -> list[ir.Operation]:
         """The elementwise operators behind a convolution that its product's kernel can read the inputs of."""
-        one = _Space({"b": of.batch, "o": of.outputs, "p": of.count})
+        one = Space({"b": of.batch, "o": of.outputs, "p": of.count})
         space = self._blocks(of) if of.blocks > 1 else one
         return follows_of_one_result(
             of.op, lambda op, read: self._reads(op, dict.fromkeys(read), of, space) is not None
         )
 
     def _reads(
-        self, op: ir.Operation, made: Mapping[ir.Value, ir.Value | None], of: Convolution, space: _Space
-    ) -> list[_Read] | None:
+        self, op: ir.Operation, made: Mapping[ir.Value, ir.Value | None], of: Convolution, space: Space
+    ) -> list[Read] | None:
         """How an elementwise operator's inputs are read, those that are `made` on the product's dimensions as they are
         there; None where one cannot be."""
         s = rows.Structured(op)
         found = [
-            _Read(list(space.roles), partial(made.get, value))
+            Read(list(space.roles), partial(made.get, value))
             if value in made
             else self._read(value, s.maps[i], of, space)
             for i, value in enumerate(list(op.operands)[: s.inputs])
@@ -230,7 +211,7 @@ class _Rewriter:
         return [self._in_blocks(read, of, space) for read in found if read is not None]
 
     @staticmethod
-    def _in_blocks(read: _Read, of: Convolution, space: _Space) -> _Read:
+    def _in_blocks(read: Read, of: Convolution, space: Space) -> Read:
         """The same where a product has blocks of output channels."""
         if "g" not in space.sizes or "o" not in read.roles or "g" in read.roles:
             return read
@@ -241,20 +222,21 @@ class _Rewriter:
             sizes = list(ir.RankedTensorType(found.type).shape)
             return reshaped(found, [*sizes[:at], of.blocks, of.outputs // of.blocks, *sizes[at + 1 :]])
 
-        return _Read([*read.roles[:at], "g", *read.roles[at:]], value)
+        return Read([*read.roles[:at], "g", *read.roles[at:]], value)
 
-    def _read(self, value: ir.Value, map_: ir.AffineMap, of: Convolution, space: _Space) -> _Read | None:
+    def _read(self, value: ir.Value, map_: ir.AffineMap, of: Convolution, space: Space) -> Read | None:
         if not rows.is_tensor(value):
-            return _Read([], lambda: value)
+            return Read([], lambda: value)
         at = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results]
         if not spread(value, at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
             return None
         named: list[str | None] = [None if d is None else "bo"[d] for d in at if d is None or d < 2]
         if len(named) == len(at):
-            return _Read(named, lambda: value) if space.in_batches or "b" not in named else None
-        if space.roles[-1] == "o" and hash(value) in self.last and at == list(range(2 + of.rank)):
-            images, known = self.last[hash(value)], {role: n for role, n in space.sizes.items() if role != "g"}
-            return _Read(list(known), lambda: reshaped(images, list((known | {"o": of.outputs}).values())))
+            return Read(named, lambda: value) if space.in_batches or "b" not in named else None
+        images = self._last(value)
+        if space.roles[-1] == "o" and images is not None and at == list(range(2 + of.rank)):
+            known = {role: n for role, n in space.sizes.items() if role != "g"}
+            return Read(list(known), lambda: reshaped(images, list((known | {"o": of.outputs}).values())))
         kind = ir.RankedTensorType(value.type)
         outer = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(len(named))]
         if not space.in_batches:
@@ -262,11 +244,9 @@ class _Rewriter:
                 return None
             if named and named[0] != "o":  # the one image
                 outer, named = outer[1:], named[1:]
-        return _Read([*named, "p"], lambda: reshaped(value, [*outer, of.count]))
+        return Read([*named, "p"], lambda: reshaped(value, [*outer, of.count]))
 
-    def _followed(
-        self, op: ir.Operation, made: Mapping[ir.Value, ir.Value], of: Convolution, space: _Space
-    ) -> ir.Value:
+    def _followed(self, op: ir.Operation, made: Mapping[ir.Value, ir.Value], of: Convolution, space: Space) -> ir.Value:
         """An elementwise operator on a product's dimensions, of what is `made` there."""
         s = rows.Structured(op)
         reads = self._reads(op, made, of, space)
@@ -278,7 +258,7 @@ class _Rewriter:
 
     # ---- the product
 
-    def _product(self, of: Convolution, space: _Space) -> ir.Value:
+    def _product(self, of: Convolution, space: Space) -> ir.Value:
         images, roles = self._images(of, space)
         filters = self._filters(of)
         operands = [(images, roles), (filters, ["g", "o", "k"] if of.blocks > 1 else ["o", "k"])]
@@ -286,12 +266,12 @@ class _Rewriter:
             operands.reverse()
         return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
 
-    def _images(self, of: Convolution, space: _Space) -> tuple[ir.Value, list[str]]:
+    def _images(self, of: Convolution, space: Space) -> tuple[ir.Value, list[str]]:
         """The images' side of the product, and what its dimensions are."""
         own = [role for role in ("b", "p", "g") if role in space.sizes]
         sizes = [space.sizes[role] for role in own]
         images = of.image
-        last = self._channels_last(of) if of.blocks > 1 else self.last.get(hash(of.image))
+        last = self._channels_last(of) if of.blocks > 1 else self._last(of.image)
         if of.is_pointwise and last is None:
             return reshaped(images, [of.batch, of.channels, of.count]), ["b", "k", "p"]
         if of.is_pointwise:
@@ -323,10 +303,10 @@ class _Rewriter:
         so once its channels are last: its parts are whole lines then, of which most lie where they belong at once."""
         known = self.last if not extra else self.around
         key = (hash(images), extra) if extra else hash(images)
-        if key not in known and (last := self.last.get(hash(images))) is not None:
+        if key not in known and (last := self._last(images)) is not None:
             with behind(last):
                 none = [0] * len(rows.shape_of(last))
-                known[key] = padded(last, none, [*none[1:], extra])
+                return padded(last, none, [*none[1:], extra])
         if key not in known:
             padding = padded_by_itself(images)
             inner = None if padding is None or padding.dim < 2 else self._turned_around(padding.inner, extra)
@@ -342,13 +322,13 @@ class _Rewriter:
         folded = of.folded
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
-            more, last = folded.channels - of.channels, self.last.get(hash(of.image))
+            more, last = folded.channels - of.channels, self._last(of.image)
             with behind(of.image if last is None else last):
                 if last is not None:
                     self.around[key] = padded(last, [0, *of.low, 0], [0, *folded.high, more])
                 else:
                     images = padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
-                    self.around[key] = transposed(images, [0, *range(2, 2 + of.rank), 1])
+                    self.around[key] = transposed(images, last_order(2 + of.rank))
         return self.around[key]
 
     def _filters(self, of: Convolution) -> ir.Value:
@@ -358,7 +338,7 @@ class _Rewriter:
         if of.is_pointwise:
             columns = channels
         else:
-            folded = of.takes_folded(hash(of.image) in self.last) and of.folded
+            folded = of.takes_folded(self._last(of.image) is not None) and of.folded
             windows = folded.windows if folded else of.plain
             if folded:
                 none = [0] * (1 + of.rank)
@@ -373,7 +353,7 @@ class _Rewriter:
 
     def _generic(
         self,
-        space: _Space,
+        space: Space,
         operands: Sequence[tuple[ir.Value, Sequence[str | None]]],
         element: ir.Type,
         body: ir.Block | Callable[..., ir.Value],

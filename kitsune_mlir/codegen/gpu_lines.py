@@ -30,8 +30,8 @@ def are_apart(generic: Generic) -> bool:
     marked = next(op.operation for op in generic.block.operations if COLUMN in op.operation.attributes)
     maker = marked.operands[1].owner.operation
     load = maker.operands[1].owner.operation if maker.name == "arith.select" else maker
-    lines, results = ir.MemRefType(load.operands[0].type).shape[-2], generic.known_size(generic.parallel[-2])
-    return results is not None and lines >= 2 * results
+    lines, results = ir.MemRefType(load.operands[0].type).shape[-2:-1], generic.known_size(generic.parallel[-2])
+    return results is not None and bool(lines) and lines[0] >= 2 * results
 
 
 def of_lines(block: ir.Block) -> set[int]:

@@ -26,9 +26,9 @@ from .pipeline import device
 
 LINES = 2  # of windows' results that a thread computes
 # Of those whose lines are channels, by the elements of windows; half as many where these are further apart (H100: a
-# filter of 5 x 5 takes 27.4 us by 4 and 21.8 by 8, one of 3 x 3 18.7 and 18.8, at every second place 37.8 by 2 and 42.3
-# by 4).
-MOST_LINES = {1: 4, 25: 8}
+# filter of 7 x 7 takes 52 us by 4 and 42 by 8, one of 5 x 5 25.6 and 25.8, or 27.4 and 21.8 where less follows, one of
+# 3 x 3 18.7 and 18.8, at every second place 37.8 by 2 and 42.3 by 4).
+MOST_LINES = {1: 4, 49: 8}
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and many idle at the end of a short line
 # Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element

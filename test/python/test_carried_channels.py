@@ -149,3 +149,38 @@ def test_no_two_threads_compute_what_reads_its_own_place(besides, monkeypatch):
     compiled = ran(model, (images(2, 8, 40, 7, dtype=torch.float16),))
     kernel, *_ = (text for text in compiled.ptx.split(".entry ") if text.startswith("windows"))
     assert kernel.count("st.global") == (1 if besides else 4)  # of 7 places in a line
+
+
+CHAINS = {
+    "pooled images beside others": (
+        lambda y, x: (F.max_pool2d(y, 3, 1, 1) * F.max_pool2d(x, 2).permute(0, 3, 1, 2)).amax((2, 3)),
+        [(2, 8, 8, 8), (2, 8, 16, 16)],
+    ),
+    "lines that are turned and turned back": (
+        lambda x: F.max_pool1d(x.transpose(1, 2), 2).transpose(1, 2),
+        [(2, 16, 8)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_of_turned_images(name):
+    """What one chain of operators has put in the place of another's beginning is what that begins with."""
+    function, shapes = CHAINS[name]
+    ran(Function(function), tuple(images(*shape) for shape in shapes))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_convolution_of_what_another_one_gives_turned(size):
+    """Its images are those that stand there once the first one is rewritten."""
+    first, second = nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, size)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = first, second
+
+        def forward(self, x):
+            return self.second(F.relu(self.first(x)).permute(0, 3, 1, 2))
+
+    ran(Model(), (images(2, 16, 8, 16, last=False),))

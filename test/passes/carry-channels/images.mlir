@@ -79,3 +79,40 @@ func.func @between(%x: tensor<2x8x7x7xf32>, %f: tensor<16x8x1x1xf32>, %d: tensor
       ins(%b, %g : tensor<2x16x5x5xf32>, tensor<8x16x1x1xf32>) outs(%cz : tensor<2x8x5x5xf32>) -> tensor<2x8x5x5xf32>
   return %c : tensor<2x8x5x5xf32>
 }
+
+// -----
+
+// What two operands take of one tensor has its channels in two loops: it is left.
+
+#same = affine_map<(d0,d1,d2,d3) -> (d0,d1,d2,d3)>
+#crossed = affine_map<(d0,d1,d2,d3) -> (d0,d2,d1,d3)>
+
+// CHECK-LABEL: func.func @two_loops
+// CHECK: linalg.pooling_nchw_sum
+func.func @two_loops(%x: tensor<2x8x8x8xf32>) -> tensor<2x8xf32> {
+  %e = tensor.empty() : tensor<2x8x8x8xf32>
+  %t = linalg.transpose ins(%x : tensor<2x8x8x8xf32>) outs(%e : tensor<2x8x8x8xf32>) permutation = [0, 3, 1, 2]
+  %zero = arith.constant 0.0 : f32
+  %e1 = tensor.empty() : tensor<2x8x8x8xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<2x8x8x8xf32>) -> tensor<2x8x8x8xf32>
+  %w = tensor.empty() : tensor<1x1xf32>
+  %p = linalg.pooling_nchw_sum {dilations = dense<1> : vector<2xi64>, strides = dense<1> : vector<2xi64>} ins(%t, %w : tensor<2x8x8x8xf32>, tensor<1x1xf32>) outs(%f1 : tensor<2x8x8x8xf32>) -> tensor<2x8x8x8xf32>
+  %q = linalg.generic {indexing_maps=[#same,#same], iterator_types=["parallel","parallel","parallel","parallel"]} ins(%p : tensor<2x8x8x8xf32>) outs(%e1 : tensor<2x8x8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %m = math.tanh %a : f32
+    linalg.yield %m : f32
+  } -> tensor<2x8x8x8xf32>
+  %r = linalg.generic {indexing_maps=[#same,#crossed,#same], iterator_types=["parallel","parallel","parallel","parallel"]} ins(%p, %q : tensor<2x8x8x8xf32>, tensor<2x8x8x8xf32>) outs(%e1 : tensor<2x8x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %b : f32
+    linalg.yield %m : f32
+  } -> tensor<2x8x8x8xf32>
+  %e2 = tensor.empty() : tensor<2x8xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %s = linalg.generic {indexing_maps=[#same,affine_map<(d0,d1,d2,d3) -> (d0,d1)>], iterator_types=["parallel","parallel","reduction","reduction"]} ins(%r : tensor<2x8x8x8xf32>) outs(%f2 : tensor<2x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %m = arith.addf %a, %o : f32
+    linalg.yield %m : f32
+  } -> tensor<2x8xf32>
+  return %s : tensor<2x8xf32>
+}
