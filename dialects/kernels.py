@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
+from kitsune_mlir.planning.row_tiles import MOST_ROWS
 
 from .captures import captures
 from .checks import check_integer, check_kind, fail, integer, number, parent_of, string
@@ -13,7 +14,6 @@ from .columns import is_among_columns, misplaced
 from .types import Kitsune, Outputs
 
 TURNED = "turned"
-MOST_ROWS = 4  # of a thread of an agent that is turned: their numbers of 32 bits are stored together
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, COLLECT, TOTAL = "kitsune.send", "kitsune.collect", "kitsune.total"  # clusters.py
 ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py

@@ -5,10 +5,11 @@
   =>
     %p = linalg.pooling_nhwc_sum ins(%x, %window : ...) outs(%zero) -> tensor<32x48x48x120xf32>
 
-So the inputs of a model are read where they lie, and written nowhere else. It pays where less is turned back behind,
-half of it at most, than would be turned in front. What a convolution gives may have either order, for its product has
+So the inputs of a model are read where they lie, and written nowhere else. That is done where what has to be turned
+back for others is at most half of what is given. What a convolution gives may have either order, for its product has
 both: channels are last where it is other convolutions that read what is computed of it, and would have it turned.
-`carried_channels.py` says what is carried and where that ends.
+`carried_channels.py` says what is carried and where that ends. A norm of channels that a model writes between two
+transposes is first one without (rows_in_place.py).
 """
 
 from __future__ import annotations

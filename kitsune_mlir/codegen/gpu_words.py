@@ -219,8 +219,8 @@ def neighbours(
 def _in_places(
     generic: Generic, kernel: Kernel, places: Sequence[dict[int, ir.Value]], count: int, even: bool
 ) -> list[tuple[list[list[ir.Value]], list[ir.Value]]]:
-    """The same for several places. Of windows all elements in turn, so that words are kept no longer than the windows
-    that share them are apart."""
+    """What `neighbours` finds, for several places. Of windows all elements in turn, so that words are kept no longer
+    than the windows that share them are apart."""
     made = [_clones(generic, kernel, dims, count, MappingProxyType({}), even) for dims in places]
     every = [one for clones, _ in made for one in clones]
     found = iter(run_together(every) if window_lines(generic) else map(run_through, every))
@@ -235,6 +235,7 @@ def _clones(
     held: Mapping[int, list[ir.Value]],
     even: bool,
 ) -> tuple[list[Clone], list[ir.Value]]:
+    """What is to be cloned for each of `neighbours`, and the first one's indices."""
     last, size = generic.parallel[-1], generic.known_size(generic.parallel[-1]) or 0
     order = [dims[d] for d in range(len(dims))]
     places = []

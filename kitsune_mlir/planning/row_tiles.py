@@ -12,7 +12,7 @@ MOST_LANES = 512  # threads that have a row together
 LEAST_INNER = 24  # rows that are neighbours in a column, of the 32 that the threads of a warp have
 MOST_TURNED = 512  # columns of such rows that surely fit the registers of a CTA
 MOST_WARPS = 32  # of which each thread has rows with those of the others
-_MOST_ROWS = 4  # of such a thread, neighbours of one column
+MOST_ROWS = 4  # of such a thread, neighbours of one column, whose numbers of 32 bits are stored together
 MOST_COLUMNS = 64  # of a row, or of its rows together, that one thread has
 WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
 MOST_REGISTERS = 224
@@ -130,7 +130,7 @@ def widest(columns: int, element_bytes: int) -> int:
 def _turned(group: RowGroup, target: Target) -> RowTiles | None:
     """The same of rows whose elements of a column are neighbours."""
     ways = [(1 << i, 1) for i in range(MOST_WARPS.bit_length())] + [(1, 2), (1, 4), (1, 8)]
-    most = min(_MOST_ROWS, widest(group.rows // group.segments, group.element_bytes))
+    most = min(MOST_ROWS, widest(group.rows // group.segments, group.element_bytes))
     rows = [1 << i for i in range(most.bit_length())]
     found = [
         tiles
