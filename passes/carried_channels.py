@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from kitsune_mlir import example_sizes, rows
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, linalg, tensor
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import tensor_bytes
 
-from .convolution_operands import last_of, last_order, second_order, transposed, turns_last
+from .convolution_operands import last_of, last_order, padded, second_order, transposed, turns_last
 from .schedule_build import cloned, generic, sizes_of
 
 _CHANNELS = 1  # the dimension of channels as the model has them
@@ -121,7 +121,7 @@ class Carried:
         """Bytes of what is turned back for others, and of what is read besides with its channels second."""
         inside = [*self.members.values(), *self.reached]
         others = [v for v in self.values if any(_wants_second(op) and op not in inside for op in _users(v))]
-        return sum(map(example_bytes, [*others, *self._read_besides()]))
+        return sum(map(tensor_bytes, [*others, *self._read_besides()]))
 
     @property
     def sees_images(self) -> bool:
@@ -196,11 +196,6 @@ class Carried:
         return any(value in self.values and len(s.iterators) > len(rows.shape_of(value)) for value in s.op.operands)
 
 
-def example_bytes(value: ir.Value) -> int:
-    """Those of a tensor, of the example's size where that is open."""
-    return prod(example_sizes.shape_of(value)) * element_bytes(ir.RankedTensorType(value.type).element_type)
-
-
 def _users(value: ir.Value) -> list[ir.Operation]:
     return list(dict.fromkeys(use.owner.operation for use in value.uses))
 
@@ -255,15 +250,11 @@ def _renamed(map_: ir.AffineMap, order: list[int], last: bool) -> ir.AffineMap:
 
 
 def _padded(op: ir.Operation, last: ir.Value) -> ir.Value:
-    order = last_order(ir.RankedTensorType(op.results[0].type).rank)
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
-    kind = ir.RankedTensorType(op.results[0].type)
-    type_ = ir.RankedTensorType.get([kind.shape[d] for d in order], kind.element_type)
-    pad = tensor.PadOp(type_, last, [], [], [low[d] for d in order], [high[d] for d in order])
-    block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(cloned(op.regions[0].blocks[0], [None] * kind.rank)[0])
-    return pad.result
+    body = op.regions[0].blocks[0]
+    order = last_order(len(body.arguments))
+    sizes = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = ([each[d] for d in order] for each in sizes)
+    return padded(last, low, high, lambda: cloned(body, [None] * len(order))[0])
 
 
 def _windowed(op: ir.Operation, last: ir.Value) -> ir.Value:

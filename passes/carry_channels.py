@@ -21,10 +21,10 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.product_engines import CHUNK
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .base import ModulePass
-from .carried_channels import Carried, example_bytes
+from .carried_channels import Carried
 from .convolution_operands import last_of, last_order, transposed
 from .convolutions import NAMES
 from .product_follows import follows_of_one_result
@@ -81,7 +81,7 @@ class _Carrier:
             return False
         asked.add(hash(images))
         carried, last = self._carried(images), last_of(images)
-        if not carried.members or not carried.sees_images or carried.turned > _LESS * example_bytes(images):
+        if not carried.members or not carried.sees_images or carried.turned > _LESS * tensor_bytes(images):
             return False
         carried.rewrite(last)
         return True
@@ -94,7 +94,7 @@ class _Carrier:
         carried = self._carried(end.results[0])
         images = [value for value in carried.values if any(_turns_images(op, value) for op in carried.reached)]
         read = [value for op in ops for value in op.operands if last_of(value) is not None]
-        if not carried.members or carried.turned >= sum(map(example_bytes, dict.fromkeys([*images, *read]))):
+        if not carried.members or carried.turned >= sum(map(tensor_bytes, dict.fromkeys([*images, *read]))):
             return
         with end.location, ir.InsertionPoint.after(end):
             last = transposed(end.results[0], last_order(len(rows.shape_of(end.results[0]))))

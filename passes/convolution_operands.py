@@ -78,17 +78,19 @@ def _orders(op: ir.Operation, order: Callable[[int], list[int]]) -> bool:
     return len(permutation) > 2 and permutation == order(len(permutation))
 
 
-def padded(value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
-    """A tensor with zeros around it."""
+def padded(
+    value: ir.Value, low: Sequence[int], high: Sequence[int], around: Callable[[], ir.Value] | None = None
+) -> ir.Value:
+    """A tensor with zeros around it, or with what `around` makes at the insertion point."""
     if not any((*low, *high)):
         return value
     kind = ir.RankedTensorType(value.type)
     shape = [rows.DYNAMIC if kind.is_dynamic_dim(d) else size + low[d] + high[d] for d, size in enumerate(kind.shape)]
-    zero = arith.constant(kind.element_type, 0.0)
+    outside = around() if around else arith.constant(kind.element_type, 0.0)
     pad = tensor.PadOp(ir.RankedTensorType.get(shape, kind.element_type), value, [], [], low, high)
     block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
     with ir.InsertionPoint(block):
-        tensor.YieldOp(zero)
+        tensor.YieldOp(outside)
     return pad.result
 
 

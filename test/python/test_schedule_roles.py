@@ -391,8 +391,7 @@ def test_a_stage_alone_is_no_role(gpu_of):
         torch.testing.assert_close(Simulation(compiled, seed=1)(x).float(), model(x).float(), atol=2e-2, rtol=2e-2)
 
 
-@pytest.mark.usefixtures("unassembled")
-def test_the_plan_says_what_runs(gpu_of):
+def test_the_plan_says_what_runs(gpu_of, unassembled):
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).bfloat16()
     x = torch.randn(500, 64, dtype=torch.bfloat16)
     compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(6), options={"place-stages": "shape=spatial"})
