@@ -40,7 +40,7 @@ class RowPlan:
             for role in member.roles:
                 for i, d in enumerate(member.row_loops[1:] if role is not None else (), 1):
                     if (d in role.rows) != (member.row_loops[i - 1] in role.rows):
-                        found.add(_behind(member, i))
+                        found.add(rows_behind(member, i))
         return found
 
     def _segments(self) -> list[int | None] | None:
@@ -53,7 +53,10 @@ class RowPlan:
     def present(self, member: Member, role: Role) -> tuple[bool, ...]:
         """Which segments an operand has."""
         own = [i for i, d in enumerate(member.row_loops) if d in role.rows]
-        spans = [(_behind(member, i + 1), _behind(member, i) if member.row_sizes[i] is not None else inf) for i in own]
+        spans = [
+            (rows_behind(member, i + 1), rows_behind(member, i) if member.row_sizes[i] is not None else inf)
+            for i in own
+        ]
         return tuple(any(low <= end < high for low, high in spans) for end in (*self.cuts, 1))
 
     def _open_rows(self) -> int:
@@ -120,7 +123,7 @@ class RowPlan:
         return sum(present[: len(present) - self.behind])
 
 
-def _behind(member: Member, loop: int) -> int:
+def rows_behind(member: Member, loop: int) -> int:
     """Rows in a turn of the loop before this one."""
     return prod(size or 1 for size in member.row_sizes[loop:])
 
@@ -200,10 +203,14 @@ class RowBody:
         for member in self.plan.group.ordered:
             tile = self._tiled(member, tiles)
             self.values[member.op.results[0]] = tile
-            if member in self.plan.outputs:
-                number = self.plan.outputs.index(member)
-                offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", zero)
-                write_box(tile, offsets, number, dims)
+            self._write(member, at, zero)
+
+    def _write(self, member: Member, at: Sequence[ir.Value], column: ir.Value) -> None:
+        """Writes what an operator gives, from a column on, if it is used outside of the group."""
+        if member in self.plan.outputs:
+            number = self.plan.outputs.index(member)
+            offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", column)
+            write_box(self.values[member.op.results[0]], offsets, number, dims)
 
     def _read(
         self,
@@ -231,9 +238,10 @@ class RowBody:
         own = [d for d in range(len(offsets)) if not columns or d != place]
         return offsets, own[-1:] * present[-1] + [place] * columns
 
-    def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
-        """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
-        count = 1 if member.kind == "rows" else 2
+    def _operands(
+        self, member: Member, tiles: dict[Key, ir.Value], count: int
+    ) -> tuple[list[ir.Value], list[ir.AffineMap], dict[ir.Value, ir.Value]]:
+        """The tiles that an operator reads in so many loops, and its arguments that are scalars."""
         inputs, maps, scalars = [], [], {}
         arguments = list(member.s.body.arguments)
         for argument, value, role, key in zip(arguments, member.op.operands, member.roles, self._keys(member)):
@@ -243,19 +251,40 @@ class RowBody:
             inputs.append((self.given | self.values)[root(value)] if key is None else tiles[key])
             has_rows = key is None or key[1][-1]
             maps.append(map_of(count, [0] * has_rows + [1] * role.columns))
+        return inputs, maps, scalars
+
+    def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
+        """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
+        count = 1 if member.kind == "rows" else 2
+        inputs, maps, scalars = self._operands(member, tiles, count)
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
-            join = joined(member.op)
-            assert join is not None
-            start = linalg.fill(_start(member, join.results[0].type), outs=[tensor.empty(shape, join.results[0].type)])
             maps.append(map_of(count, [0]))
-            value = _cloned(member, inputs, start, maps, ["parallel", "reduction"], scalars)
-            if element != join.results[0].type:
-                value = elementwise([value], element, lambda x: arith.truncf(element, x))
-            return value
+            value = _cloned(member, inputs, self._start(member), maps, ["parallel", "reduction"], scalars)
+            return rounded(member, value)
         maps.append(map_of(count, list(range(len(shape)))))
         return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+
+    def _start(self, member: Member) -> ir.Value:
+        """What a reduction of a tile's rows begins with."""
+        kind = join_of(member).results[0].type
+        return linalg.fill(_start_of(member, kind), outs=[tensor.empty([self.rows], kind)])
+
+
+def join_of(member: Member) -> ir.Operation:
+    """What joins the elements of a reduction."""
+    join = joined(member.op)
+    assert join is not None
+    return join
+
+
+def rounded(member: Member, value: ir.Value) -> ir.Value:
+    """The numbers of a reduction, which is done in 32 bits, as elements of its type."""
+    element = ir.RankedTensorType(member.op.results[0].type).element_type
+    if element == ir.RankedTensorType(value.type).element_type:
+        return value
+    return elementwise([value], element, lambda x: arith.truncf(element, x))
 
 
 def _cloned(
@@ -294,7 +323,7 @@ def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:
     return found
 
 
-def _start(member: Member, type_: ir.Type) -> ir.Value:
+def _start_of(member: Member, type_: ir.Type) -> ir.Value:
     """What a reduction begins with, in the type that it is done in."""
     scalar = scalar_of(member.op.operands[-1])
     assert scalar is not None

@@ -23,8 +23,9 @@ dimensions (row_shapes.py). A group is what `row_groups` finds: any elementwise 
 that are connected. Only what is used outside of it is written, unless it is as well computed there
 (recomputed_elements.py). Rows of several dimensions are one, unless an operand has some of them only (a mask of all
 heads): then tiles have one of each but the last. One of them may be open until the call, such as the tokens of a batch.
-How rows lie in threads is `planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA are left as they
-are, with a remark.
+How rows lie in threads is `planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA, or whose length
+is open until the call, are gone through part by part (long_rows.py), where they would be read more than once anyway;
+others are left as they are, with a remark.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from kitsune_mlir.planning.target import Target
 from .base import ModulePass
 from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
+from .long_rows import LongRowBody, choose_parts, plan_long
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
@@ -84,7 +86,7 @@ class ScheduleRows(ModulePass):
 def _is_taken(group: Group) -> bool:
     """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as
     well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few."""
-    if is_open(group.space.columns) or is_open(group.space.inner):
+    if is_open(group.space.inner):
         return False
     twice = sum(member.kind == "reduction" for member in group.ordered) > 1
     twice = twice or any(member.kind == "tile" for member in group.outputs)
@@ -100,27 +102,37 @@ def _as_they_stand(group: Group) -> Group:
 def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], int]) -> bool:
     """Puts a kernel in the place of a group, if it can."""
     last = group.ordered[-1].op
-    plan = RowPlan(group, (), taken)
-    tiles = choose(plan.counts(), target)
-    if tiles is None:
-        remark(last, f"is not computed row by row: {group.space.columns} columns do not fit the registers of a CTA")
+    plan, tiles = RowPlan(group, (), taken), None
+    if not is_open(group.space.columns):
+        tiles = choose(plan.counts(), target)
+    if tiles is None and (long := plan_long(group, taken)) is not None:
+        plan, tiles = long, choose_parts(long, target)
+    if (reason := _obstacle(plan, tiles)) is not None:
+        remark(last, f"is not computed row by row: {reason}")
         return False
-    if not plan.reads_rows:
-        remark(last, "is not computed row by row: it is made of numbers alone")
-        return False
-    if plan.segments is None:
-        remark(last, "is not computed row by row: its operands cut the rows in ways that do not agree")
-        return False
-    if sum(map(is_open, plan.segments)) > 1:
-        remark(last, "is not computed row by row: two sizes of its rows are open until the call")
-        return False
-    if _picks_columns(group):
-        remark(last, "is not computed row by row: its columns are elements that are read by number, once")
-        return False
+    assert tiles is not None
     gather(group)
     with last.location, ir.InsertionPoint(last):
         replace(group, _Builder(plan, tiles, target, name).build())
     return True
+
+
+def _obstacle(plan: RowPlan, tiles: RowTiles | None) -> str | None:
+    """Why a group is no kernel; None where it is one."""
+    columns = plan.space.columns
+    if tiles is None and is_open(columns):
+        return "its columns are open until the call, and read once or with another open size"
+    if tiles is None:
+        return f"{columns} columns do not fit the registers of a CTA"
+    if not plan.reads_rows:
+        return "it is made of numbers alone"
+    if plan.segments is None:
+        return "its operands cut the rows in ways that do not agree"
+    if len({size for size in (*plan.segments, columns) if is_open(size)}) > 1:
+        return "two sizes of its rows are open until the call"
+    if _picks_columns(plan.group):
+        return "its columns are elements that are read by number, once"
+    return None
 
 
 def _picks_columns(group: Group) -> bool:
@@ -150,7 +162,8 @@ class _Builder:
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the outputs."""
-        body = RowBody(self.plan, self.tiles.copy_rows)
+        rows_at_once, part = self.tiles.copy_rows, self.tiles.part
+        body = RowBody(self.plan, rows_at_once) if part is None else LongRowBody(self.plan, rows_at_once, part=part)
         body.bring()
         extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]
         zero, tiles = constant_index(0), self.tiles

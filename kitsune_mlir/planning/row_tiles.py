@@ -18,19 +18,19 @@ WIDEST = 16384  # columns that are worth counting on: half as many a thread leav
 MOST_REGISTERS = 224
 WARP = 32
 _VECTOR_BYTES = 16
-_SM_THREADS, _SM_CTAS, _SM_REGISTERS = 1536, 24, 65536  # the fewest of any SM since 8.0
-_OWN_REGISTERS = 32  # of a thread, besides its columns
+SM_THREADS, SM_CTAS, SM_REGISTERS = 1536, 24, 65536  # the fewest of any SM since 8.0
+OWN_REGISTERS = 32  # of a thread, besides its columns
 
 # Cycles, but for the rate of the clock.
-_CLOCK = 1.7e3  # a microsecond
-_FETCH = 600.0  # from the first load of a row until it is there
-_SHUFFLE = 30.0
-_BARRIER = 120.0
-_LINE = 128  # bytes that a warp's access has in one look-up of the L1 cache
-_REST = 0.1  # of what is not the limit, that is not hidden behind it
+CLOCK = 1.7e3  # a microsecond
+FETCH = 600.0  # from the first load of a row until it is there
+SHUFFLE = 30.0
+BARRIER = 120.0
+LINE = 128  # bytes that a warp's access has in one look-up of the L1 cache
+REST = 0.1  # of what is not the limit, that is not hidden behind it
 # Blocks begin one after another, a few on each SM beside the end of the kernel before: nine products of 17 rows, 256
 # columns and k 256 took 2.7 us each, in 2,176 blocks, and were predicted to take 1.6 (H100).
-_BEGUN, _EARLY = 1.2, 4
+BEGUN, EARLY = 1.2, 4
 _TURN = 60.0  # instructions of a turn, besides those of its columns
 # Norms of 262,144 rows of 1,024 numbers of 16 bits took 3 to 9 % longer by CTAs that go round many tiles than triton's,
 # whose CTAs have a row each (H100). The reason is taken to be, and was not measured: they get ahead of one another, and
@@ -71,7 +71,8 @@ class RowTiles:
     """`lanes` neighbouring threads have a row together, each vectors of `vector` neighbouring columns, lane after lane.
     A copy of the agent is `warps` warps, and there are `copies` of them in each of `ctas` CTAs an SM. These go round
     the tiles, or each has a `single` one and makes room for the next. Where it is `turned` the threads of a warp have
-    `vector` neighbouring rows each, and `lanes` warps the same ones, warp after warp a column."""
+    `vector` neighbouring rows each, and `lanes` warps the same ones, warp after warp a column. Of a row it has all
+    columns at once, or, one after another, parts of `part` (long_rows.py)."""
 
     lanes: int
     vector: int
@@ -80,6 +81,7 @@ class RowTiles:
     microseconds: float
     single: bool = False
     turned: bool = False
+    part: int | None = None
 
     @property
     def warps(self) -> int:
@@ -98,7 +100,7 @@ class RowTiles:
     @property
     def registers(self) -> int:
         """What a thread may have."""
-        return min(255, _SM_REGISTERS // (self.copies * self.warps * WARP * self.ctas)) // 8 * 8
+        return min(255, SM_REGISTERS // (self.copies * self.warps * WARP * self.ctas)) // 8 * 8
 
 
 def choose(group: RowGroup, target: Target) -> RowTiles | None:
@@ -145,13 +147,13 @@ def _tiles(
 ) -> RowTiles | None:
     side_by_side, own_rows = (1, vector) if group.turned else (vector, 1)
     each = ceil(group.columns / (lanes * side_by_side)) * side_by_side * own_rows  # elements of a thread
-    registers = _OWN_REGISTERS + each * group.live
+    registers = OWN_REGISTERS + each * group.live
     if each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
     made = RowTiles(lanes, vector, copies, 0, 0.0, single, group.turned)
     warps = made.warps
     threads = copies * warps * WARP
-    ctas = min(_SM_THREADS // threads, _SM_CTAS, int(_SM_REGISTERS // (threads * registers)))
+    ctas = min(SM_THREADS // threads, SM_CTAS, int(SM_REGISTERS // (threads * registers)))
     if not ctas:
         return None
     count = group.tiles(made.rows)
@@ -160,18 +162,18 @@ def _tiles(
     steps = lanes - 1 if group.turned else log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
     joins = group.reductions * steps
     instructions = each * (group.work + group.reductions) + 2 * joins * own_rows + _TURN
-    latency = _FETCH + 2 * instructions + joins * _SHUFFLE + (group.reductions * _BARRIER if warps > 1 else 0)
+    latency = FETCH + 2 * instructions + joins * SHUFFLE + (group.reductions * BARRIER if warps > 1 else 0)
     issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
     own = 1 if group.turned else WARP // min(lanes, WARP)  # rows, or columns, that a warp loads of at once
-    lines = own * ceil(WARP // own * vector * group.element_bytes / _LINE)
+    lines = own * ceil(WARP // own * vector * group.element_bytes / LINE)
     accesses = (group.row_bytes + group.shared_bytes) / (group.columns * group.element_bytes) * each / vector
     looked_up = turns * ctas * threads / WARP * accesses * lines
-    moved = group.rows * group.row_bytes * _CLOCK / (target.dram_gbps * 1e3)
-    taken = group.rows * (group.row_bytes + group.shared_bytes) * _CLOCK / (target.l2_gbps * 1e3)
-    begun = _BEGUN * target.sms * max(0, min(count / target.sms, ctas) - _EARLY)
+    moved = group.rows * group.row_bytes * CLOCK / (target.dram_gbps * 1e3)
+    taken = group.rows * (group.row_bytes + group.shared_bytes) * CLOCK / (target.l2_gbps * 1e3)
+    begun = BEGUN * target.sms * max(0, min(count / target.sms, ctas) - EARLY)
     limits = [issued, looked_up, max(moved, taken), begun + turns * latency]
-    cycles = max(limits) + _REST * sum(limits)
+    cycles = max(limits) + REST * sum(limits)
     if single:
-        limits = [*limits[:-1], turns * latency, _BEGUN * count]
+        limits = [*limits[:-1], turns * latency, BEGUN * count]
         cycles = max(limits) + _REST_SINGLE * sum(limits)
-    return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / _CLOCK)
+    return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / CLOCK)

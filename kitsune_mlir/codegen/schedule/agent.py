@@ -281,9 +281,7 @@ class AgentCode(ProductCode):
         s = Structured(op)
         for table in s.tables():
             self._know_table(table)
-        for value in captures(op):
-            if isinstance(value.type, ir.IndexType) and not defined_by(value, "arith.constant"):
-                self.memories[hash(value)] = Place(self.number(value))
+        self._know_indices(op)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
                 if shape_of(op.results[0])[0] == wgmma.ROWS:
@@ -304,6 +302,12 @@ class AgentCode(ProductCode):
             start = half.evaluator(op.operands[s.inputs], index)
             numbers.append(combine.join(start, total))
         self._know_rows(op, numbers)
+
+    def _know_indices(self, op: ir.Operation) -> None:
+        """The numbers from around an operator that its body uses."""
+        for value in captures(op):
+            if isinstance(value.type, ir.IndexType) and not defined_by(value, "arith.constant"):
+                self.memories[hash(value)] = Place(self.number(value))
 
     def _know_rows(self, op: ir.Operation, numbers: Sequence[ir.Value]) -> None:
         """Numbers of rows, which all threads of a row have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import gcd
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed, pack, unpack
 from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
-from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
+from kitsune_mlir.codegen.pipeline.memory import compute_type, narrowed, storage_type, widened
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
 from kitsune_mlir.mlir import arith, ir
@@ -173,6 +173,42 @@ class GlobalBox:
             self._pairs[key] = device.load_together(self._place([*rows, first]), 2, storage_type(self.element))
         return self._pairs[key][odd]
 
+    def has_vector(self, index: Sequence[Int], inside: ir.Value | None) -> ir.Value | None:
+        """Whether the tensor has the neighbours along the last dimension from an index on that lie at a multiple of
+        their size, or the first of them where its lines are no multiples; None where it has in any case. `inside` says
+        so of the box."""
+        dim = len(index) - 1
+        return inside if inside is not None or self.surely_has(dim, index[-1]) else self.is_inside(dim, index[-1])
+
+    def load_vectors(self, runs: Sequence[tuple[Sequence[Int], int, ir.Value | None]]) -> list[list[ir.Value]]:
+        """`load_vector` of several, of lines of any length: all are on their way before the first is there."""
+
+        def together() -> list[ir.Value]:
+            return [x for first, count, inside in runs for x in self.load_vector(first, count, inside)]
+
+        def apart() -> list[ir.Value]:
+            return [self.load([*first[:-1], device.add(first[-1], e)]) for first, count, _ in runs for e in range(count)]
+
+        runs = [(first, count, self.has_vector(first, inside)) for first, count, inside in runs]
+        lengths = [count for _, count, _ in runs]
+        types = [compute_type(self.element)] * sum(lengths)
+        found = iter(self._by_length(lengths[0], together, apart, types))
+        return [[next(found) for _ in range(count)] for count in lengths]
+
+    def _by_length(
+        self,
+        count: int,
+        together: Callable[[], list[ir.Value] | None],
+        apart: Callable[[], list[ir.Value] | None],
+        types: Sequence[ir.Type] = (),
+    ) -> list[ir.Value]:
+        """One of two codes, by whether so many neighbours lie `together` at a multiple of their size in all lines."""
+        size = self._sizes[self._axes[-1]]
+        ((_, width), *_) = self._accesses(count)
+        if isinstance(size, int) or width == 1:
+            return together() or []
+        return device.either(device.equal(device.mod(size, width), 0), together, apart, types)
+
     def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
         16 bytes; those of the last row where the tensor has no such row, the row's first where it is not `inside`."""
@@ -198,9 +234,18 @@ class GlobalBox:
         return [widened(x, self.element) for x in found]
 
     def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
-        """Stores neighbours as `load_vector` loads them; the tensor has them."""
+        """Stores neighbours as `load_vectors` loads them; the tensor has the first."""
         *outer, last = index
-        self._stored(values, self._further(self._place([*self._all_along(outer), 0]), last))
+
+        def apart() -> None:
+            for e, x in enumerate(values):
+                with self.where_inside(len(outer), device.add(last, e)):
+                    self.store([*outer, device.add(last, e)], x)
+
+        def together() -> None:
+            self._stored(values, self._further(self._place([*self._all_along(outer), 0]), last))
+
+        self._by_length(len(values), together, apart)
 
     def store_run(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
         """Stores neighbours as `load_run` loads them; the tensor has them."""

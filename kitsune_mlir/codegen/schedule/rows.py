@@ -23,6 +23,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
+from .extents import is_from_tiles
 from .reductions import own_part, row_combiner
 
 WORD = 4  # bytes
@@ -85,13 +86,34 @@ class RowCode(AgentCode):
         self._block(self.agent.block)
 
     def _scf_for(self, op: ir.Operation) -> None:
-        body = op.regions[0].blocks[0]
-        if any(inner.operation.name == "scf.for" for inner in body.operations):
-            raise UnsupportedError(f"{location(op.location)}: a loop in a loop of an agent whose tiles lie by rows")
-        super()._scf_for(op)
+        if is_from_tiles(op.operands[0]):
+            super()._scf_for(op)
+            return
+        block, known = op.regions[0].blocks[0], (self.evaluator, self.columns)
+
+        def turn(column: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            self.values[hash(block.arguments[0])] = column
+            self.evaluator, self.columns = known[0].fork(nested=False), dict(known[1])
+            self._know_rows_of(list(block.arguments)[1:], carried)
+            self._block(block)
+            return self._numbers_of(list(list(block.operations)[-1].operation.operands))
+
+        first, last, step, *starts = op.operands
+        found = device.loop(*map(self.number, (first, last, step)), turn, self._numbers_of(starts))
+        self.evaluator, self.columns = known
+        self._know_rows_of(list(op.results), found)
+
+    def _numbers_of(self, tiles: Sequence[ir.Value]) -> list[ir.Value]:
+        """What a thread has of tiles of rows alone."""
+        return [self.evaluator(tile, [row]) for tile in tiles for row in self.own_rows]
+
+    def _know_rows_of(self, tiles: Sequence[ir.Value], found: Sequence[ir.Value]) -> None:
+        places = [(tile, row) for tile in tiles for row in self.own_rows]
+        for (tile, row), number in zip(places, found, strict=True):
+            self.evaluator.know(tile, [row], number)
 
     def _turn(self, *known: object) -> None:
-        self.evaluator, self.columns = Evaluator({}), {}
+        self.evaluator, self.columns = Evaluator(self.memories), {}
 
     def _vectors(self, count: int) -> list[_Column]:
         """A thread's vectors of so many columns."""
@@ -128,13 +150,14 @@ class RowCode(AgentCode):
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)
         has_columns = bool(tile.rank) and _has_columns(value)
-        for run in self._runs(tile.rank, tile.shape[-1] if has_columns else None):
-            first, count = run.elements[0], len(run.elements)
-            if not self.agent.is_turned and has_columns:
-                found = box.load_vector(first, count, run.inside)
-            else:
-                found = [box.load(first)] if count == 1 else box.load_run(first, count)
-            for index, x in zip(run.elements, found, strict=True):
+        runs = self._runs(tile.rank, tile.shape[-1] if has_columns else None)
+        if not self.agent.is_turned and has_columns:
+            found = box.load_vectors([(run.elements[0], len(run.elements), run.inside) for run in runs])
+        else:
+            lengths = [(run.elements[0], len(run.elements)) for run in runs]
+            found = [[box.load(first)] if count == 1 else box.load_run(first, count) for first, count in lengths]
+        for run, numbers in zip(runs, found, strict=True):
+            for index, x in zip(run.elements, numbers, strict=True):
                 self.evaluator.know(value, index, x)
 
     def _write(self, op: ir.Operation) -> None:
@@ -148,7 +171,8 @@ class RowCode(AgentCode):
         store = box.store_vector if tile.rank > 1 and not self.agent.is_turned else box.store_run
         for run in self._runs(tile.rank, tile.shape[1] if tile.rank > 1 else None):
             found = [self.evaluator(value, index) for index in run.elements]
-            with device.when(here if run.inside is None else arith.andi(here, run.inside)):
+            inside = box.has_vector(run.elements[0], run.inside) if tile.rank > 1 else None
+            with device.when(here if inside is None else arith.andi(here, inside)):
                 store(run.elements[0], found)
 
     # ---- operators
@@ -156,6 +180,7 @@ class RowCode(AgentCode):
     def _linalg_generic(self, op: ir.Operation) -> None:
         """Elementwise operators are computed where their elements are used, reductions where they stand."""
         s = rows.Structured(op)
+        self._know_indices(op)
         if "reduction" not in s.iterators:
             return
         combine = row_combiner(s)
@@ -191,7 +216,7 @@ class RowCode(AgentCode):
         device.barrier()
         one = device.add(place, device.mul(device.mod(self.lane, count), WORD))
         found = combine.across_warp(device.load(device.shared(one), combine.kind), count)
-        self._keep_apart()
+        self._keep_apart(number)
         return found
 
     def _across_warps(self, combine: Combiner, own: Sequence[ir.Value], count: int, number: int) -> list[ir.Value]:
@@ -202,13 +227,14 @@ class RowCode(AgentCode):
         device.barrier()
         places = [device.shared(device.add(first, warp * line * WORD)) for warp in range(count)]
         parts = [device.load_together(place, len(own), combine.kind) for place in places]
-        self._keep_apart()
+        self._keep_apart(number)
         return [reduce(combine.join, of_row) for of_row in zip(*parts, strict=True)]
 
-    def _keep_apart(self) -> None:
+    def _keep_apart(self, number: int) -> None:
         """Keeps the next turn's results out of shared memory until this one's are read: the barrier of another
-        reduction does, where there is one."""
-        if len(self._numbers) == 1:
+        reduction does, where its loop has one."""
+        block = self._numbers[number].block
+        if [one.block for one in self._numbers].count(block) == 1:
             device.barrier()
 
     @cached_property

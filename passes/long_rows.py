@@ -1,0 +1,236 @@
+"""Row groups whose rows no registers hold, or whose length is open until the call, part by part:
+
+    %n = tensor.dim %x, %c1
+    %max = scf.for %c = %c0 to %n step %c1024 iter_args(%before = %least) {
+      %part = "kitsune.read"(%x, %row, %c) : tensor<1x1024xbf16>
+      %there = linalg.generic ...        // its numbers; of columns from %n on what changes no maximum
+      %m = linalg.generic {"reduction"} ins(%there) outs(%before)
+    }
+    %sum = scf.for ... {                 // reads the row again, takes %max off
+    }
+    scf.for ... {                        // reads it once more, writes it
+    }
+
+A row is gone through once for all reductions of the same `level`: as many reductions of the group as they follow from,
+one after another. What is elementwise is computed where a level wants it, each time anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, scf, tensor
+from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long
+from kitsune_mlir.planning.open_sizes import is_open
+from kitsune_mlir.planning.row_tiles import RowTiles, widest
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
+
+from .kernel_build import write_box
+from .row_bodies import Key, RowBody, RowPlan, join_of, rounded, rows_behind
+from .row_groups import Group, Member, root
+from .schedule_build import constant_index, generic, map_of
+from .stage_cost import DEAR
+
+
+def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
+    """What a group reads and writes where its rows are cut beside each size that is open; None where the group is gone
+    through once, which operators do as well, or more than one size of it is open."""
+    plan = RowPlan(group, _open_cuts(group), taken)
+    open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
+    once = len(_levels(group)) == 1
+    fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open
+    return plan if fits and not once else None
+
+
+def _open_cuts(group: Group) -> list[int]:
+    """The numbers of rows behind each size that is open, and with it."""
+    member = next(member for member in group.ordered if member.kind != "rows")
+    found = set()
+    for i, size in enumerate(member.row_sizes):
+        if size is not None and is_open(size):
+            found |= {rows_behind(member, i), rows_behind(member, i + 1)}
+    return sorted(found - {1, group.space.rows}, reverse=True)
+
+
+def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
+    """How rows lie in threads, part by part; None where other kernels are predicted to be faster."""
+    group, counts = plan.group, plan.counts()
+    passes = [_pass(group, level) for level in _levels(group)]
+    columns = counts.columns
+    each = [
+        Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
+        for one in passes
+    ]
+    tiles = choose_long(counts, each, widest(columns, counts.element_bytes), target)
+    return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
+
+
+def _rest(one: Pass) -> tuple[float, float, int]:
+    return one.live, one.work, one.reductions
+
+
+@dataclass(frozen=True)
+class _Level:
+    """What is done in a pass: the reductions and results that it is for, and all that these want of the columns."""
+
+    reductions: list[Member]
+    outputs: list[Member]
+    wanted: list[Member]
+
+
+def _ready(group: Group) -> dict[ir.Value, int]:
+    """By a member's result the passes that have ended when it is there, or can be computed."""
+    found: dict[ir.Value, int] = {}
+    for member in group.ordered:
+        inside = [found[root(value)] for value in member.op.operands if root(value) in found]
+        found[member.op.results[0]] = max(inside, default=0) + (member.kind == "reduction")
+    return found
+
+
+def _levels(group: Group) -> list[_Level]:
+    """The passes of a group, in order."""
+    ready, outputs = _ready(group), group.outputs
+    found = []
+    for number in range(max(ready.values()) + 1):
+        reductions = [m for m in group.ordered if m.kind == "reduction" and ready[m.op.results[0]] == number + 1]
+        made = [m for m in outputs if m.kind == "tile" and ready[m.op.results[0]] == number]
+        wanted = {member.op.results[0] for member in (*reductions, *made)}
+        for member in reversed(group.ordered):
+            if member.op.results[0] in wanted and member.kind != "rows":
+                of_columns = [
+                    v for v, role in zip(member.op.operands, member.roles) if role is not None and role.columns
+                ]
+                wanted |= {root(value) for value in of_columns} & group.members.keys()
+        found.append(_Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
+    return [level for level in found if level.wanted]
+
+
+def _pass(group: Group, level: _Level) -> Pass:
+    """The same in numbers, for each column."""
+    own = shared = work = 0.0
+    live, seen = 1.0, set[ir.Value]()
+    for member in level.wanted:
+        for value, role in zip(member.op.operands, member.roles):
+            if role is None or not role.columns or root(value) in group.members or root(value) in seen:
+                continue
+            seen.add(root(value))
+            size = element_bytes(ir.RankedTensorType(value.type).element_type)
+            live += max(1.0, size / 4)
+            own, shared = (own + size, shared) if member.is_whole(role) else (own, shared + size)
+        work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+    types = [ir.RankedTensorType(member.op.results[0].type) for member in level.outputs]
+    written = sum(element_bytes(type_.element_type) for type_ in types)
+    return Pass(own, shared, written, live, work, len(level.reductions))
+
+
+@dataclass
+class LongRowBody(RowBody):
+    """A group on so many rows, whose columns come in parts of `part`."""
+
+    part: int = 0
+    whole: dict[Key, ir.Value] = field(default_factory=dict)  # tiles of rows alone
+    size: ir.Value | None = None  # the columns that there are
+
+    def bring(self) -> None:
+        super().bring()
+        columns = self.plan.space.columns
+        self.size = self.open_size() if is_open(columns) else constant_index(columns)
+
+    @property
+    def columns(self) -> int:
+        """The columns of a tile."""
+        return self.part
+
+    def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        group = self.plan.group
+        ready = _ready(group)
+        self.whole = {key: self._read(key, value, at, zero) for key, value in self.inputs.items() if not key[2]}
+        levels = _levels(group)
+        for number in range(max(ready.values()) + 1):
+            for member in group.ordered:
+                result = member.op.results[0]
+                if member.kind == "tile" or ready[result] != number:
+                    continue
+                if member.kind == "rows":
+                    self.values[result] = self._tiled(member, self.whole)
+                self._write(member, at, zero)
+            if number < len(levels):
+                self._go_through(levels[number], at, zero)
+
+    def _go_through(self, level: _Level, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        """A pass."""
+        starts = [self._start(member) for member in level.reductions]
+        assert self.size is not None
+        loop = scf.ForOp(zero, self.size, constant_index(self.part), starts)
+        before = dict(self.values)
+        with ir.InsertionPoint(loop.body):
+            column = loop.induction_variable
+            left = arith.subi(self.size, column)
+            keys = dict.fromkeys(key for member in level.wanted for key in self._keys(member) if key is not None)
+            tiles = {key: self._read(key, self.inputs[key], at, column) if key[2] else self.whole[key] for key in keys}
+            sums = dict(zip([member.op.results[0] for member in level.reductions], loop.inner_iter_args))
+            for member in level.wanted:
+                result = member.op.results[0]
+                if result in sums:
+                    sums[result] = self._joined(member, tiles, sums[result], left)
+                else:
+                    self.values[result] = self._tiled(member, tiles)
+                    if member in level.outputs:
+                        self._write(member, at, column)
+            scf.yield_(list(sums.values()))
+        self.values = before
+        for member, total in zip(level.reductions, loop.results):
+            self.values[member.op.results[0]] = rounded(member, total)
+
+    def _joined(self, member: Member, tiles: dict[Key, ir.Value], before: ir.Value, left: ir.Value) -> ir.Value:
+        """What a reduction makes of a part and of those before, of which `left` columns are there from its first on."""
+        join, (inputs, maps, scalars) = join_of(member), self._operands(member, tiles, 2)
+        kind, i32 = join.results[0].type, ir.IntegerType.get_signless(32)
+        is_whole = not is_open(self.plan.space.columns) and self.plan.space.columns % self.part == 0
+
+        def element(*given: ir.Value) -> ir.Value:
+            x = _element(
+                member, join, dict(zip((a for a in member.s.body.arguments if a not in scalars), given)) | scalars
+            )
+            if is_whole:
+                return x
+            place = arith.index_cast(i32, linalg.IndexOp(1).result)
+            there = arith.cmpi(arith.CmpIPredicate.slt, place, arith.index_cast(i32, left))
+            return arith.select(there, x, Combiner(join.name, kind).neutral())
+
+        start = tensor.empty([self.rows, self.part], kind)
+        maps = [*maps, map_of(2, [0, 1])]
+        found = generic(inputs, [start], maps, ["parallel"] * 2, element).results[0]
+
+        def joining(x: ir.Value, total: ir.Value) -> ir.Value:
+            return ir.Operation.create(join.name, [kind], [x, total], dict(_attributes(join))).results[0]
+
+        ends = [map_of(2, [0, 1]), map_of(2, [0])]
+        return generic([found], [before], ends, ["parallel", "reduction"], joining).results[0]
+
+
+def _attributes(op: ir.Operation) -> list[tuple[str, ir.Attribute]]:
+    return [(name, op.attributes[name]) for name in op.attributes]
+
+
+def _element(member: Member, join: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Value:
+    """What a reduction joins to what was before it, computed at the insertion point."""
+    total = list(member.s.body.arguments)[-1]
+    before = {
+        total,
+        *(op.results[0] for use in total.uses if len((op := use.owner.operation).results) == 1 and op != join),
+    }
+    (x,) = (operand for operand in join.operands if operand not in before)
+    for inner in member.s.body.operations:
+        inner = inner.operation
+        if inner == join:
+            break
+        if inner.results[0] not in before:
+            clone_on(inner, values)
+    found = values.get(x, x)
+    assert found is not None
+    return found

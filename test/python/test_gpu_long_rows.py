@@ -1,0 +1,83 @@
+"""Rows whose length is open until the call, or that no registers hold: one kernel that goes through them part by part,
+right in numpy and on the stand-in GPU, whatever divides their length."""
+
+import pytest
+import torch
+from test_gpu_rows import drawn, norm, run
+from torch.export import Dim
+from torch.nn import functional as F
+
+from kitsune_mlir.passes import long_rows
+from kitsune_mlir.planning import row_tiles
+
+TOKENS = Dim("tokens")
+
+
+@pytest.fixture(autouse=True)
+def always_taken(monkeypatch):
+    """Models of a test are small, and other kernels faster there."""
+    monkeypatch.setattr(long_rows, "apart_us", lambda *args: float("inf"))
+
+
+def two_results(x):
+    """A number for each row beside one for each column, and a minimum of what another reduction gives."""
+    mean = x.mean(-1, keepdim=True)
+    return (x - mean).amin(-1), x * mean
+
+
+def moved(x, bias, scale):
+    """What rows share, and what each row has once."""
+    return ((x + bias) * scale).softmax(-1)
+
+
+OPEN = {
+    "softmax": (lambda x: x.softmax(-1), []),
+    "log-softmax": (lambda x: x.log_softmax(-1), []),
+    "norm": (lambda x: F.layer_norm(x, x.shape[-1:]), []),
+    "norm with weights": (norm, [{0: TOKENS}] * 2),
+    "two results": (two_results, []),
+    "of rows and of columns": (moved, [{1: TOKENS}, None]),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", OPEN)
+def test_open_columns(name, dtype, small_gpu):
+    """Of the example's length, of one that no vector divides, of more than a part and of one element."""
+    function, others = OPEN[name]
+
+    def inputs(tokens):
+        found = drawn((5, tokens), *([(tokens,)] * 2 if name == "norm with weights" else []), dtype=dtype)
+        return found + (drawn((1, tokens), (5, 1), dtype=dtype) if name == "of rows and of columns" else ())
+
+    device = run(
+        function, inputs(64), small_gpu, (({1: TOKENS}, *others),), [inputs(n) for n in (61, 256, 1100, 2)]
+    )
+    assert device.pipeline_launches == 5
+    assert device.launches == 0
+
+
+def test_open_rows_and_columns(small_gpu):
+    """Scores of all pairs of tokens, with what is known of each pair."""
+    shapes = (({2: TOKENS, 3: TOKENS}, {0: TOKENS, 1: TOKENS}),)
+    calls = [drawn((2, 3, n, n), (n, n), dtype=torch.bfloat16) for n in (40, 1, 37)]
+    device = run(lambda x, y: (x + y).softmax(-1), calls[0], small_gpu, shapes, calls[1:])
+    assert (device.pipeline_launches, device.launches) == (3, 0)
+
+
+@pytest.mark.parametrize("columns", [600, 601, 2048])
+def test_rows_that_no_registers_hold(columns, small_gpu, monkeypatch):
+    monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 0)
+    for dtype in (torch.bfloat16, torch.float32):
+        device = run(lambda x: x.log_softmax(-1), drawn((3, columns), dtype=dtype), small_gpu)
+        assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+@pytest.mark.parametrize("warps", [2, 16])
+def test_rows_of_several_warps(warps, small_gpu, monkeypatch):
+    """Their sums meet in shared memory in each turn."""
+    monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 0)
+    choose = long_rows.choose_long
+    monkeypatch.setattr(long_rows, "choose_long", lambda *args: choose(*args, least=32 * warps))
+    for function in (lambda x: x.softmax(-1), lambda x: x - x.amax(-1, keepdim=True)):
+        run(function, drawn((3, 3001)), small_gpu)
