@@ -17,7 +17,7 @@ from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
 from .schedule_build import clone_operations, generic, map_of
-from .softmax_rows import CASTS, Weights
+from .softmax_rows import CASTS, Weights, or_zero
 from .tensor_sizes import or_dynamic
 
 _LOG2_E = 1 / log(2)
@@ -133,7 +133,7 @@ class Weighing(RowBody):
         """By what sums of weights are multiplied as the rows' largest numbers grow, by what is taken off numbers."""
         found = self.weights
         shift_before, shift = self._shift(before), self._shift(largest)
-        safe = self._of_rows([shift], _or_zero)  # where all numbers so far are -inf
+        safe = self._of_rows([shift], or_zero)  # where all numbers so far are -inf
         self.values[found.shift] = self._typed(safe, _element_of(shift))
         exponential = math.exp if found.exponential == "math.exp" else math.exp2
         return self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
@@ -237,7 +237,7 @@ class Weighing(RowBody):
         factor, limit = base * own, _LARGE / (base * own)
         exact = 2.0 ** min(0, ceil(log2(factor)))  # no product with it is rounded, nor infinite
         by = self._of_rows([number], lambda a: arith.select(_is_beyond(a, limit), *map(self._number, (exact, factor))))
-        less = self._of_rows([number, by], lambda a, b: arith.negf(arith.mulf(_or_zero(a), b)))
+        less = self._of_rows([number, by], lambda a, b: arith.negf(arith.mulf(or_zero(a), b)))
         if own != scale:
             by = self._of_rows([by], lambda a: arith.mulf(a, self._number(scale)))
         return _Powers(number, by, less, limit)
@@ -350,8 +350,3 @@ def _widened(x: ir.Value) -> ir.Value:
 def _is_beyond(x: ir.Value, limit: float) -> ir.Value:
     """Whether a number is more than a limit, or less than its negative."""
     return arith.cmpf(arith.CmpFPredicate.OGT, math.absf(x), arith.constant(x.type, limit))
-
-
-def _or_zero(x: ir.Value) -> ir.Value:
-    none = arith.cmpf(arith.CmpFPredicate.OEQ, x, arith.constant(x.type, float("-inf")))
-    return arith.select(none, arith.constant(x.type, 0.0), x)

@@ -1,18 +1,20 @@
 """Row groups whose rows no registers hold, or whose length is open until the call, part by part:
 
     %n = tensor.dim %x, %c1
-    %max = scf.for %c = %c0 to %n step %c1024 iter_args(%before = %least) {
+    %w = ...                             // the columns of whole parts
+    %mean = scf.for %c = %c0 to %w step %c1024 iter_args(%before = %zero) {
       %part = "kitsune.read"(%x, %row, %c) : tensor<1x1024xbf16>
-      %there = linalg.generic ...        // its numbers; of columns from %n on what changes no maximum
-      %m = linalg.generic {"reduction"} ins(%there) outs(%before)
+      %m = linalg.generic {"reduction"} ins(%part) outs(%before)
     }
-    %sum = scf.for ... {                 // reads the row again, takes %max off
+    ...                                  // the same of the part behind, of whose columns from %n on zeros are taken
+    %squares = scf.for ... {             // reads the row again, takes %mean off
     }
     scf.for ... {                        // reads it once more, writes it
     }
 
-A row is gone through once for all reductions of the same `level`: as many reductions of the group as they follow from,
-one after another. What is elementwise is computed where a level wants it, each time anew.
+A row is gone through once for all reductions of the same `Level`: as many reductions of the group as they follow from,
+one after another. What is elementwise is computed where a level wants it, each time anew. The largest number of a row
+and the sum of exponentials of its numbers less it are of one level: the sum so far is multiplied as the number grows.
 """
 
 from __future__ import annotations
@@ -20,28 +22,27 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
-from kitsune_mlir.mlir import arith, clone_on, ir, linalg, scf, tensor
+from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
 from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowTiles, widest
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from .kernel_build import write_box
 from .row_bodies import Key, RowBody, RowPlan, join_of, rounded, rows_behind
 from .row_groups import Group, Member, root
-from .schedule_build import constant_index, generic, map_of
+from .schedule_build import constant_index, elementwise, generic, map_of
+from .softmax_rows import Online, find_online, or_zero
 from .stage_cost import DEAR
 
 
 def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
-    """What a group reads and writes where its rows are cut beside each size that is open; None where the group is gone
-    through once, which operators do as well, or more than one size of it is open."""
+    """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
+    pass by operators as well, or more than one size of it is open."""
     plan = RowPlan(group, _open_cuts(group), taken)
     open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
-    once = len(_levels(group)) == 1
+    once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
     fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open
     return plan if fits and not once else None
 
@@ -59,7 +60,7 @@ def _open_cuts(group: Group) -> list[int]:
 def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
     """How rows lie in threads, part by part; None where other kernels are predicted to be faster."""
     group, counts = plan.group, plan.counts()
-    passes = [_pass(group, level) for level in _levels(group)]
+    passes = [_pass(group, level) for level in levels_of(group)]
     columns = counts.columns
     each = [
         Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
@@ -74,7 +75,7 @@ def _rest(one: Pass) -> tuple[float, float, int]:
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """What is done in a pass: the reductions and results that it is for, and all that these want of the columns."""
 
     reductions: list[Member]
@@ -82,18 +83,19 @@ class _Level:
     wanted: list[Member]
 
 
-def _ready(group: Group) -> dict[ir.Value, int]:
+def ready_in(group: Group, online: Online | None) -> dict[ir.Value, int]:
     """By a member's result the passes that have ended when it is there, or can be computed."""
     found: dict[ir.Value, int] = {}
     for member in group.ordered:
         inside = [found[root(value)] for value in member.op.operands if root(value) in found]
-        found[member.op.results[0]] = max(inside, default=0) + (member.kind == "reduction")
+        with_others = online is not None and member == online.total
+        found[member.op.results[0]] = max(inside, default=0) + (member.kind == "reduction" and not with_others)
     return found
 
 
-def _levels(group: Group) -> list[_Level]:
+def levels_of(group: Group) -> list[Level]:
     """The passes of a group, in order."""
-    ready, outputs = _ready(group), group.outputs
+    ready, outputs = ready_in(group, find_online(group)), group.outputs
     found = []
     for number in range(max(ready.values()) + 1):
         reductions = [m for m in group.ordered if m.kind == "reduction" and ready[m.op.results[0]] == number + 1]
@@ -105,11 +107,11 @@ def _levels(group: Group) -> list[_Level]:
                     v for v, role in zip(member.op.operands, member.roles) if role is not None and role.columns
                 ]
                 wanted |= {root(value) for value in of_columns} & group.members.keys()
-        found.append(_Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
+        found.append(Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
     return [level for level in found if level.wanted]
 
 
-def _pass(group: Group, level: _Level) -> Pass:
+def _pass(group: Group, level: Level) -> Pass:
     """The same in numbers, for each column."""
     own = shared = work = 0.0
     live, seen = 1.0, set[ir.Value]()
@@ -147,9 +149,10 @@ class LongRowBody(RowBody):
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         group = self.plan.group
-        ready = _ready(group)
+        online = find_online(group)
+        ready = ready_in(group, online)
         self.whole = {key: self._read(key, value, at, zero) for key, value in self.inputs.items() if not key[2]}
-        levels = _levels(group)
+        levels = levels_of(group)
         for number in range(max(ready.values()) + 1):
             for member in group.ordered:
                 result = member.op.results[0]
@@ -159,71 +162,128 @@ class LongRowBody(RowBody):
                     self.values[result] = self._tiled(member, self.whole)
                 self._write(member, at, zero)
             if number < len(levels):
-                self._go_through(levels[number], at, zero)
+                self._go_through(levels[number], online, at, zero)
 
-    def _go_through(self, level: _Level, at: Sequence[ir.Value], zero: ir.Value) -> None:
-        """A pass."""
-        starts = [self._start(member) for member in level.reductions]
+    def _go_through(self, level: Level, online: Online | None, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        """A pass: whole parts, then what is left of the row."""
         assert self.size is not None
-        loop = scf.ForOp(zero, self.size, constant_index(self.part), starts)
-        before = dict(self.values)
+        columns, before = self.plan.space.columns, dict(self.values)
+        whole = constant_index(columns // self.part * self.part)
+        if is_open(columns):
+            part = constant_index(self.part)
+            whole = arith.muli(arith.divui(self.size, part), part)
+        found = [self._start(member) for member in level.reductions]
+        if columns >= self.part:
+            found = self._parts(level, online, at, (zero, whole), found, None)
+        if columns % self.part:
+            found = self._parts(level, online, at, (whole, self.size), found, self.size)
+        self.values = before
+        for member, total in zip(level.reductions, found):
+            self.values[member.op.results[0]] = rounded(member, total)
+        if online is not None and online.total in level.reductions:
+            self._end(online)
+
+    def _parts(
+        self,
+        level: Level,
+        online: Online | None,
+        at: Sequence[ir.Value],
+        ends: tuple[ir.Value, ir.Value],
+        starts: Sequence[ir.Value],
+        size: ir.Value | None,
+    ) -> list[ir.Value]:
+        """A pass through the parts that begin between these ends, with what reductions gave before them. They reach
+        beyond the row where its `size` is given."""
+        loop = scf.ForOp(*ends, constant_index(self.part), list(starts))
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            left = arith.subi(self.size, column)
+            left = None if size is None else arith.subi(size, column)
             keys = dict.fromkeys(key for member in level.wanted for key in self._keys(member) if key is not None)
             tiles = {key: self._read(key, self.inputs[key], at, column) if key[2] else self.whole[key] for key in keys}
             sums = dict(zip([member.op.results[0] for member in level.reductions], loop.inner_iter_args))
             for member in level.wanted:
                 result = member.op.results[0]
                 if result in sums:
-                    sums[result] = self._joined(member, tiles, sums[result], left)
+                    before = sums[result]
+                    sums[result] = self._joined(member, tiles, before, left)
+                    if online is not None and member == online.largest and online.total in level.reductions:
+                        total = online.total.op.results[0]
+                        sums[total] = self._grown(online, before, sums[result], sums[total])
                 else:
                     self.values[result] = self._tiled(member, tiles)
                     if member in level.outputs:
                         self._write(member, at, column)
             scf.yield_(list(sums.values()))
-        self.values = before
-        for member, total in zip(level.reductions, loop.results):
-            self.values[member.op.results[0]] = rounded(member, total)
+        return list(loop.results)
 
-    def _joined(self, member: Member, tiles: dict[Key, ir.Value], before: ir.Value, left: ir.Value) -> ir.Value:
-        """What a reduction makes of a part and of those before, of which `left` columns are there from its first on."""
+    def _joined(self, member: Member, tiles: dict[Key, ir.Value], before: ir.Value, left: ir.Value | None) -> ir.Value:
+        """What a reduction makes of a part and of those before, of which `left` columns are there from its first on,
+        or all."""
         join, (inputs, maps, scalars) = join_of(member), self._operands(member, tiles, 2)
         kind, i32 = join.results[0].type, ir.IntegerType.get_signless(32)
-        is_whole = not is_open(self.plan.space.columns) and self.plan.space.columns % self.part == 0
 
         def element(*given: ir.Value) -> ir.Value:
-            x = _element(
-                member, join, dict(zip((a for a in member.s.body.arguments if a not in scalars), given)) | scalars
-            )
-            if is_whole:
+            arguments = [argument for argument in member.s.body.arguments if argument not in scalars]
+            x = _element(member, join, dict(zip(arguments, given)) | scalars)
+            if left is None:
                 return x
             place = arith.index_cast(i32, linalg.IndexOp(1).result)
             there = arith.cmpi(arith.CmpIPredicate.slt, place, arith.index_cast(i32, left))
             return arith.select(there, x, Combiner(join.name, kind).neutral())
 
         start = tensor.empty([self.rows, self.part], kind)
-        maps = [*maps, map_of(2, [0, 1])]
-        found = generic(inputs, [start], maps, ["parallel"] * 2, element).results[0]
+        found = generic(inputs, [start], [*maps, map_of(2, [0, 1])], ["parallel"] * 2, element).results[0]
+        attributes = {name: join.attributes[name] for name in join.attributes}
 
         def joining(x: ir.Value, total: ir.Value) -> ir.Value:
-            return ir.Operation.create(join.name, [kind], [x, total], dict(_attributes(join))).results[0]
+            return ir.Operation.create(join.name, [kind], [x, total], attributes).results[0]
 
         ends = [map_of(2, [0, 1]), map_of(2, [0])]
         return generic([found], [before], ends, ["parallel", "reduction"], joining).results[0]
 
+    # ---- weights whose largest number is not known yet
 
-def _attributes(op: ir.Operation) -> list[tuple[str, ir.Attribute]]:
-    return [(name, op.attributes[name]) for name in op.attributes]
+    def _shift(self, online: Online, largest: ir.Value) -> ir.Value:
+        """What is taken off each row's numbers where this is the largest of them, in f32."""
+        self.values[online.largest.op.results[0]] = rounded(online.largest, largest)
+        for member in online.shifts:
+            self.values[member.op.results[0]] = self._tiled(member, self.whole)
+        return elementwise([self.values[online.shift]], ir.F32Type.get(), _widened)
+
+    def _grown(self, online: Online, before: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
+        """The sum of a row's weights so far as its largest number grows; what is taken off from here on is known."""
+        f32, exponential = ir.F32Type.get(), math.exp if online.exponential == "math.exp" else math.exp2
+        element = ir.RankedTensorType(online.shift.type).element_type
+        shift_before, shift = self._shift(online, before), self._shift(online, largest)
+        safe = elementwise([shift], f32, or_zero)  # where all numbers so far are -inf
+        self.values[online.shift] = (
+            safe if element == f32 else elementwise([safe], element, lambda x: arith.truncf(element, x))
+        )
+        return elementwise(
+            [total, shift_before, safe], f32, lambda x, a, b: arith.mulf(x, exponential(arith.subf(a, b)))
+        )
+
+    def _end(self, online: Online) -> None:
+        """The sum of weights as it would be had the largest number been known: none where that is not finite."""
+        result = online.total.op.results[0]
+        shift = self._shift(online, self.values[online.largest.op.results[0]])
+        total = elementwise([self.values[result], shift], ir.F32Type.get(), _or_nan)
+        self.values[result] = rounded(online.total, total)
+
+
+def _or_nan(total: ir.Value, shift: ir.Value) -> ir.Value:
+    return arith.addf(_widened(total), arith.subf(shift, shift))
+
+
+def _widened(x: ir.Value) -> ir.Value:
+    return x if isinstance(x.type, ir.F32Type) else arith.extf(ir.F32Type.get(), x)
 
 
 def _element(member: Member, join: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Value:
     """What a reduction joins to what was before it, computed at the insertion point."""
     total = list(member.s.body.arguments)[-1]
-    before = {
-        total,
-        *(op.results[0] for use in total.uses if len((op := use.owner.operation).results) == 1 and op != join),
-    }
+    users = [use.owner.operation for use in total.uses]
+    before = {total, *(result for op in users if op != join for result in op.results)}
     (x,) = (operand for operand in join.operands if operand not in before)
     for inner in member.s.body.operations:
         inner = inner.operation

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
 
@@ -142,6 +142,41 @@ def weights_of(group: Group) -> Weights | None:
         if not walk.take(member):
             return None
     return walk.found(group.outputs[0].op.results[0])
+
+
+@dataclass(frozen=True)
+class Online:
+    """A row's `largest` number and the sum of its weights, `total`, in one pass: `shift` is what is taken off numbers,
+    which `shifts` compute of the largest, `exponential` the operation by which they are weights then."""
+
+    largest: Member
+    total: Member
+    shifts: tuple[Member, ...]
+    shift: ir.Value
+    exponential: str
+
+
+def find_online(group: Group) -> Online | None:
+    """The first such two reductions of a group, if it has any."""
+    for total in group.ordered:
+        if total.kind != "reduction":
+            continue
+        needed = {total.op.results[0]}
+        for member in reversed(group.ordered):
+            if member.op.results[0] in needed:
+                needed |= {root(value) for value in member.op.operands} & group.members.keys()
+        walk = _Walk(group)
+        known = all(walk.take(member) for result, member in group.members.items() if result in needed)
+        if known and walk.total == total and walk.largest is not None and walk.shift is not None:
+            shifts = tuple(walk.members[_SHIFT])
+            return Online(walk.largest, total, shifts, walk.shift, walk.exponential)
+    return None
+
+
+def or_zero(x: ir.Value) -> ir.Value:
+    """A number, zero for -inf."""
+    none = arith.cmpf(arith.CmpFPredicate.OEQ, x, arith.constant(x.type, float("-inf")))
+    return arith.select(none, arith.constant(x.type, 0.0), x)
 
 
 class _Walk:

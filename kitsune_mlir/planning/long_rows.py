@@ -1,5 +1,5 @@
-"""Who has which columns of rows that registers do not hold, or whose length is open until the call: a row is read part by
-part, as often as reductions follow from each other, and once more for what is made of them.
+"""Who has which columns of rows that registers do not hold, or whose length is open until the call: a row is read part
+by part, as often as reductions follow from each other, and once more for what is made of them.
 
 What was read before comes out of the L1 cache where the rows that an SM has in hand fit there, else out of L2.
 """
@@ -36,12 +36,11 @@ _MOST_LIVE = 160  # registers of what is kept of a part's columns: 128 threads a
 _L1_BYTES = 180 << 10  # of an SM, where a kernel has no shared memory to speak of (H100: 256 KiB of both)
 _L1_FETCH, _L2_FETCH = 60.0, 300.0  # cycles until what was read before is there
 _TURN = 24.0  # instructions of a turn, besides those of its columns
-_INSIDE = 2.0  # instructions that ask whether a row has a column
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One time that a row is gone through: `own_bytes` of a row are read, and `shared_bytes` of what other rows read too,
+    """One time that a row is gone through: `own_bytes` of it are read, and `shared_bytes` of what other rows read too,
     `written_bytes` are written; `work` instructions deal with a column, of which `live` 32-bit registers are kept, and
     `reductions` go along the row."""
 
@@ -92,7 +91,7 @@ def _tiles(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: Targ
     steps = log2(WARP) + (log2(warps) if warps > 1 else 0)
     issued = latency = looked_up = from_l2 = moved = 0.0
     for number, one in enumerate(passes):
-        instructions = each * (one.work + one.reductions + _INSIDE) + 2 * one.reductions * steps + _TURN
+        instructions = each * (one.work + one.reductions) + 2 * one.reductions * steps + _TURN
         fetch = FETCH if not number else _L1_FETCH if near else _L2_FETCH
         joins = one.reductions * (steps * SHUFFLE + (BARRIER if warps > 1 else 0))
         latency += parts * (fetch + 2 * instructions + joins)

@@ -187,7 +187,8 @@ class GlobalBox:
             return [x for first, count, inside in runs for x in self.load_vector(first, count, inside)]
 
         def apart() -> list[ir.Value]:
-            return [self.load([*first[:-1], device.add(first[-1], e)]) for first, count, _ in runs for e in range(count)]
+            places = [[*first[:-1], device.add(first[-1], e)] for first, count, _ in runs for e in range(count)]
+            return [self.load(place) for place in places]
 
         runs = [(first, count, self.has_vector(first, inside)) for first, count, inside in runs]
         lengths = [count for _, count, _ in runs]
@@ -213,7 +214,7 @@ class GlobalBox:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
         16 bytes; those of the last row where the tensor has no such row, the row's first where it is not `inside`."""
         *outer, last = index
-        base = self._place([*self._all_clamped(outer), 0])
+        base = self._place([*self._all_clamped(outer), self._at[self._axes[-1]]])
         if inside is not None:
             last = arith.select(inside, device.value(last), device.value(0))
         return self._loaded(self._further(base, last), count)
@@ -243,7 +244,8 @@ class GlobalBox:
                     self.store([*outer, device.add(last, e)], x)
 
         def together() -> None:
-            self._stored(values, self._further(self._place([*self._all_along(outer), 0]), last))
+            base = self._place([*self._all_along(outer), self._at[self._axes[-1]]])
+            self._stored(values, self._further(base, last))
 
         self._by_length(len(values), together, apart)
 

@@ -178,11 +178,11 @@ class DotsCode(AgentCode):
 
     def _write(self, op: ir.Operation) -> None:
         """Lane l stores words number l, l + 32, ... of the tile's elements one behind the other."""
-        tile, box, offsets = op.operands[0], self._box(op), list(op.operands)[1:]
+        tile, box = op.operands[0], self._box(op)
         for word in self.words.get(op) or self._words_of(op, warps.here(self.lane)):
             with contextlib.nullcontext() if word.inside is None else device.when(word.inside):
                 found = self._elements(tile, word)
-                box.store_vector([*word.outer, device.add(word.places[0], self.number(offsets[-1]))], found)
+                box.store_vector([*word.outer, word.places[0]], found)
         warps.sync()  # nobody stashes the next tile before all have read this one
 
     def _elements(self, tile: ir.Value, word: _Word) -> list[ir.Value]:

@@ -23,7 +23,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
-from .extents import is_from_tiles
+from .extents import has_parts, is_from_tiles
 from .reductions import own_part, row_combiner
 
 WORD = 4  # bytes
@@ -146,10 +146,10 @@ class RowCode(AgentCode):
         """Loads all of it now, so that many loads are on their way."""
         if isinstance(op.operands[0].type, schedule.Slot):
             raise UnsupportedError(f"{location(op.location)}: an agent whose tiles lie by rows reads no slots")
-        box = self._box(op)
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)
         has_columns = bool(tile.rank) and _has_columns(value)
+        box = self._box(op, self._whole_parts(op, op.operands[0].type, tile.shape) if has_columns else {})
         runs = self._runs(tile.rank, tile.shape[-1] if has_columns else None)
         if not self.agent.is_turned and has_columns:
             found = box.load_vectors([(run.elements[0], len(run.elements), run.inside) for run in runs])
@@ -163,8 +163,10 @@ class RowCode(AgentCode):
     def _write(self, op: ir.Operation) -> None:
         if op.opview.engine_name is not None:
             raise UnsupportedError(f"{location(op.location)}: tiles that lie by rows are stored by threads")
-        box, value = self._box(op), op.operands[0]
+        value = op.operands[0]
         tile = ir.RankedTensorType(value.type)
+        _, type_ = self.around.outputs[op.opview.position]
+        box = self._box(op, self._whole_parts(op, type_, tile.shape) if tile.rank > 1 else {})
         here = box.is_inside(0, self.row)
         if tile.rank == 1:  # which all threads of a row know
             here = arith.andi(here, device.equal(self.lane, 0))
@@ -174,6 +176,12 @@ class RowCode(AgentCode):
             inside = box.has_vector(run.elements[0], run.inside) if tile.rank > 1 else None
             with device.when(here if inside is None else arith.andi(here, inside)):
                 store(run.elements[0], found)
+
+    def _whole_parts(self, op: ir.Operation, kind: ir.Type, tile: Sequence[int]) -> dict[int, int]:
+        """The columns, as `whole` of a box, where they are those of a part that all rows have."""
+        axis, dim = op.opview.axes[-1], len(tile) - 1
+        is_whole = has_parts(kind, axis, list(op.operands)[1 + axis], tile[dim])
+        return {dim: tile[dim]} if is_whole else {}
 
     # ---- operators
 
