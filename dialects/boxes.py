@@ -18,6 +18,7 @@ from .windows import windows_of
 
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 COPY_ENGINES = ("tma", "cp_async")
+WHOLE, ALIGNED, UNTIL = "whole", "aligned", "until"  # what is known of the columns of a box
 PATCH, ACROSS = "patch", "across"  # the attributes that say of which places a tile's rows, or columns, are
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 PATTERN = 8  # rows of a box after which its swizzle repeats
@@ -179,7 +180,10 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     neighbours; beside `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then be some of the
     tensor's, from a multiple of 16 bytes on: registers hold them, and loops may carry them.
     Of a slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this
-    stands."""
+    stands. In an agent whose tiles lie by rows two more unit attributes say what does not follow from sizes that are
+    open: with `whole` the tensor has all of the box's columns; with `aligned` the first of them is, in memory, a
+    multiple of the agent's vector behind the tensor's first element, and vectors of which the tensor has some columns
+    only have no value either."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -207,7 +211,7 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
             return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
         if "ahead" in self.attributes and tile.rank != 2:
             return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
-        return True
+        return _verify_vectors(self, tile)
 
     @property
     def is_of_boxes(self) -> bool:
@@ -237,7 +241,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     or, with an engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while
     the other leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes;
     any others warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute
-    `once` it is what each CTA of a cluster has, and the first alone writes it."""
+    `once` it is what each CTA of a cluster has, and the first alone writes it; `whole` and `aligned` as of a read. With
+    `until`, in an agent whose tiles lie by rows, `at` has an index more: columns from there on are dropped."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -292,8 +297,19 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
                 kinds = self.operands[0].type, result.results[0].type
                 if self.engine_name == COPIED and (reason := _overlap(*kinds) or overwrites(kinds[1])):
                     return fail(self, reason)
-                return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
+                offsets = len(self.operands) - 1 - (UNTIL in self.attributes)
+                return _verify_vectors(self, kinds[0]) and _verify_box(self, *kinds[::-1], offsets)
         return check_integer(self, "index", 0)
+
+
+def _verify_vectors(op: ReadOp | WriteOp, tile: ir.RankedTensorType) -> bool:
+    """That an agent has vectors of columns of which something is said."""
+    marks = [mark for mark in (WHOLE, ALIGNED, UNTIL) if mark in op.attributes]
+    agent = parent_of(op, AgentOp.OPERATION_NAME)
+    by_rows = agent is not None and agent.opview.lanes is not None and not agent.opview.is_turned
+    if not marks or (by_rows and isinstance(tile, ir.RankedTensorType) and tile.rank == 2):
+        return True
+    return fail(op, f"says '{marks[0]}' of rows and columns that lie by rows in an agent, found {tile}")
 
 
 def overwrites(output: ir.Type) -> str:

@@ -143,11 +143,18 @@ def read_box(
 
 
 def write_box(
-    tile: ir.Value, at: Sequence[ir.Value], number: int, dims: Sequence[int], engine: str | None = None
+    tile: ir.Value,
+    at: Sequence[ir.Value],
+    number: int,
+    dims: Sequence[int],
+    engine: str | None = None,
+    marks: Sequence[str] = (),
 ) -> schedule.WriteOp:
     """Writes a tile to the output of this number, as `read_box` reads one."""
     made = schedule.WriteOp(tile, list(at), i64(number))
     made.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(dims))
     if engine is not None:
         made.attributes["engine"] = ir.StringAttr.get(engine)
+    for mark in marks:
+        made.attributes[mark] = ir.UnitAttr.get()
     return made

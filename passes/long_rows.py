@@ -23,13 +23,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
 from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.row_tiles import RowTiles, widest
+from kitsune_mlir.planning.row_tiles import RowTiles
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
+from .open_lengths import computed_of
 from .row_bodies import Key, RowBody, RowPlan, join_of, rounded, rows_behind
 from .row_groups import Group, Member, root
 from .schedule_build import constant_index, elementwise, generic, map_of
@@ -66,7 +69,7 @@ def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
         Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
         for one in passes
     ]
-    tiles = choose_long(counts, each, widest(columns, counts.element_bytes), target)
+    tiles = choose_long(counts, each, target)
     return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
 
 
@@ -131,52 +134,85 @@ def _pass(group: Group, level: Level) -> Pass:
 
 @dataclass
 class LongRowBody(RowBody):
-    """A group on so many rows, whose columns come in parts of `part`."""
+    """A group on so many rows, whose columns come in parts of `part`; of what is left before and behind these so many
+    as `fewer` come at a time. Vectors of `vector` neighbours lie at multiples of them."""
 
     part: int = 0
-    whole: dict[Key, ir.Value] = field(default_factory=dict)  # tiles of rows alone
+    fewer: int = 0
+    vector: int = 1
+    wide: int = field(init=False, default=0)  # the columns of a tile
+    tiles: dict[Key, ir.Value] = field(default_factory=dict)  # of rows alone
     size: ir.Value | None = None  # the columns that there are
+    extents: list[ir.Value] = field(default_factory=list)  # how often there is each segment
+    lengths: list[ir.Value] = field(default_factory=list)  # numbers around the kernel that are the length of a row
 
     def bring(self) -> None:
         super().bring()
-        columns = self.plan.space.columns
-        self.size = self.open_size() if is_open(columns) else constant_index(columns)
+        sizes = [*(self.plan.segments or []), self.plan.space.columns]
+        *self.extents, self.size = [
+            self.open_size() if size is not None and is_open(size) else constant_index(size or 1) for size in sizes
+        ]
 
     @property
     def columns(self) -> int:
         """The columns of a tile."""
-        return self.part
+        return self.wide
+
+    @property
+    def lines_up(self) -> bool:
+        """Whether all rows surely begin at a multiple of a vector."""
+        return not is_open(self.plan.space.columns) and self.plan.space.columns % self.vector == 0
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         group = self.plan.group
         online = find_online(group)
         ready = ready_in(group, online)
-        self.whole = {key: self._read(key, value, at, zero) for key, value in self.inputs.items() if not key[2]}
-        levels = levels_of(group)
+        self.tiles = {key: self._read(key, value, at, zero) for key, value in self.inputs.items() if not key[2]}
+        levels, ends = levels_of(group), self._ends(at, zero)
         for number in range(max(ready.values()) + 1):
             for member in group.ordered:
                 result = member.op.results[0]
                 if member.kind == "tile" or ready[result] != number:
                     continue
                 if member.kind == "rows":
-                    self.values[result] = self._tiled(member, self.whole)
+                    self.values[result] = self._tiled(member, self.tiles)
                 self._write(member, at, zero)
             if number < len(levels):
-                self._go_through(levels[number], online, at, zero)
+                self._go_through(levels[number], online, at, ends)
 
-    def _go_through(self, level: Level, online: Online | None, at: Sequence[ir.Value], zero: ir.Value) -> None:
-        """A pass: whole parts, then what is left of the row."""
-        assert self.size is not None
+    def _ends(self, at: Sequence[ir.Value], zero: ir.Value) -> list[ir.Value]:
+        """Where of a row begin the columns before whole parts, these, those behind, and the next row: parts begin at a
+        multiple of a vector behind the first element of all rows."""
+        columns, size = self.plan.space.columns, self.size
+        assert size is not None
+        if self.lines_up:
+            return [zero, zero, constant_index(columns // self.part * self.part), size]
+        vector, part = constant_index(self.vector), constant_index(self.part)
+        row = zero
+        for place, extent in zip(at, self.extents):
+            last = arith.subi(extent, constant_index(1))
+            row = arith.addi(arith.muli(row, extent), arith.minui(place, last))
+        before = arith.remui(arith.muli(arith.remui(row, vector), arith.remui(size, vector)), vector)
+        first = arith.minui(arith.remui(arith.subi(vector, before), vector), size)
+        whole = arith.muli(arith.divui(arith.subi(size, first), part), part)
+        return [zero, first, arith.addi(first, whole), size]
+
+    def _go_through(
+        self, level: Level, online: Online | None, at: Sequence[ir.Value], ends: Sequence[ir.Value]
+    ) -> None:
+        """A pass: the columns before whole parts, these, and those behind."""
         columns, before = self.plan.space.columns, dict(self.values)
-        whole = constant_index(columns // self.part * self.part)
-        if is_open(columns):
-            part = constant_index(self.part)
-            whole = arith.muli(arith.divui(self.size, part), part)
+        begin, first, last, end = ends
+        self.wide = self.fewer
         found = [self._start(member) for member in level.reductions]
+        if not self.lines_up:
+            found = self._rest(level, online, at, (begin, first), found)
+        self.wide = self.part
         if columns >= self.part:
-            found = self._parts(level, online, at, (zero, whole), found, None)
-        if columns % self.part:
-            found = self._parts(level, online, at, (whole, self.size), found, self.size)
+            found = self._parts(level, online, at, (first, last), found)
+        self.wide = self.fewer
+        if not self.lines_up or columns % self.part:
+            found = self._rest(level, online, at, (last, end), found)
         self.values = before
         for member, total in zip(level.reductions, found):
             self.values[member.op.results[0]] = rounded(member, total)
@@ -190,31 +226,75 @@ class LongRowBody(RowBody):
         at: Sequence[ir.Value],
         ends: tuple[ir.Value, ir.Value],
         starts: Sequence[ir.Value],
-        size: ir.Value | None,
     ) -> list[ir.Value]:
-        """A pass through the parts that begin between these ends, with what reductions gave before them. They reach
-        beyond the row where its `size` is given."""
-        loop = scf.ForOp(*ends, constant_index(self.part), list(starts))
+        """A pass through the whole parts between these ends, with what reductions gave before them. Each is read while
+        the one before is dealt with."""
+        keys, (first, last), part = self._keys_of(level), ends, constant_index(self.part)
+        ahead = [key for key in keys if self._has_all_rows(key)]
+        begun = [self._read(key, self.inputs[key], at, first, [schedule.ALIGNED]) for key in ahead]
+        loop = scf.ForOp(first, last, part, [*starts, *begun])
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            left = None if size is None else arith.subi(size, column)
-            keys = dict.fromkeys(key for member in level.wanted for key in self._keys(member) if key is not None)
-            tiles = {key: self._read(key, self.inputs[key], at, column) if key[2] else self.whole[key] for key in keys}
-            sums = dict(zip([member.op.results[0] for member in level.reductions], loop.inner_iter_args))
-            for member in level.wanted:
-                result = member.op.results[0]
-                if result in sums:
-                    before = sums[result]
-                    sums[result] = self._joined(member, tiles, before, left)
-                    if online is not None and member == online.largest and online.total in level.reductions:
-                        total = online.total.op.results[0]
-                        sums[total] = self._grown(online, before, sums[result], sums[total])
-                else:
-                    self.values[result] = self._tiled(member, tiles)
-                    if member in level.outputs:
-                        self._write(member, at, column)
-            scf.yield_(list(sums.values()))
+            following = arith.minui(arith.addi(column, part), arith.subi(last, part))
+            marks = [schedule.WHOLE, schedule.ALIGNED]
+            next_ones = [self._read(key, self.inputs[key], at, following, marks) for key in ahead]
+            tiles = dict(zip(ahead, list(loop.inner_iter_args)[len(starts) :]))
+            for key in (key for key in keys if key not in tiles):
+                tiles[key] = self._read(key, self.inputs[key], at, column) if key[2] else self.tiles[key]
+            sums = self._turn(level, online, at, column, tiles, list(loop.inner_iter_args))
+            scf.yield_([*sums, *next_ones])
+        return list(loop.results)[: len(starts)]
+
+    def _rest(
+        self,
+        level: Level,
+        online: Online | None,
+        at: Sequence[ir.Value],
+        ends: tuple[ir.Value, ir.Value],
+        starts: Sequence[ir.Value],
+    ) -> list[ir.Value]:
+        """The same of what is between these ends, which tiles reach beyond."""
+        first, last = ends
+        loop = scf.ForOp(first, last, constant_index(self.fewer), list(starts))
+        with ir.InsertionPoint(loop.body):
+            column, keys = loop.induction_variable, self._keys_of(level)
+            tiles = {key: self._read(key, self.inputs[key], at, column) if key[2] else self.tiles[key] for key in keys}
+            scf.yield_(self._turn(level, online, at, column, tiles, list(loop.inner_iter_args), last))
         return list(loop.results)
+
+    def _keys_of(self, level: Level) -> list[Key]:
+        """What a pass reads."""
+        return list(dict.fromkeys(key for one in level.wanted for key in self._keys(one) if key is not None))
+
+    def _has_all_rows(self, key: Key) -> bool:
+        return key[2] and all(key[1])
+
+    def _turn(
+        self,
+        level: Level,
+        online: Online | None,
+        at: Sequence[ir.Value],
+        column: ir.Value,
+        tiles: dict[Key, ir.Value],
+        before: Sequence[ir.Value],
+        until: ir.Value | None = None,
+    ) -> list[ir.Value]:
+        """What a pass does with the columns from one on, perhaps `until` another, and what reductions give then."""
+        marks = [schedule.WHOLE, schedule.ALIGNED] if until is None else []
+        left = None if until is None else arith.subi(until, column)
+        sums = dict(zip([member.op.results[0] for member in level.reductions], before))
+        for member in level.wanted:
+            result = member.op.results[0]
+            if result in sums:
+                known, sums[result] = sums[result], self._joined(member, tiles, sums[result], left)
+                if online is not None and member == online.largest and online.total in level.reductions:
+                    total = online.total.op.results[0]
+                    sums[total] = self._grown(online, known, sums[result], sums[total])
+            else:
+                self.values[result] = self._tiled(member, tiles)
+                if member in level.outputs:
+                    self._write(member, at, column, marks, until)
+        return list(sums.values())
 
     def _joined(self, member: Member, tiles: dict[Key, ir.Value], before: ir.Value, left: ir.Value | None) -> ir.Value:
         """What a reduction makes of a part and of those before, of which `left` columns are there from its first on,
@@ -224,14 +304,16 @@ class LongRowBody(RowBody):
 
         def element(*given: ir.Value) -> ir.Value:
             arguments = [argument for argument in member.s.body.arguments if argument not in scalars]
-            x = _element(member, join, dict(zip(arguments, given)) | scalars)
+            values: dict[ir.Value, ir.Value | None] = dict(zip(arguments, given)) | scalars
+            self._bring_numbers(member, values)
+            x = _element(member, join, values)
             if left is None:
                 return x
             place = arith.index_cast(i32, linalg.IndexOp(1).result)
             there = arith.cmpi(arith.CmpIPredicate.slt, place, arith.index_cast(i32, left))
             return arith.select(there, x, Combiner(join.name, kind).neutral())
 
-        start = tensor.empty([self.rows, self.part], kind)
+        start = tensor.empty([self.rows, self.columns], kind)
         found = generic(inputs, [start], [*maps, map_of(2, [0, 1])], ["parallel"] * 2, element).results[0]
         attributes = {name: join.attributes[name] for name in join.attributes}
 
@@ -241,13 +323,18 @@ class LongRowBody(RowBody):
         ends = [map_of(2, [0, 1]), map_of(2, [0])]
         return generic([found], [before], ends, ["parallel", "reduction"], joining).results[0]
 
+    def _bring_numbers(self, member: Member, values: dict[ir.Value, ir.Value | None]) -> None:
+        assert self.size is not None
+        for value in captures(member.op):
+            computed_of(value, self.size, self.lengths, values)
+
     # ---- weights whose largest number is not known yet
 
     def _shift(self, online: Online, largest: ir.Value) -> ir.Value:
         """What is taken off each row's numbers where this is the largest of them, in f32."""
         self.values[online.largest.op.results[0]] = rounded(online.largest, largest)
         for member in online.shifts:
-            self.values[member.op.results[0]] = self._tiled(member, self.whole)
+            self.values[member.op.results[0]] = self._tiled(member, self.tiles)
         return elementwise([self.values[online.shift]], ir.F32Type.get(), _widened)
 
     def _grown(self, online: Online, before: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:

@@ -205,12 +205,22 @@ class RowBody:
             self.values[member.op.results[0]] = tile
             self._write(member, at, zero)
 
-    def _write(self, member: Member, at: Sequence[ir.Value], column: ir.Value) -> None:
-        """Writes what an operator gives, from a column on, if it is used outside of the group."""
+    def _write(
+        self,
+        member: Member,
+        at: Sequence[ir.Value],
+        column: ir.Value,
+        marks: Sequence[str] = (),
+        until: ir.Value | None = None,
+    ) -> None:
+        """Writes what an operator gives, from a column on and perhaps `until` one, if it is used outside of the group;
+        `marks` are of the write what they are of a read."""
         if member in self.plan.outputs:
             number = self.plan.outputs.index(member)
             offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", column)
-            write_box(self.values[member.op.results[0]], offsets, number, dims)
+            more = [] if until is None else [until]
+            marks = [*marks, *[schedule.UNTIL] * len(more)]
+            write_box(self.values[member.op.results[0]], [*offsets, *more], number, dims, marks=marks)
 
     def _read(
         self,
@@ -218,6 +228,7 @@ class RowBody:
         whole: ir.Value,
         at: Sequence[ir.Value],
         zero: ir.Value,
+        marks: Sequence[str] = (),
     ) -> ir.Value:
         _, present, columns = key
         offsets, dims = self._box(at, present, columns, zero)
@@ -225,7 +236,7 @@ class RowBody:
         if not offsets:
             offsets = [constant_index(0)] * kind.rank
         shape = [self.rows] * present[-1] + [self.columns] * columns
-        return read_box(whole, offsets, shape, dims)
+        return read_box(whole, offsets, shape, dims, marks)
 
     def _box(
         self, at: Sequence[ir.Value], present: Sequence[bool], columns: bool, zero: ir.Value
@@ -261,10 +272,40 @@ class RowBody:
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
             maps.append(map_of(count, [0]))
-            value = _cloned(member, inputs, self._start(member), maps, ["parallel", "reduction"], scalars)
+            value = self._cloned(member, inputs, self._start(member), maps, ["parallel", "reduction"], scalars)
             return rounded(member, value)
         maps.append(map_of(count, list(range(len(shape)))))
-        return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+        return self._cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+
+    def _cloned(
+        self,
+        member: Member,
+        inputs: Sequence[ir.Value],
+        start: ir.Value,
+        maps: Sequence[ir.AffineMap],
+        iterators: Sequence[str],
+        scalars: dict[ir.Value, ir.Value],
+    ) -> ir.Value:
+        """A linalg.generic with an operator's body. Casts to and from the type of its result go where a reduction has
+        another now."""
+        generic = empty_generic(inputs, [start], maps, iterators)
+        own = iter(generic.regions[0].blocks[0].arguments)
+        values = {a: scalars[a] if a in scalars else next(own) for a in member.s.body.arguments}
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            self._bring_numbers(member, values)
+            for inner in member.s.body.operations:
+                inner = inner.operation
+                first = values.get(inner.operands[0], inner.operands[0]) if len(inner.operands) else None
+                if inner.name == "linalg.yield":
+                    linalg.YieldOp([_unrounded(first, ir.RankedTensorType(start.type).element_type)])
+                elif inner.name == "arith.extf" and first.type == inner.results[0].type:
+                    values[inner.results[0]] = first
+                else:
+                    clone_on(inner, values)
+        return generic.results[0]
+
+    def _bring_numbers(self, member: Member, values: dict[ir.Value, ir.Value | None]) -> None:
+        """What an operator's body uses from around it and constants do not give, computed at the insertion point."""
 
     def _start(self, member: Member) -> ir.Value:
         """What a reduction of a tile's rows begins with."""
@@ -285,32 +326,6 @@ def rounded(member: Member, value: ir.Value) -> ir.Value:
     if element == ir.RankedTensorType(value.type).element_type:
         return value
     return elementwise([value], element, lambda x: arith.truncf(element, x))
-
-
-def _cloned(
-    member: Member,
-    inputs: Sequence[ir.Value],
-    start: ir.Value,
-    maps: Sequence[ir.AffineMap],
-    iterators: Sequence[str],
-    scalars: dict[ir.Value, ir.Value],
-) -> ir.Value:
-    """A linalg.generic with an operator's body. Casts to and from the type of its result go where a reduction has
-    another now."""
-    generic = empty_generic(inputs, [start], maps, iterators)
-    own = iter(generic.regions[0].blocks[0].arguments)
-    values = {a: scalars[a] if a in scalars else next(own) for a in member.s.body.arguments}
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        for inner in member.s.body.operations:
-            inner = inner.operation
-            first = values.get(inner.operands[0], inner.operands[0]) if len(inner.operands) else None
-            if inner.name == "linalg.yield":
-                linalg.YieldOp([_unrounded(first, ir.RankedTensorType(start.type).element_type)])
-            elif inner.name == "arith.extf" and first.type == inner.results[0].type:
-                values[inner.results[0]] = first
-            else:
-                clone_on(inner, values)
-    return generic.results[0]
 
 
 def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:

@@ -17,9 +17,11 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.open_sizes import is_open
 
 from .block_order import Order
 from .early_casts import rounds_windows
+from .open_lengths import may_be_of_lengths
 
 _CASTS = ("arith.extf", "arith.truncf")
 Shape = Callable[[ir.Value], Sequence[int | None]]
@@ -135,16 +137,17 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     return None if rows.is_tensor(value) or not _is_constant(value) else value
 
 
-def find(order: Order, shape: Shape = rows.known_sizes) -> list[Group]:
+def find(order: Order, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> list[Group]:
     """Groups with a reduction, each as large as may be, no operator in two. In the places of all of them operations may
-    stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of tensors."""
+    stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of tensors. Where columns
+    are open until the call, operators may use numbers computed of such sizes if `of_lengths` says so."""
     taken: set[ir.Operation] = set()
     growths: dict[Space, _Growth] = {}
     found = []
     for op in order.ops:
         if op in taken or (space := space_of(op, shape)) is None:
             continue
-        growth = growths.setdefault(space, _Growth(order, space, shape))
+        growth = growths.setdefault(space, _Growth(order, space, shape, of_lengths and is_open(space.columns)))
         if (seed := growth.fit(op)) is not None:
             group = growth.grown(seed, taken)
             taken |= {member.op for member in group.ordered}
@@ -156,9 +159,9 @@ def find(order: Order, shape: Shape = rows.known_sizes) -> list[Group]:
 class _Growth:
     """How groups over a space grow in a block. What is known of an operator is kept."""
 
-    def __init__(self, order: Order, space: Space, shape: Shape):
+    def __init__(self, order: Order, space: Space, shape: Shape, of_lengths: bool):
         self._order, self._space = order, space
-        self.fit = cache(partial(fit, space=space, shape=shape))
+        self.fit = cache(partial(fit, space=space, shape=shape, of_lengths=of_lengths))
         self._is_reduced = cache(self._leads_to_reduction)
 
     def grown(self, seed: Member, taken: set[ir.Operation]) -> Group:
@@ -230,9 +233,9 @@ def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
     return Space(None in own, known, columns, inner) if columns > 1 and known and inner else None
 
 
-def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes) -> Member | None:
-    """The operator as a member of groups over the space, if it can be one."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op):
+def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> Member | None:
+    """The operator as a member of groups over the space, if it can be one; `of_lengths` as of `find`."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op, of_lengths):
         return None
     if rounds_windows(op, op.operands[0]):  # as their own kernel does
         return None
@@ -325,15 +328,16 @@ def joined(op: ir.Operation) -> ir.Operation | None:
     return join if fits and word and len(list(value.uses)) == 1 else None
 
 
-def _is_plain(op: ir.Operation) -> bool:
-    """Whether a body is arithmetic on its arguments and on constants."""
+def _is_plain(op: ir.Operation, of_lengths: bool) -> bool:
+    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes."""
     block = op.regions[0].blocks[0]
     inside = {hash(argument) for argument in block.arguments}
     for inner in block.operations:
         inner = inner.operation
         if not inner.name.startswith(("arith.", "math.", "linalg.yield")) or len(inner.regions):
             return False
-        if any(hash(value) not in inside and not _is_constant(value) for value in inner.operands):
+        around = [value for value in inner.operands if hash(value) not in inside and not _is_constant(value)]
+        if not all(of_lengths and may_be_of_lengths(value) for value in around):
             return False
         inside |= {hash(value) for value in inner.results}
     return True

@@ -46,6 +46,7 @@ from .base import ModulePass
 from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .long_rows import LongRowBody, choose_parts, plan_long
+from .open_lengths import lengths_in
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
@@ -75,12 +76,13 @@ class ScheduleRows(ModulePass):
                 split_sums(block)
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
-                groups = [group for group in find(order, sizes.shape) if _is_taken(group)]
+                groups = [group for group in find(order, sizes.shape, of_lengths=True) if _is_taken(group)]
                 members = {result for group in groups for result in group.members}
                 for group in groups:
                     recompute(group, members)
+                lengths = _lengths(groups, sizes)
                 for group in with_others(groups, order, target, sizes.taken):
-                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken)
+                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken, lengths)
 
 
 def _is_taken(group: Group) -> bool:
@@ -99,7 +101,24 @@ def _as_they_stand(group: Group) -> Group:
     return Group(group.space, dict(sorted(group.members.items(), key=lambda item: places[item[1].op])))
 
 
-def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], int]) -> bool:
+def _lengths(groups: Sequence[Group], sizes: TensorSizes) -> dict[ir.Value, list[ir.Value] | None]:
+    """By a member's result, where columns are open until the call, the numbers around it that are as many as these;
+    None where it uses others too. Asked for before kernels take the place of operators, of which sizes know."""
+    return {
+        result: lengths_in(member.op, lambda value, group=group: sizes.number(value) == group.space.columns)
+        for group in groups
+        if is_open(group.space.columns)
+        for result, member in group.members.items()
+    }
+
+
+def _schedule(
+    group: Group,
+    target: Target,
+    name: str,
+    taken: Callable[[int], int],
+    lengths: dict[ir.Value, list[ir.Value] | None],
+) -> bool:
     """Puts a kernel in the place of a group, if it can."""
     last = group.ordered[-1].op
     plan, tiles = RowPlan(group, (), taken), None
@@ -107,18 +126,21 @@ def _schedule(group: Group, target: Target, name: str, taken: Callable[[int], in
         tiles = choose(plan.counts(), target)
     if tiles is None and (long := plan_long(group, taken)) is not None:
         plan, tiles = long, choose_parts(long, target)
-    if (reason := _obstacle(plan, tiles)) is not None:
+    used = [lengths.get(result, []) for result in group.members]
+    if (reason := _obstacle(plan, tiles, None in used)) is not None:
         remark(last, f"is not computed row by row: {reason}")
         return False
     assert tiles is not None
     gather(group)
     with last.location, ir.InsertionPoint(last):
-        replace(group, _Builder(plan, tiles, target, name).build())
+        known = [value for own in used if own is not None for value in own]
+        replace(group, _Builder(plan, tiles, target, name, known).build())
     return True
 
 
-def _obstacle(plan: RowPlan, tiles: RowTiles | None) -> str | None:
-    """Why a group is no kernel; None where it is one."""
+def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool) -> str | None:
+    """Why a group is no kernel; None where it is one. It may use numbers that are made of other sizes than its
+    columns."""
     columns = plan.space.columns
     if tiles is None and is_open(columns):
         return "its columns are open until the call, and read once or with another open size"
@@ -130,6 +152,8 @@ def _obstacle(plan: RowPlan, tiles: RowTiles | None) -> str | None:
         return "its operands cut the rows in ways that do not agree"
     if len({size for size in (*plan.segments, columns) if is_open(size)}) > 1:
         return "two sizes of its rows are open until the call"
+    if of_other_sizes:
+        return "it is computed of other sizes that are open until the call than its columns"
     if _picks_columns(plan.group):
         return "its columns are elements that are read by number, once"
     return None
@@ -159,11 +183,16 @@ class _Builder:
     tiles: RowTiles
     target: Target
     name: str
+    lengths: list[ir.Value]
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the outputs."""
-        rows_at_once, part = self.tiles.copy_rows, self.tiles.part
-        body = RowBody(self.plan, rows_at_once) if part is None else LongRowBody(self.plan, rows_at_once, part=part)
+        body = RowBody(self.plan, self.tiles.copy_rows)
+        if (part := self.tiles.part) is not None:
+            fewer, vector = self.tiles.lanes * self.tiles.vector, self.tiles.vector
+            body = LongRowBody(
+                self.plan, self.tiles.copy_rows, part=part, fewer=fewer, vector=vector, lengths=self.lengths
+            )
         body.bring()
         extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]
         zero, tiles = constant_index(0), self.tiles

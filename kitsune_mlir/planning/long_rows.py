@@ -26,6 +26,7 @@ from .row_tiles import (
     SM_CTAS,
     SM_REGISTERS,
     SM_THREADS,
+    VECTOR_BYTES,
     WARP,
     RowGroup,
     RowTiles,
@@ -52,11 +53,10 @@ class Pass:
     reductions: int
 
 
-def choose_long(
-    group: RowGroup, passes: Sequence[Pass], vector: int, target: Target, least: int = WARP
-) -> RowTiles | None:
-    """The fastest way to go through rows in these passes, with so many neighbouring columns a thread; None where no
-    registers hold a part."""
+def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: int = WARP) -> RowTiles | None:
+    """The fastest way to go through rows in these passes, `least` or more threads a row; None where no registers hold a
+    part."""
+    vector = VECTOR_BYTES // group.element_bytes
     lanes = [1 << i for i in range(least.bit_length() - 1, MOST_LANES.bit_length())]
     found = [
         tiles

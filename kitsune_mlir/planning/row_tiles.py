@@ -17,7 +17,7 @@ MOST_COLUMNS = 64  # of a row, or of its rows together, that one thread has
 WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
 MOST_REGISTERS = 224
 WARP = 32
-_VECTOR_BYTES = 16
+VECTOR_BYTES = 16
 SM_THREADS, SM_CTAS, SM_REGISTERS = 1536, 24, 65536  # the fewest of any SM since 8.0
 OWN_REGISTERS = 32  # of a thread, besides its columns
 
@@ -126,7 +126,7 @@ def choose(group: RowGroup, target: Target) -> RowTiles | None:
 
 def widest(columns: int, element_bytes: int) -> int:
     """Elements of 16 bytes, or the largest power of two of them that divides lines of so many."""
-    return min(_VECTOR_BYTES // element_bytes, columns & -columns)
+    return min(VECTOR_BYTES // element_bytes, columns & -columns)
 
 
 def _turned(group: RowGroup, target: Target) -> RowTiles | None:

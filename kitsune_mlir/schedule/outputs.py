@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from kitsune_mlir.dialects.schedule import UNTIL
 from kitsune_mlir.mlir import ir
 
 from . import poison
 from .rings import ScheduleFault, box
-from .steps import Frame, Step
+from .steps import Frame, Step, whole_vectors
 
 
 def write(op: ir.Operation, where: str, operands: list[int]) -> Step:
     dims, sizes, index = op.opview.axes, op.opview.box, op.opview.position
-    once = op.opview.is_once
+    once, until = op.opview.is_once, UNTIL in op.attributes
+    vectors = whole_vectors(op, where, dims, sizes)
 
     def step(frame: Frame) -> None:
         if once and frame.cta.rank:
             return
         tile, *at = [frame.values[o] for o in operands]
         output = frame.cta.outputs[index]
-        inside, own = box(output.data, at, dims, sizes)
+        vectors(output.data.shape, at)
+        wanted = sizes
+        if until:
+            wanted = [*sizes[:-1], max(0, min(sizes[-1], at.pop() - at[dims[-1]]))]
+        inside, own = box(output.data, at, dims, wanted)
         part, done = output.data[inside], output.written[inside]
         others = [d for d in range(output.data.ndim) if d not in dims]
         order = [*others, *dims]

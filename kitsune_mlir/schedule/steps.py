@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -334,6 +334,7 @@ def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
     dims, sizes = ([], []) if isinstance(op.operands[0].type, SlotType) else (op.opview.axes, op.opview.box)
     whole = op.opview.is_of_boxes
     source_text = f"numbers from beyond {_named(op.operands[0])}, which {where} reads"
+    vectors = whole_vectors(op, where, dims, sizes)
 
     def step(frame: Frame) -> None:
         source, *at = [frame.values[o] for o in operands]
@@ -345,9 +346,33 @@ def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
             frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
             return
         beyond = poison.value(source.dtype, source_text)
-        frame.values[results[0]] = take_box(source, at, dims, sizes, beyond).reshape(tile.shape)
+        found = take_box(source, at, dims, sizes, beyond).reshape(tile.shape)
+        there = vectors(source.shape, at)
+        if there is not None:
+            found[..., there:] = beyond
+        frame.values[results[0]] = found
 
     return step
+
+
+def whole_vectors(
+    op: ir.Operation, where: str, dims: Sequence[int], sizes: Sequence[int]
+) -> Callable[[Sequence[int], Sequence[int]], int | None]:
+    """Checks what a read or a write says of its columns, given a tensor's shape and where the box is; gives how many
+    columns lie in vectors that are all there, None where nothing is said of vectors."""
+    whole, aligned = (mark in op.attributes for mark in (dialect.WHOLE, dialect.ALIGNED))
+    vector = parent_of(op, dialect.AgentOp.OPERATION_NAME).opview.vector if aligned else 1
+
+    def check(shape: Sequence[int], at: Sequence[int]) -> int | None:
+        left = shape[dims[-1]] - at[dims[-1]] if dims else 0
+        if whole and left < sizes[-1]:
+            raise ScheduleFault(f"{where} says that all of {sizes[-1]} columns are there, {left} are")
+        first = [min(place, size - 1) for place, size in zip(at, shape)]
+        if aligned and left > 0 and np.ravel_multi_index(first, shape) % vector:
+            raise ScheduleFault(f"{where} says that columns begin at a multiple of {vector}, not so at {first}")
+        return max(0, left // vector * vector) if aligned else None
+
+    return check
 
 
 def _named(tensor: ir.Value) -> str:

@@ -1,9 +1,13 @@
 """Rows whose length is open until the call, or that no registers hold: one kernel that goes through them part by part,
 right in numpy and on the stand-in GPU, whatever divides their length."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from test_gpu_rows import drawn, norm, run
+from functions import Function
+from test_gpu_models import interface_of
+from test_gpu_rows import drawn, norm, prepared, run
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -50,9 +54,7 @@ def test_open_columns(name, dtype, small_gpu):
         found = drawn((5, tokens), *([(tokens,)] * 2 if name == "norm with weights" else []), dtype=dtype)
         return found + (drawn((1, tokens), (5, 1), dtype=dtype) if name == "of rows and of columns" else ())
 
-    device = run(
-        function, inputs(64), small_gpu, (({1: TOKENS}, *others),), [inputs(n) for n in (61, 256, 1100, 2)]
-    )
+    device = run(function, inputs(64), small_gpu, (({1: TOKENS}, *others),), [inputs(n) for n in (61, 256, 1100, 2)])
     assert device.pipeline_launches == 5
     assert device.launches == 0
 
@@ -73,11 +75,27 @@ def test_rows_that_no_registers_hold(columns, small_gpu, monkeypatch):
         assert (device.pipeline_launches, device.launches) == (1, 0)
 
 
-@pytest.mark.parametrize("warps", [2, 16])
-def test_rows_of_several_warps(warps, small_gpu, monkeypatch):
-    """Their sums meet in shared memory in each turn."""
-    monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 0)
+@pytest.mark.parametrize("warps", [1, 2, 16])
+def test_short_parts(warps, small_gpu, monkeypatch):
+    """Many turns of each loop. What several warps find of a row meets in shared memory in each."""
     choose = long_rows.choose_long
-    monkeypatch.setattr(long_rows, "choose_long", lambda *args: choose(*args, least=32 * warps))
+
+    def chosen(*args):
+        tiles = choose(*args, least=32 * warps)
+        return replace(tiles, part=tiles.lanes * tiles.vector)
+
+    monkeypatch.setattr(long_rows, "choose_long", chosen)
+    calls = [drawn((3, n), dtype=torch.bfloat16) for n in (64, 5 * 256 * warps + 3)]
     for function in (lambda x: x.softmax(-1), lambda x: x - x.amax(-1, keepdim=True)):
-        run(function, drawn((3, 3001)), small_gpu)
+        run(function, calls[0], small_gpu, (({1: TOKENS},),), calls[1:])
+
+
+def test_weights_of_what_is_not_finite(small_gpu):
+    """A row's largest number grows from part to part, or stays -inf, or is inf, as where all of a row is there."""
+    (x,) = drawn((6, 3000))
+    x[0], x[1, :2999], x[2, 5], x[3, 7] = -torch.inf, -torch.inf, torch.inf, torch.nan
+    x[4] = torch.linspace(-300, 300, 3000)
+    program, runner, _ = prepared(Function(lambda x: x.softmax(-1)), drawn((6, 64)), small_gpu, (({1: TOKENS},),))
+    interface = interface_of(program)
+    (found,) = interface.flat_results(interface.call(runner, (x,), {}))
+    torch.testing.assert_close(found, x.softmax(-1), rtol=1e-5, atol=1e-7, equal_nan=True)

@@ -26,16 +26,21 @@ STEPS = ["prepare-linalg", "schedule-products", "schedule-rows", "convert-kitsun
 STEPS += ["convert-linalg-to-gpu", "join-launches"]
 
 
-def run(function, args, target, dynamic_shapes=None, calls=()):
-    """Runs a function on the device, which is given, and compares with float64."""
-    model = Function(function)
+def prepared(model, args, target, dynamic_shapes=None):
+    """The program of a model, what runs it, and the device on which it runs."""
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, "highest")
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in STEPS])
     section = gpu.build(program.module, targets.load(target))
     assert all(not kernel["spill_stores"] for kernel in section.manifest["kernels"]), section.manifest["kernels"]
     device = SimulatedDevice(program.module, 0)
-    runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+    return program, GpuRunner(section.manifest, section.files, interface_of(program).constants(), device), device
+
+
+def run(function, args, target, dynamic_shapes=None, calls=()):
+    """Runs a function on the device, which is given, and compares with float64."""
+    model = Function(function)
+    program, runner, device = prepared(model, args, target, dynamic_shapes)
     for inputs in [args, *calls]:
         exact = function(*(x.double() if x.is_floating_point() else x for x in inputs))
         exact = exact if isinstance(exact, tuple) else (exact,)

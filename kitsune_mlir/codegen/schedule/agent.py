@@ -265,6 +265,7 @@ class AgentCode(ProductCode):
             pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
         else:
             pointer, type_ = self.around.outputs[op.opview.position]
+        at = at[: ir.RankedTensorType(type_).rank]
         return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
 
     def _pointer(self, value: ir.Value) -> ir.Value:

@@ -27,6 +27,7 @@ class GlobalBox:
 
     pair: ir.Value | None = None
     aligned = False  # the box's columns begin at a multiple of a block
+    vector: int | None = None  # at a multiple of so many, of a tensor whose lines may have any length
     even = True  # at an even one, so that pairs of them lie at multiples of their size
 
     def __init__(
@@ -174,27 +175,75 @@ class GlobalBox:
         return self._pairs[key][odd]
 
     def has_vector(self, index: Sequence[Int], inside: ir.Value | None) -> ir.Value | None:
-        """Whether the tensor has the neighbours along the last dimension from an index on that lie at a multiple of
-        their size, or the first of them where its lines are no multiples; None where it has in any case. `inside` says
-        so of the box."""
+        """Whether the tensor has the neighbours along the last dimension from an index on, or the first of them where
+        its lines are no multiples of so many; None where it has in any case. `inside` says so of the box."""
         dim = len(index) - 1
-        return inside if inside is not None or self.surely_has(dim, index[-1]) else self.is_inside(dim, index[-1])
+        if inside is not None or self.surely_has(dim, index[-1]):
+            return inside
+        return self.is_inside(dim, device.add(index[-1], (self.vector or 1) - 1))
 
     def load_vectors(self, runs: Sequence[tuple[Sequence[Int], int, ir.Value | None]]) -> list[list[ir.Value]]:
         """`load_vector` of several, of lines of any length: all are on their way before the first is there."""
+        runs = [(first, count, self.has_vector(first, inside)) for first, count, inside in runs]
 
         def together() -> list[ir.Value]:
             return [x for first, count, inside in runs for x in self.load_vector(first, count, inside)]
 
         def apart() -> list[ir.Value]:
-            places = [[*first[:-1], device.add(first[-1], e)] for first, count, _ in runs for e in range(count)]
-            return [self.load(place) for place in places]
+            return [self.load(place) for places in _all_places(runs) for place in places]
 
-        runs = [(first, count, self.has_vector(first, inside)) for first, count, inside in runs]
         lengths = [count for _, count, _ in runs]
         types = [compute_type(self.element)] * sum(lengths)
         found = iter(self._by_length(lengths[0], together, apart, types))
         return [[next(found) for _ in range(count)] for count in lengths]
+
+    def load_words(self, runs: Sequence[tuple[Sequence[Int], int, ir.Value | None]]) -> list[ir.Value]:
+        """The same as words, for a loop to carry: two elements of 16 bits are one where they are neighbours."""
+        runs = [(first, count, self.has_vector(first, inside)) for first, count, inside in runs]
+        each = self.in_word(runs[0][1])
+        kind = storage_type(self.element) if each == 1 else device.i32()
+
+        def together() -> list[ir.Value]:
+            return [x for first, count, inside in runs for x in self._words_of(first, count, inside, kind)]
+
+        def apart() -> list[ir.Value]:
+            found = [self._clamped_element(place) for places in _all_places(runs) for place in places]
+            return found if each == 1 else [_joined(*pair) for pair in zip(found[::2], found[1::2], strict=True)]
+
+        return self._by_length(runs[0][1], together, apart, [kind] * (sum(count for _, count, _ in runs) // each))
+
+    def in_word(self, count: int) -> int:
+        """How many of so many neighbouring elements are a word of `load_words`."""
+        return 2 if is_packed(self.element) and count % 2 == 0 and self._step % 2 == 0 else 1
+
+    def elements(self, words: Sequence[ir.Value], each: int) -> list[ir.Value]:
+        """The elements of words, of the compute type."""
+        if each == 1:
+            return [widened(x, self.element) for x in words]
+        return [unpack(word, e, self.element) for word in words for e in range(each)]
+
+    def _words_of(self, index: Sequence[Int], count: int, inside: ir.Value | None, kind: ir.Type) -> list[ir.Value]:
+        """The words of a vector; `kind` is what they are. Of one at a multiple of its size that is not there zeros:
+        no address is surely such a multiple then."""
+        element = storage_type(self.element)
+        each = kind.width // element.width
+
+        def loaded() -> list[ir.Value]:
+            place = self._vector(index, None if self.vector else inside)
+            return [
+                word
+                for start, width in self._accesses(count)
+                for word in device.load_together(device.offset(place, start, element), width // each, kind)
+            ]
+
+        if self.vector is None or inside is None:
+            return loaded()
+        zeros = [arith.constant(kind, 0 if isinstance(kind, ir.IntegerType) else 0.0)] * (count // each)
+        return device.either(inside, loaded, lambda: zeros, [kind] * len(zeros))
+
+    def _clamped_element(self, index: Sequence[Int]) -> ir.Value:
+        """An element as it is stored, the last one's where the tensor has none there."""
+        return device.load(self._place(self._all_clamped(index)), storage_type(self.element))
 
     def _by_length(
         self,
@@ -206,18 +255,24 @@ class GlobalBox:
         """One of two codes, by whether so many neighbours lie `together` at a multiple of their size in all lines."""
         size = self._sizes[self._axes[-1]]
         ((_, width), *_) = self._accesses(count)
-        if isinstance(size, int) or width == 1:
+        if width == 1 or self.vector is not None and not self._step:
             return together() or []
+        if isinstance(size, int):
+            return (together if size % width == 0 else apart)() or []
         return device.either(device.equal(device.mod(size, width), 0), together, apart, types)
 
     def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
         16 bytes; those of the last row where the tensor has no such row, the row's first where it is not `inside`."""
+        return self._loaded(self._vector(index, inside), count)
+
+    def _vector(self, index: Sequence[Int], inside: ir.Value | None) -> ir.Value:
+        """The address of a vector that is loaded."""
         *outer, last = index
         base = self._place([*self._all_clamped(outer), self._at[self._axes[-1]]])
         if inside is not None:
             last = arith.select(inside, device.value(last), device.value(0))
-        return self._loaded(self._further(base, last), count)
+        return self._further(base, last)
 
     def load_run(self, index: Sequence[Int], count: int) -> list[ir.Value]:
         """So many neighbours along the first dimension, in which the tensor's elements are neighbours too: the tensor's
@@ -339,6 +394,18 @@ class GlobalBox:
         if isinstance(count, int) and count == 0:
             return pointer
         return device.further(pointer, count, stride, storage_type(self.element), [self._rows] * power)
+
+
+def _all_places(runs: Sequence[tuple[Sequence[Int], int, ir.Value | None]]) -> list[list[list[Int]]]:
+    """The indices of the elements of vectors."""
+    return [[[*first[:-1], device.add(first[-1], e)] for e in range(count)] for first, count, _ in runs]
+
+
+def _joined(low: ir.Value, high: ir.Value) -> ir.Value:
+    """Two numbers of 16 bits as a word."""
+    i16 = ir.IntegerType.get_signless(16)
+    bits = [arith.extui(device.i32(), arith.bitcast(i16, x)) for x in (low, high)]
+    return arith.ori(bits[0], arith.shli(bits[1], device.value(16)))
 
 
 def patch_of(moves: ir.Operation) -> tuple[int | None, bool]:

@@ -54,24 +54,6 @@ def _has(size: int, box: int, start: ir.Value, behind: int) -> bool:
     return behind == 1 and further + box <= step and size % step == 0
 
 
-def has_parts(kind: ir.Type, axis: int, start: ir.Value, box: int) -> bool:
-    """Whether a tensor has all of boxes that begin where a loop is, which goes from 0 on over as many as there are
-    whole ones."""
-    if producer(start) is not None or start.owner.owner.name != "scf.for":
-        return False
-    lower, upper, step = list(start.owner.owner.operands)[:3]
-    size, bound, tensor = constant(upper), producer(upper), ir.RankedTensorType(kind)
-    if constant(lower) != 0 or constant(step) != box:
-        return False
-    if size is not None:
-        return not tensor.is_dynamic_dim(axis) and size % box == 0 and size <= tensor.shape[axis]
-    if bound is None or bound.name != "arith.muli" or constant(bound.operands[1]) != box:
-        return False
-    count = producer(bound.operands[0])
-    parts = count is not None and count.name == "arith.divui" and constant(count.operands[1]) == box
-    return parts and producer(count.operands[0]).name == "tensor.dim" and tensor.is_dynamic_dim(axis)
-
-
 def rows_left(size: int, rows: int, start: ir.Value) -> int | None:
     """The most rows that a tensor of so many has left where a box of `rows` that begins at an index reaches behind its
     last; None where none does. A tile begins within the tensor, a box behind the tile's start may not."""

@@ -9,7 +9,7 @@ rows, `vector` each, as they lie in memory then, and a row's columns are those o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 from kitsune_mlir import rows
@@ -23,7 +23,8 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
-from .extents import has_parts, is_from_tiles
+from .boxes import GlobalBox
+from .extents import is_from_tiles
 from .reductions import own_part, row_combiner
 
 WORD = 4  # bytes
@@ -62,12 +63,23 @@ class _Column:
     inside: ir.Value | None
 
 
+@dataclass(frozen=True)
+class _Read:
+    """What a thread has of a tile that was read: runs of a box, as words of `each` elements."""
+
+    box: GlobalBox
+    runs: list[_Run]
+    words: list[ir.Value]
+    each: int
+
+
 @dataclass
 class RowCode(AgentCode):
     """The code of one agent, whose threads begin at `first`."""
 
     evaluator: Evaluator = field(default_factory=lambda: Evaluator({}))
     columns: dict[int, list[_Column]] = field(default_factory=dict)  # by the number of a tile's columns
+    read: dict[int, _Read] = field(default_factory=dict)  # tiles that loops carry
 
     def emit(self) -> None:
         vector, lanes = self.agent.vector, self.agent.lanes
@@ -94,23 +106,40 @@ class RowCode(AgentCode):
         def turn(column: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.values[hash(block.arguments[0])] = column
             self.evaluator, self.columns = known[0].fork(nested=False), dict(known[1])
-            self._know_rows_of(list(block.arguments)[1:], carried)
+            self._take_up_tiles(list(block.arguments)[1:], starts, carried)
             self._block(block)
             return self._numbers_of(list(list(block.operations)[-1].operation.operands))
 
         first, last, step, *starts = op.operands
         found = device.loop(*map(self.number, (first, last, step)), turn, self._numbers_of(starts))
         self.evaluator, self.columns = known
-        self._know_rows_of(list(op.results), found)
+        self._take_up_tiles(list(op.results), starts, found)
 
     def _numbers_of(self, tiles: Sequence[ir.Value]) -> list[ir.Value]:
-        """What a thread has of tiles of rows alone."""
-        return [self.evaluator(tile, [row]) for tile in tiles for row in self.own_rows]
+        """What a thread has of tiles that a loop carries: words of what was read, else numbers of rows."""
+        found: list[ir.Value] = []
+        for tile in tiles:
+            read = self.read.get(hash(tile))
+            found += [self.evaluator(tile, [row]) for row in self.own_rows] if read is None else read.words
+        return found
 
-    def _know_rows_of(self, tiles: Sequence[ir.Value], found: Sequence[ir.Value]) -> None:
-        places = [(tile, row) for tile in tiles for row in self.own_rows]
-        for (tile, row), number in zip(places, found, strict=True):
-            self.evaluator.know(tile, [row], number)
+    def _take_up_tiles(self, tiles: Sequence[ir.Value], starts: Sequence[ir.Value], found: Sequence[ir.Value]) -> None:
+        """Such tiles are known from here on; `starts` are those that the loop begins with."""
+        rest = list(found)
+        for tile, start in zip(tiles, starts, strict=True):
+            read = self.read.get(hash(start))
+            if read is None:
+                for row in self.own_rows:
+                    self.evaluator.know(tile, [row], rest.pop(0))
+                continue
+            own, rest = rest[: len(read.words)], rest[len(read.words) :]
+            self._know_read(tile, replace(read, words=own))
+
+    def _know_read(self, value: ir.Value, read: _Read) -> None:
+        self.read[hash(value)] = read
+        places = [index for run in read.runs for index in run.elements]
+        for index, x in zip(places, read.box.elements(read.words, read.each), strict=True):
+            self.evaluator.know(value, index, x)
 
     def _turn(self, *known: object) -> None:
         self.evaluator, self.columns = Evaluator(self.memories), {}
@@ -149,8 +178,13 @@ class RowCode(AgentCode):
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)
         has_columns = bool(tile.rank) and _has_columns(value)
-        box = self._box(op, self._whole_parts(op, op.operands[0].type, tile.shape) if has_columns else {})
+        box = self._box_of_rows(op, tile)
         runs = self._runs(tile.rank, tile.shape[-1] if has_columns else None)
+        if _is_carried(value):
+            vectors = [(run.elements[0], len(run.elements), run.inside) for run in runs]
+            each = box.in_word(len(runs[0].elements))
+            self._know_read(value, _Read(box, runs, box.load_words(vectors), each))
+            return
         if not self.agent.is_turned and has_columns:
             found = box.load_vectors([(run.elements[0], len(run.elements), run.inside) for run in runs])
         else:
@@ -165,8 +199,7 @@ class RowCode(AgentCode):
             raise UnsupportedError(f"{location(op.location)}: tiles that lie by rows are stored by threads")
         value = op.operands[0]
         tile = ir.RankedTensorType(value.type)
-        _, type_ = self.around.outputs[op.opview.position]
-        box = self._box(op, self._whole_parts(op, type_, tile.shape) if tile.rank > 1 else {})
+        box = self._box_of_rows(op, tile)
         here = box.is_inside(0, self.row)
         if tile.rank == 1:  # which all threads of a row know
             here = arith.andi(here, device.equal(self.lane, 0))
@@ -174,14 +207,27 @@ class RowCode(AgentCode):
         for run in self._runs(tile.rank, tile.shape[1] if tile.rank > 1 else None):
             found = [self.evaluator(value, index) for index in run.elements]
             inside = box.has_vector(run.elements[0], run.inside) if tile.rank > 1 else None
+            if schedule.UNTIL in op.attributes:
+                self._write_until(op, box, here, run.elements, found)
+                continue
             with device.when(here if inside is None else arith.andi(here, inside)):
                 store(run.elements[0], found)
 
-    def _whole_parts(self, op: ir.Operation, kind: ir.Type, tile: Sequence[int]) -> dict[int, int]:
-        """The columns, as `whole` of a box, where they are those of a part that all rows have."""
-        axis, dim = op.opview.axes[-1], len(tile) - 1
-        is_whole = has_parts(kind, axis, list(op.operands)[1 + axis], tile[dim])
-        return {dim: tile[dim]} if is_whole else {}
+    def _write_until(
+        self, op: ir.Operation, box: GlobalBox, here: ir.Value, places: list[list[Int]], found: Sequence[ir.Value]
+    ) -> None:
+        """Elements of columns that stand before one."""
+        first, end = map(self.number, list(op.operands)[-2:])
+        for place, x in zip(places, found, strict=True):
+            inside = device.less(device.add(first, place[-1]), end)
+            with device.when(arith.andi(here, inside)):
+                box.store(place, x)
+
+    def _box_of_rows(self, op: ir.Operation, tile: ir.RankedTensorType) -> GlobalBox:
+        """The box of a read or a write."""
+        box = self._box(op, {tile.rank - 1: tile.shape[-1]} if schedule.WHOLE in op.attributes else {})
+        box.vector = self.agent.vector if schedule.ALIGNED in op.attributes else None
+        return box
 
     # ---- operators
 
@@ -248,6 +294,11 @@ class RowCode(AgentCode):
     @cached_property
     def _numbers(self) -> list[ir.Operation]:
         return _reductions(self.agent)
+
+
+def _is_carried(value: ir.Value) -> bool:
+    """Whether a loop carries what was read."""
+    return any(use.owner.name in ("scf.for", "scf.yield") for use in value.uses)
 
 
 def _has_columns(value: ir.Value) -> bool:
