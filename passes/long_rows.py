@@ -26,7 +26,7 @@ from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
-from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long
+from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long, choose_open
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowTiles
 from kitsune_mlir.planning.target import Target
@@ -69,7 +69,8 @@ def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
         Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
         for one in passes
     ]
-    tiles = choose_long(counts, each, target)
+    choose = choose_open if is_open(group.space.columns) else choose_long
+    tiles = choose(counts, each, target)
     return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
 
 
@@ -134,9 +135,10 @@ def _pass(group: Group, level: Level) -> Pass:
 
 @dataclass
 class LongRowBody(RowBody):
-    """A group on so many rows, whose columns come in parts of `part`; of what is left before and behind these so many
-    as `fewer` come at a time. Vectors of `vector` neighbours lie at multiples of them."""
+    """A group on so many rows: all columns at once where there are no more than `most`, else parts of `part`, and of
+    what is left before and behind these `fewer` at a time. Vectors of `vector` neighbours lie at multiples of them."""
 
+    most: int = 0
     part: int = 0
     fewer: int = 0
     vector: int = 1
@@ -164,6 +166,31 @@ class LongRowBody(RowBody):
         return not is_open(self.plan.space.columns) and self.plan.space.columns % self.vector == 0
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        if not self.most:
+            self._by_parts(at, zero)
+            return
+        assert self.size is not None
+        fits = arith.cmpi(arith.CmpIPredicate.ule, self.size, constant_index(self.most))
+        branch = scf.IfOp(fits, has_else=True)
+        for block, emit in ((branch.then_block, self._at_once), (branch.else_block, self._by_parts)):
+            with ir.InsertionPoint(block):
+                self.values = {}
+                emit(at, zero)
+                scf.yield_([])
+
+    def _at_once(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        """Rows as tiles, which reach beyond them."""
+        self.wide = self.most
+        tiles = {key: self._read(key, value, at, zero) for key, value in self.inputs.items()}
+        for member in self.plan.group.ordered:
+            if member.kind == "reduction":
+                found = rounded(member, self._joined(member, tiles, self._start(member), self.size))
+            else:
+                found = self._tiled(member, tiles)
+            self.values[member.op.results[0]] = found
+            self._write(member, at, zero)
+
+    def _by_parts(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         group = self.plan.group
         online = find_online(group)
         ready = ready_in(group, online)

@@ -191,7 +191,13 @@ class _Builder:
         if (part := self.tiles.part) is not None:
             fewer, vector = self.tiles.lanes * self.tiles.vector, self.tiles.vector
             body = LongRowBody(
-                self.plan, self.tiles.copy_rows, part=part, fewer=fewer, vector=vector, lengths=self.lengths
+                self.plan,
+                self.tiles.copy_rows,
+                most=self.tiles.most,
+                part=part,
+                fewer=fewer,
+                vector=vector,
+                lengths=self.lengths,
             )
         body.bring()
         extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]

@@ -1,7 +1,8 @@
-"""Who has which columns of rows that registers do not hold, or whose length is open until the call: a row is read part
-by part, as often as reductions follow from each other, and once more for what is made of them.
+"""Who has which columns of rows that registers do not hold, or whose length is open until the call.
 
-What was read before comes out of the L1 cache where the rows that an SM has in hand fit there, else out of L2.
+Of rows that no registers hold a part is read after the other, as often as reductions follow from each other, and once
+more for what is made of them. What was read before comes out of L2 where the rows that all SMs have in hand fit there.
+Rows of open length are held whole where they turn out to be short, and go by parts otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from .row_tiles import (
     MOST_COLUMNS,
     MOST_LANES,
     OWN_REGISTERS,
-    REST,
     SHUFFLE,
     SM_CTAS,
     SM_REGISTERS,
@@ -30,13 +30,16 @@ from .row_tiles import (
     WARP,
     RowGroup,
     RowTiles,
+    of_lanes,
 )
 from .target import Target
 
-_MOST_LIVE = 160  # registers of what is kept of a part's columns: 128 threads and more have an SM's then
-_L1_BYTES = 180 << 10  # of an SM, where a kernel has no shared memory to speak of (H100: 256 KiB of both)
-_L1_FETCH, _L2_FETCH = 60.0, 300.0  # cycles until what was read before is there
+_MOST_LIVE = 168  # registers of a thread: a warp with more has few others beside it
+_NEAR_FETCH = 300.0  # cycles until what was read before is there
 _TURN = 24.0  # instructions of a turn, besides those of its columns
+_INSIDE = 3.0  # and of each column where a row may end
+_REST = 0.25  # of what is not the limit, that is not hidden behind it
+_MORE = 1.25  # times the columns of the example that a row may have and is still held whole
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,24 @@ class Pass:
     reductions: int
 
 
+def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowTiles | None:
+    """The fastest way to deal with rows of open length, as long as the example's; None where no registers hold a
+    part."""
+    vectors = [1 << i for i in range((VECTOR_BYTES // group.element_bytes).bit_length())]
+    lanes = [1 << i for i in range(WARP.bit_length() - 1, MOST_LANES.bit_length())]
+    found = [
+        tiles
+        for vector, count, copies in product(vectors, lanes, (1, 2, 4, 8))
+        if (count <= WARP or copies == 1) and (tiles := of_lanes(group, vector, count, copies, target))
+    ]
+    if not found:
+        return choose_long(group, passes, target)
+    best = min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies))
+    fewer = best.lanes * best.vector
+    most = min(ceil(_MORE * group.columns / fewer), MOST_COLUMNS // best.vector) * fewer
+    return replace(best, part=fewer, most=most)
+
+
 def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: int = WARP) -> RowTiles | None:
     """The fastest way to go through rows in these passes, `least` or more threads a row; None where no registers hold a
     part."""
@@ -60,11 +81,10 @@ def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: 
     lanes = [1 << i for i in range(least.bit_length() - 1, MOST_LANES.bit_length())]
     found = [
         tiles
-        for count, copies, vectors in product(lanes, (1, 2, 4, 8), (1, 2, 4, 8, 16, 32))
-        if (count <= WARP or copies == 1)
-        and (vectors == 1 or count * vector * vectors < 2 * group.columns)
-        and (
-            tiles := _tiles(
+        for count, copies, vectors in product(lanes, (1, 2, 4, 8), (1, 2, 4, 8))
+        if (count <= WARP or copies == 1) and (vectors == 1 or count * vector * vectors <= group.columns)
+        if (
+            tiles := _by_parts(
                 group, passes, RowTiles(count, vector, copies, 0, 0.0, part=count * vector * vectors), target
             )
         )
@@ -72,10 +92,16 @@ def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: 
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
 
 
-def _tiles(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: Target) -> RowTiles | None:
+def _of_parts(lanes: int, vector: int, copies: int, vectors: int) -> RowTiles:
+    """Parts of so many vectors a thread; neither how many CTAs go through rows so nor how fast is known yet."""
+    return RowTiles(lanes, vector, copies, 0, 0.0, part=lanes * vector * vectors)
+
+
+def _by_parts(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: Target) -> RowTiles | None:
     assert made.part is not None
     each = made.part // made.lanes
-    registers = OWN_REGISTERS + each * max(one.live for one in passes)
+    ahead = max(one.own_bytes for one in passes) / group.columns / 4  # registers of a column that is read a turn before
+    registers = OWN_REGISTERS + each * (max(one.live for one in passes) + ahead)
     if each > MOST_COLUMNS or registers > _MOST_LIVE:
         return None
     warps, threads = made.warps, made.copies * made.warps * WARP
@@ -84,23 +110,24 @@ def _tiles(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: Targ
         return None
     count = group.tiles(made.rows)
     ctas = min(ctas, ceil(count / target.sms))
-    turns, parts = ceil(count / (target.sms * ctas)), ceil(group.columns / made.part)
-    row_bytes = max(one.own_bytes for one in passes)
-    near = row_bytes * ctas * made.rows <= _L1_BYTES
-    in_l2 = row_bytes * ctas * made.rows * min(target.sms, count) <= target.l2_bytes / 2
+    turns, parts = ceil(count / (target.sms * ctas)), group.columns // made.part
+    rest = ceil((group.columns - parts * made.part) / (made.lanes * made.vector)) + 1
+    in_hand = min(target.sms * ctas * made.rows, group.rows)
+    near = in_hand * max(one.own_bytes + one.written_bytes for one in passes) <= target.l2_bytes
     steps = log2(WARP) + (log2(warps) if warps > 1 else 0)
     issued = latency = looked_up = from_l2 = moved = 0.0
     for number, one in enumerate(passes):
-        instructions = each * (one.work + one.reductions) + 2 * one.reductions * steps + _TURN
-        fetch = FETCH if not number else _L1_FETCH if near else _L2_FETCH
         joins = one.reductions * (steps * SHUFFLE + (BARRIER if warps > 1 else 0))
-        latency += parts * (fetch + 2 * instructions + joins)
-        issued += parts * instructions
+        work, end = one.work + one.reductions, 2 * one.reductions * steps + _TURN
+        whole, some = each * work + end, made.vector * (work + _INSIDE) + end
+        fetch = _NEAR_FETCH if number and near else FETCH
+        latency += parts * max(fetch, 2 * whole + joins) + rest * (fetch + 2 * some + joins)
+        issued += parts * whole + rest * some
         touched = one.own_bytes + one.shared_bytes + one.written_bytes
-        accesses = touched / (group.columns * group.element_bytes) * each / made.vector
-        looked_up += parts * accesses * ceil(WARP * made.vector * group.element_bytes / LINE)
-        from_l2 += one.written_bytes + (one.own_bytes if not number or not near else 0) + one.shared_bytes
-        moved += one.written_bytes + (one.own_bytes if not number or not in_l2 else 0)
+        accesses = touched / (group.columns * group.element_bytes) * (parts * each / made.vector + rest)
+        looked_up += accesses * ceil(WARP * made.vector * group.element_bytes / LINE)
+        from_l2 += touched
+        moved += one.written_bytes + (0 if number and near else one.own_bytes)
     warps_at_once = turns * ctas * threads / WARP
     limits = [
         warps_at_once * issued / 4,  # four schedulers
@@ -108,7 +135,7 @@ def _tiles(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: Targ
         group.rows * max(moved / target.dram_gbps, from_l2 / target.l2_gbps) * CLOCK / 1e3,
         BEGUN * target.sms * max(0, min(count / target.sms, ctas) - EARLY) + turns * latency,
     ]
-    cycles = max(limits) + REST * sum(limits)
+    cycles = max(limits) + _REST * (sum(limits) - max(limits))
     return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / CLOCK)
 
 

@@ -27,7 +27,7 @@ FETCH = 600.0  # from the first load of a row until it is there
 SHUFFLE = 30.0
 BARRIER = 120.0
 LINE = 128  # bytes that a warp's access has in one look-up of the L1 cache
-REST = 0.1  # of what is not the limit, that is not hidden behind it
+_REST = 0.1  # of what is not the limit, that is not hidden behind it
 # Blocks begin one after another, a few on each SM beside the end of the kernel before: nine products of 17 rows, 256
 # columns and k 256 took 2.7 us each, in 2,176 blocks, and were predicted to take 1.6 (H100).
 BEGUN, EARLY = 1.2, 4
@@ -72,7 +72,7 @@ class RowTiles:
     A copy of the agent is `warps` warps, and there are `copies` of them in each of `ctas` CTAs an SM. These go round
     the tiles, or each has a `single` one and makes room for the next. Where it is `turned` the threads of a warp have
     `vector` neighbouring rows each, and `lanes` warps the same ones, warp after warp a column. Of a row it has all
-    columns at once, or, one after another, parts of `part` (long_rows.py)."""
+    columns at once, or, one after another, parts of `part` (long_rows.py) where it has more than `most`."""
 
     lanes: int
     vector: int
@@ -82,6 +82,7 @@ class RowTiles:
     single: bool = False
     turned: bool = False
     part: int | None = None
+    most: int = 0
 
     @property
     def warps(self) -> int:
@@ -114,13 +115,13 @@ def choose(group: RowGroup, target: Target) -> RowTiles | None:
         for count, copies in product(lanes, (1, 2, 4, 8))
         if (count <= WARP or copies == 1)
         and (count == 1 or count // 2 * vector < group.columns)
-        and (tiles := _tiles(group, vector, count, copies, target))
+        and (tiles := of_lanes(group, vector, count, copies, target))
     ]
     best = min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
     if best is None or group.is_open or group.rows * group.row_bytes < _LARGE * target.l2_bytes:
         return best
     counts = [1] if best.warps > 1 else _SINGLE
-    singles = [_tiles(group, vector, best.lanes, copies, target, single=True) for copies in counts]
+    singles = [of_lanes(group, vector, best.lanes, copies, target, single=True) for copies in counts]
     return min([best, *filter(None, singles)], key=lambda tiles: tiles.microseconds)
 
 
@@ -137,14 +138,15 @@ def _turned(group: RowGroup, target: Target) -> RowTiles | None:
     found = [
         tiles
         for vector, (warps, copies) in product(rows, ways)
-        if (tiles := _tiles(group, vector, warps, copies, target))
+        if (tiles := of_lanes(group, vector, warps, copies, target))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
 
 
-def _tiles(
+def of_lanes(
     group: RowGroup, vector: int, lanes: int, copies: int, target: Target, single: bool = False
 ) -> RowTiles | None:
+    """Rows that lie so in threads; None where these do not hold them."""
     side_by_side, own_rows = (1, vector) if group.turned else (vector, 1)
     each = ceil(group.columns / (lanes * side_by_side)) * side_by_side * own_rows  # elements of a thread
     registers = OWN_REGISTERS + each * group.live
@@ -172,7 +174,7 @@ def _tiles(
     taken = group.rows * (group.row_bytes + group.shared_bytes) * CLOCK / (target.l2_gbps * 1e3)
     begun = BEGUN * target.sms * max(0, min(count / target.sms, ctas) - EARLY)
     limits = [issued, looked_up, max(moved, taken), begun + turns * latency]
-    cycles = max(limits) + REST * sum(limits)
+    cycles = max(limits) + _REST * sum(limits)
     if single:
         limits = [*limits[:-1], turns * latency, BEGUN * count]
         cycles = max(limits) + _REST_SINGLE * sum(limits)

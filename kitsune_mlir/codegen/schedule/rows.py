@@ -115,6 +115,23 @@ class RowCode(AgentCode):
         self.evaluator, self.columns = known
         self._take_up_tiles(list(op.results), starts, found)
 
+    def _arith_cmpi(self, op: ir.Operation) -> None:
+        """How long rows are, of which one size says it."""
+        numbers = [device.value(self.number(operand)) for operand in op.operands]
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        self.values[hash(op.results[0])] = arith.cmpi(arith.CmpIPredicate(predicate), *numbers)
+
+    def _scf_if(self, op: ir.Operation) -> None:
+        known = (self.evaluator, self.columns)
+
+        def code(block: ir.Block) -> None:
+            self.evaluator, self.columns = known[0].fork(nested=False), dict(known[1])
+            self._block(block)
+
+        then, other = (region.blocks[0] for region in op.regions)
+        device.either(self.values[hash(op.operands[0])], lambda: code(then), lambda: code(other))
+        self.evaluator, self.columns = known
+
     def _numbers_of(self, tiles: Sequence[ir.Value]) -> list[ir.Value]:
         """What a thread has of tiles that a loop carries: words of what was read, else numbers of rows."""
         found: list[ir.Value] = []

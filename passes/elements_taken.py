@@ -1,0 +1,103 @@
+"""Elements that are taken by number of what is computed one by one are computed where they are taken. For
+prepare-linalg.
+
+    %p = linalg.generic {"parallel", "parallel"} ins(%x, %sum) { arith.subf %in, %in_1 }    // of all classes
+    %l = linalg.generic ins(%label) { tensor.extract %p[%row, %class] }                    // of one
+  =>
+    %l = linalg.generic ins(%label) {
+      arith.subf (tensor.extract %x[%row, %class]), (tensor.extract %sum[%row])
+    }
+
+So it is with what a loss takes of the logarithms of probabilities, which are then not written. What something else
+reads too is taken as it is, unless it is arithmetic, and so is what weights alone make, which is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.mlir import arith, clone_on, ir, tensor, walk
+from kitsune_mlir.weights import is_weight
+
+_FEWER = 2  # times as many there must be as are taken
+
+
+def take_elements(module: ir.Module) -> None:
+    """Rewrites a module in place."""
+    waiting = walk(module, "tensor.extract")
+    while waiting:
+        op = waiting.pop()
+        table = op.operands[0]
+        made = rows.producer(table)
+        if made is None or not _is_taken(made):
+            continue
+        waiting = [other for other in waiting if other.operands[0] != table]
+        for use in list(table.uses):
+            if (taker := use.owner.operation).name == op.name:
+                waiting += _computed(taker, made)
+        if not list(table.uses):
+            made.erase()
+
+
+def _is_taken(made: ir.Operation) -> bool:
+    """Whether few of the elements that an elementwise operator makes are taken, and no other reader wants more than
+    arithmetic of it."""
+    if made.name != "linalg.generic" or len(made.results) != 1:
+        return False
+    s = rows.Structured(made)
+    inputs = list(made.operands)[: s.inputs]
+    if not s.is_elementwise() or s.gathers() or rows.init_of(made.operands[-1]).tensor is not None:
+        return False
+    if all(map(is_weight, inputs)) or not all(map(rows.is_tensor, inputs)):
+        return False
+    found = [rows.dim_of(expr) for map_ in s.maps[: s.inputs] for expr in map_.results]
+    if not set(range(len(s.iterators))) <= set(found) or not all(map(_is_place, s.maps[: s.inputs])):
+        return False  # an index that no operand has would not be checked
+    takers = [_taker(use.owner.operation) for use in made.results[0].uses]
+    is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
+    if not is_cheap and any(taker is None for taker in takers):
+        return False
+    taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
+    return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _is_place(map_: ir.AffineMap) -> bool:
+    return all(rows.dim_of(expr) is not None or str(expr) == "0" for expr in map_.results)
+
+
+def _taker(op: ir.Operation) -> ir.Operation | None:
+    """The operator in whose body an extract stands."""
+    around = op.parent
+    return around.operation if op.name == "tensor.extract" and around.operation.name == "linalg.generic" else None
+
+
+def _computed(op: ir.Operation, made: ir.Operation) -> list[ir.Operation]:
+    """Puts what an elementwise operator computes in the place of an extract of it; the extracts that this takes."""
+    s, places = rows.Structured(made), list(op.operands)[1:]
+    with op.location, ir.InsertionPoint(op):
+        arguments = list(s.body.arguments)
+        values: dict[ir.Value, ir.Value | None] = {}
+        used = [i for i in range(s.inputs) if list(arguments[i].uses)]
+        for i in used:
+            values[arguments[i]] = tensor.extract(made.operands[i], _index(s.maps[i], places))
+        for inner in s.body.operations:
+            inner = inner.operation
+            if inner.name == "linalg.yield":
+                found = values.get(inner.operands[0], inner.operands[0])
+                assert found is not None
+                op.results[0].replace_all_uses_with(found)
+            elif inner.name == "linalg.index":
+                values[inner.results[0]] = places[ir.IntegerAttr(inner.attributes["dim"]).value]
+            else:
+                clone_on(inner, values)
+        extracts = [value.owner.operation for i in used if (value := values[arguments[i]]) is not None]
+    op.erase()
+    return extracts
+
+
+def _index(map_: ir.AffineMap, places: Sequence[ir.Value]) -> list[ir.Value]:
+    """Where a tensor is read at these places of a generic's loops."""
+    dims = [rows.dim_of(expr) for expr in map_.results]
+    return [arith.constant(ir.IndexType.get(), 0) if d is None else places[d] for d in dims]
