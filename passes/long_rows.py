@@ -19,118 +19,22 @@ and the sum of exponentials of its numbers less it are of one level: the sum so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
-from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long, choose_open
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.row_tiles import RowTiles
-from kitsune_mlir.planning.target import Target
-from kitsune_mlir.traffic import element_bytes
 
 from .open_lengths import computed_of
-from .row_bodies import Key, RowBody, RowPlan, join_of, rounded, rows_behind
-from .row_groups import Group, Member, root
-from .schedule_build import constant_index, elementwise, generic, map_of
+from .row_bodies import Key, RowBody, join_of, rounded
+from .row_groups import Member
+from .row_passes import Level, levels_of, ready_in
+from .schedule_build import constant_index, elementwise, generic, map_of, reshaped
 from .softmax_rows import Online, find_online, or_zero
-from .stage_cost import DEAR
-
-
-def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
-    """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
-    pass by operators as well, or more than one size of it is open."""
-    plan = RowPlan(group, _open_cuts(group), taken)
-    open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
-    once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
-    fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open
-    return plan if fits and not once else None
-
-
-def _open_cuts(group: Group) -> list[int]:
-    """The numbers of rows behind each size that is open, and with it."""
-    member = next(member for member in group.ordered if member.kind != "rows")
-    found = set()
-    for i, size in enumerate(member.row_sizes):
-        if size is not None and is_open(size):
-            found |= {rows_behind(member, i), rows_behind(member, i + 1)}
-    return sorted(found - {1, group.space.rows}, reverse=True)
-
-
-def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
-    """How rows lie in threads, part by part; None where other kernels are predicted to be faster."""
-    group, counts = plan.group, plan.counts()
-    passes = [_pass(group, level) for level in levels_of(group)]
-    columns = counts.columns
-    each = [
-        Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
-        for one in passes
-    ]
-    choose = choose_open if is_open(group.space.columns) else choose_long
-    tiles = choose(counts, each, target)
-    return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
-
-
-def _rest(one: Pass) -> tuple[float, float, int]:
-    return one.live, one.work, one.reductions
-
-
-@dataclass(frozen=True)
-class Level:
-    """What is done in a pass: the reductions and results that it is for, and all that these want of the columns."""
-
-    reductions: list[Member]
-    outputs: list[Member]
-    wanted: list[Member]
-
-
-def ready_in(group: Group, online: Online | None) -> dict[ir.Value, int]:
-    """By a member's result the passes that have ended when it is there, or can be computed."""
-    found: dict[ir.Value, int] = {}
-    for member in group.ordered:
-        inside = [found[root(value)] for value in member.op.operands if root(value) in found]
-        with_others = online is not None and member == online.total
-        found[member.op.results[0]] = max(inside, default=0) + (member.kind == "reduction" and not with_others)
-    return found
-
-
-def levels_of(group: Group) -> list[Level]:
-    """The passes of a group, in order."""
-    ready, outputs = ready_in(group, find_online(group)), group.outputs
-    found = []
-    for number in range(max(ready.values()) + 1):
-        reductions = [m for m in group.ordered if m.kind == "reduction" and ready[m.op.results[0]] == number + 1]
-        made = [m for m in outputs if m.kind == "tile" and ready[m.op.results[0]] == number]
-        wanted = {member.op.results[0] for member in (*reductions, *made)}
-        for member in reversed(group.ordered):
-            if member.op.results[0] in wanted and member.kind != "rows":
-                of_columns = [
-                    v for v, role in zip(member.op.operands, member.roles) if role is not None and role.columns
-                ]
-                wanted |= {root(value) for value in of_columns} & group.members.keys()
-        found.append(Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
-    return [level for level in found if level.wanted]
-
-
-def _pass(group: Group, level: Level) -> Pass:
-    """The same in numbers, for each column."""
-    own = shared = work = 0.0
-    live, seen = 1.0, set[ir.Value]()
-    for member in level.wanted:
-        for value, role in zip(member.op.operands, member.roles):
-            if role is None or not role.columns or root(value) in group.members or root(value) in seen:
-                continue
-            seen.add(root(value))
-            size = element_bytes(ir.RankedTensorType(value.type).element_type)
-            live += max(1.0, size / 4)
-            own, shared = (own + size, shared) if member.is_whole(role) else (own, shared + size)
-        work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
-    types = [ir.RankedTensorType(member.op.results[0].type) for member in level.outputs]
-    written = sum(element_bytes(type_.element_type) for type_ in types)
-    return Pass(own, shared, written, live, work, len(level.reductions))
 
 
 @dataclass
@@ -154,6 +58,15 @@ class LongRowBody(RowBody):
         *self.extents, self.size = [
             self.open_size() if size is not None and is_open(size) else constant_index(size or 1) for size in sizes
         ]
+
+    def _input(self, key: Key) -> ir.Value:
+        """As the operators read it whose open sizes are those of the rows' segments and of columns: the tensor that it
+        is a reshape of may have their product as one."""
+        value, present, columns = key
+        shape = self._shape(present, columns)
+        read = [v for m in self.plan.group.ordered for v, one in zip(m.op.operands, self._keys(m)) if one == key]
+        alike = [v for v in (value, *read) if rows.shape_of(v).count(rows.DYNAMIC) == shape.count(None)]
+        return reshaped(alike[0], shape)
 
     @property
     def columns(self) -> int:
@@ -205,7 +118,7 @@ class LongRowBody(RowBody):
                     self.values[result] = self._tiled(member, self.tiles)
                 self._write(member, at, zero)
             if number < len(levels):
-                self._go_through(levels[number], online, at, ends)
+                self._go_through(levels[number], online, at, ends, number % 2 == 1)
 
     def _ends(self, at: Sequence[ir.Value], zero: ir.Value) -> list[ir.Value]:
         """Where of a row begin the columns before whole parts, these, those behind, and the next row: parts begin at a
@@ -225,9 +138,10 @@ class LongRowBody(RowBody):
         return [zero, first, arith.addi(first, whole), size]
 
     def _go_through(
-        self, level: Level, online: Online | None, at: Sequence[ir.Value], ends: Sequence[ir.Value]
+        self, level: Level, online: Online | None, at: Sequence[ir.Value], ends: Sequence[ir.Value], back: bool
     ) -> None:
-        """A pass: the columns before whole parts, these, and those behind."""
+        """A pass: the columns before whole parts, these, and those behind. Every other one goes `back`: what was read
+        last is in the caches still."""
         columns, before = self.plan.space.columns, dict(self.values)
         begin, first, last, end = ends
         self.wide = self.fewer
@@ -236,7 +150,7 @@ class LongRowBody(RowBody):
             found = self._rest(level, online, at, (begin, first), found)
         self.wide = self.part
         if columns >= self.part:
-            found = self._parts(level, online, at, (first, last), found)
+            found = self._parts(level, online, at, (first, last), found, back)
         self.wide = self.fewer
         if not self.lines_up or columns % self.part:
             found = self._rest(level, online, at, (last, end), found)
@@ -253,16 +167,21 @@ class LongRowBody(RowBody):
         at: Sequence[ir.Value],
         ends: tuple[ir.Value, ir.Value],
         starts: Sequence[ir.Value],
+        back: bool,
     ) -> list[ir.Value]:
         """A pass through the whole parts between these ends, with what reductions gave before them. Each is read while
         the one before is dealt with."""
         keys, (first, last), part = self._keys_of(level), ends, constant_index(self.part)
         ahead = [key for key in keys if self._has_all_rows(key)]
-        begun = [self._read(key, self.inputs[key], at, first, [schedule.ALIGNED]) for key in ahead]
+        end = arith.subi(last, part)
+        begin = arith.maxsi(end, first) if back else first  # in front of the end there may be no whole part
+        begun = [self._read(key, self.inputs[key], at, begin, [schedule.ALIGNED]) for key in ahead]
         loop = scf.ForOp(first, last, part, [*starts, *begun])
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
-            following = arith.minui(arith.addi(column, part), arith.subi(last, part))
+            following = arith.minui(arith.addi(column, part), end)
+            if back:
+                column, following = (arith.subi(arith.addi(first, end), place) for place in (column, following))
             marks = [schedule.WHOLE, schedule.ALIGNED]
             next_ones = [self._read(key, self.inputs[key], at, following, marks) for key in ahead]
             tiles = dict(zip(ahead, list(loop.inner_iter_args)[len(starts) :]))

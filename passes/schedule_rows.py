@@ -45,11 +45,12 @@ from kitsune_mlir.planning.target import Target
 from .base import ModulePass
 from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
-from .long_rows import LongRowBody, choose_parts, plan_long
+from .long_rows import LongRowBody
 from .open_lengths import lengths_in
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
+from .row_passes import choose_parts, plan_long
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
@@ -143,7 +144,7 @@ def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool) -> st
     columns."""
     columns = plan.space.columns
     if tiles is None and is_open(columns):
-        return "its columns are open until the call, and read once or with another open size"
+        return "its columns are open until the call, and other kernels faster, or another size is open as well"
     if tiles is None:
         return f"{columns} columns do not fit the registers of a CTA"
     if not plan.reads_rows:

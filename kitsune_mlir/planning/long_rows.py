@@ -31,6 +31,7 @@ from .row_tiles import (
     RowGroup,
     RowTiles,
     of_lanes,
+    widest,
 )
 from .target import Target
 
@@ -39,6 +40,7 @@ _NEAR_FETCH = 300.0  # cycles until what was read before is there
 _TURN = 24.0  # instructions of a turn, besides those of its columns
 _INSIDE = 3.0  # and of each column where a row may end
 _REST = 0.25  # of what is not the limit, that is not hidden behind it
+_ALIKE = 1.05  # times the least that a way may take which has larger vectors, and fewer loads, which are not counted
 _MORE = 1.25  # times the columns of the example that a row may have and is still held whole
 
 
@@ -59,7 +61,7 @@ class Pass:
 def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowTiles | None:
     """The fastest way to deal with rows of open length, as long as the example's; None where no registers hold a
     part."""
-    vectors = [1 << i for i in range((VECTOR_BYTES // group.element_bytes).bit_length())]
+    vectors = [1 << i for i in range(widest(group.columns, group.element_bytes).bit_length())]
     lanes = [1 << i for i in range(WARP.bit_length() - 1, MOST_LANES.bit_length())]
     found = [
         tiles
@@ -68,7 +70,9 @@ def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowT
     ]
     if not found:
         return choose_long(group, passes, target)
-    best = min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies))
+    least = min(tiles.microseconds for tiles in found)
+    fast = [tiles for tiles in found if tiles.microseconds <= _ALIKE * least]
+    best = min(fast, key=lambda tiles: (-tiles.vector, tiles.microseconds, tiles.lanes, -tiles.copies))
     fewer = best.lanes * best.vector
     most = min(ceil(_MORE * group.columns / fewer), MOST_COLUMNS // best.vector) * fewer
     return replace(best, part=fewer, most=most)
@@ -141,10 +145,11 @@ def _by_parts(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: T
 
 def apart_us(group: RowGroup, passes: Sequence[Pass], target: Target) -> float:
     """What the same takes as kernels that do one thing each over all rows, reductions in two where rows are few."""
-    total = 0.0
-    for one in passes:
-        kernels = max(1, one.reductions) * (1 if group.rows >= 8 * target.sms else 2)
-        touched = group.rows * (one.own_bytes + one.shared_bytes + one.written_bytes)
-        gbps = target.l2_gbps if touched <= target.l2_bytes / 2 else target.dram_gbps
-        total += kernels * target.launch_us + max(1, one.reductions) * touched / gbps / 1e3
+    total, few = 0.0, group.rows < 8 * target.sms
+    near = group.rows * max(one.own_bytes for one in passes) <= target.l2_bytes / 2
+    for number, one in enumerate(passes):
+        kernels = max(1, one.reductions)
+        read = one.own_bytes / (target.l2_gbps if near and number else target.dram_gbps)
+        each = read + one.written_bytes / target.dram_gbps + one.shared_bytes / target.l2_gbps
+        total += kernels * (target.launch_us * (2 if few else 1) + group.rows * each / 1e3)
     return total

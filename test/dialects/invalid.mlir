@@ -3124,6 +3124,20 @@ func.func @read_ahead_of_a_column(%A: tensor<64xbf16>, %m: index) {
 
 // -----
 
+func.func @vectors_of_an_agent_without(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.read' op says 'aligned' of rows and columns that lie by rows in an agent, found tensor<64x64xbf16>}}
+      %t = "kitsune.read"(%A, %m, %m) {aligned, dims = array<i64: 0, 1>} : (tensor<64x64xbf16>, index, index) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @roles_beside_agents(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
   %c0 = arith.constant 0 : index
   // expected-error@+1 {{'kitsune.kernel' op has kitsune.roles beside agents or tiles of its own}}

@@ -11,7 +11,7 @@ from test_gpu_rows import drawn, norm, prepared, run
 from torch.export import Dim
 from torch.nn import functional as F
 
-from kitsune_mlir.passes import long_rows
+from kitsune_mlir.passes import row_passes
 from kitsune_mlir.planning import row_tiles
 
 TOKENS = Dim("tokens")
@@ -20,7 +20,7 @@ TOKENS = Dim("tokens")
 @pytest.fixture(autouse=True)
 def always_taken(monkeypatch):
     """Models of a test are small, and other kernels faster there."""
-    monkeypatch.setattr(long_rows, "apart_us", lambda *args: float("inf"))
+    monkeypatch.setattr(row_passes, "apart_us", lambda *args: float("inf"))
 
 
 def two_results(x):
@@ -59,6 +59,18 @@ def test_open_columns(name, dtype, small_gpu):
     assert device.launches == 0
 
 
+@pytest.mark.parametrize("tokens", [200, 700, 3000])
+def test_short_rows_are_held_whole(tokens, small_gpu, monkeypatch):
+    """Of the example's length and a little longer ones; others go by parts, in the same kernel."""
+    choose = row_passes.choose_open
+    as_example = {"columns": tokens, "row_bytes": 4 * tokens}
+    monkeypatch.setattr(row_passes, "choose_open", lambda group, *args: choose(replace(group, **as_example), *args))
+    for name in ("softmax", "norm", "two results"):
+        calls = [drawn((5, n), dtype=torch.bfloat16) for n in (tokens, tokens + 1, 2, 2 * tokens + 3)]
+        device = run(OPEN[name][0], calls[0], small_gpu, (({1: TOKENS},),), calls[1:])
+        assert (device.pipeline_launches, device.launches) == (4, 0)
+
+
 def test_open_rows_and_columns(small_gpu):
     """Scores of all pairs of tokens, with what is known of each pair."""
     shapes = (({2: TOKENS, 3: TOKENS}, {0: TOKENS, 1: TOKENS}),)
@@ -78,13 +90,13 @@ def test_rows_that_no_registers_hold(columns, small_gpu, monkeypatch):
 @pytest.mark.parametrize("warps", [1, 2, 16])
 def test_short_parts(warps, small_gpu, monkeypatch):
     """Many turns of each loop. What several warps find of a row meets in shared memory in each."""
-    choose = long_rows.choose_long
+    choose = row_passes.choose_long
 
     def chosen(*args):
         tiles = choose(*args, least=32 * warps)
         return replace(tiles, part=tiles.lanes * tiles.vector)
 
-    monkeypatch.setattr(long_rows, "choose_long", chosen)
+    monkeypatch.setattr(row_passes, "choose_long", chosen)
     calls = [drawn((3, n), dtype=torch.bfloat16) for n in (64, 5 * 256 * warps + 3)]
     for function in (lambda x: x.softmax(-1), lambda x: x - x.amax(-1, keepdim=True)):
         run(function, calls[0], small_gpu, (({1: TOKENS},),), calls[1:])

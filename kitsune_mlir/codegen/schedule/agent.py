@@ -45,6 +45,7 @@ _ARITHMETIC = {
     "arith.ceildivui": lambda a, b: device.div(device.add(a, b - 1), b),
     "arith.minui": device.least,
     "arith.maxui": device.most,
+    "arith.maxsi": device.most,
 }
 
 
@@ -260,12 +261,11 @@ class AgentCode(ProductCode):
     def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> GlobalBox:
         """The box of a tensor that an operation reads, or of an output that it writes, which has all of it along the
         dimensions in `whole`."""
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
         if op.name == schedule.ReadOp.OPERATION_NAME:
             pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
         else:
             pointer, type_ = self.around.outputs[op.opview.position]
-        at = at[: ir.RankedTensorType(type_).rank]
+        at = [self.number(offset) for offset in list(op.operands)[1 : 1 + ir.RankedTensorType(type_).rank]]
         return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
 
     def _pointer(self, value: ir.Value) -> ir.Value:

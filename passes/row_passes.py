@@ -1,0 +1,129 @@
+"""How often the rows of a group are gone through where no registers hold them, or how long they are is open until the
+call (long_rows.py): once for all reductions that follow from as many others, one after another, and for what is
+computed of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long, choose_open
+from kitsune_mlir.planning.open_sizes import is_open
+from kitsune_mlir.planning.row_tiles import RowTiles
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
+
+from .row_bodies import RowPlan, rows_behind
+from .row_groups import Group, Member, root
+from .softmax_rows import Online, find_online
+from .stage_cost import DEAR
+
+
+def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
+    """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
+    pass by operators as well, or more than one size of it is open."""
+    plan = RowPlan(group, _open_cuts(group), taken)
+    open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
+    if not all(_has_sizes(plan, member) for member in group.ordered):
+        return None
+    once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
+    fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open
+    return plan if fits and not once else None
+
+
+def _has_sizes(plan: RowPlan, member: Member) -> bool:
+    """Whether an operator reads each tensor from around with an open size for each that the kernel has."""
+    for value, role in zip(member.op.operands, member.roles):
+        if role is None or plan.is_inside(value) or plan.segments is None:
+            continue
+        sizes = [size for size, here in zip(plan.segments, plan.present(member, role)) if here and size is not None]
+        count = sum(map(is_open, [*sizes, *[plan.space.columns] * role.columns]))
+        if count not in (rows.shape_of(v).count(rows.DYNAMIC) for v in (value, root(value))):
+            return False
+    return True
+
+
+def _open_cuts(group: Group) -> list[int]:
+    """The numbers of rows behind each size that is open, and with it."""
+    member = next(member for member in group.ordered if member.kind != "rows")
+    found = set()
+    for i, size in enumerate(member.row_sizes):
+        if size is not None and is_open(size):
+            found |= {rows_behind(member, i), rows_behind(member, i + 1)}
+    return sorted(found - {1, group.space.rows}, reverse=True)
+
+
+def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
+    """How rows lie in threads, part by part; None where other kernels are predicted to be faster."""
+    group, counts = plan.group, plan.counts()
+    passes = [_pass(group, level) for level in levels_of(group)]
+    columns = counts.columns
+    each = [
+        Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
+        for one in passes
+    ]
+    choose = choose_open if is_open(group.space.columns) else choose_long
+    tiles = choose(counts, each, target)
+    return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
+
+
+def _rest(one: Pass) -> tuple[float, float, int]:
+    return one.live, one.work, one.reductions
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is done in a pass: the reductions and results that it is for, and all that these want of the columns."""
+
+    reductions: list[Member]
+    outputs: list[Member]
+    wanted: list[Member]
+
+
+def ready_in(group: Group, online: Online | None) -> dict[ir.Value, int]:
+    """By a member's result the passes that have ended when it is there, or can be computed."""
+    found: dict[ir.Value, int] = {}
+    for member in group.ordered:
+        inside = [found[root(value)] for value in member.op.operands if root(value) in found]
+        with_others = online is not None and member == online.total
+        found[member.op.results[0]] = max(inside, default=0) + (member.kind == "reduction" and not with_others)
+    return found
+
+
+def levels_of(group: Group) -> list[Level]:
+    """The passes of a group, in order."""
+    ready, outputs = ready_in(group, find_online(group)), group.outputs
+    found = []
+    for number in range(max(ready.values()) + 1):
+        reductions = [m for m in group.ordered if m.kind == "reduction" and ready[m.op.results[0]] == number + 1]
+        made = [m for m in outputs if m.kind == "tile" and ready[m.op.results[0]] == number]
+        wanted = {member.op.results[0] for member in (*reductions, *made)}
+        for member in reversed(group.ordered):
+            if member.op.results[0] in wanted and member.kind != "rows":
+                of_columns = [
+                    v for v, role in zip(member.op.operands, member.roles) if role is not None and role.columns
+                ]
+                wanted |= {root(value) for value in of_columns} & group.members.keys()
+        found.append(Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
+    return [level for level in found if level.wanted]
+
+
+def _pass(group: Group, level: Level) -> Pass:
+    """The same in numbers, for each column."""
+    own = shared = work = 0.0
+    live, seen = 1.0, set[ir.Value]()
+    for member in level.wanted:
+        for value, role in zip(member.op.operands, member.roles):
+            if role is None or not role.columns or root(value) in group.members or root(value) in seen:
+                continue
+            seen.add(root(value))
+            size = element_bytes(ir.RankedTensorType(value.type).element_type)
+            live += max(1.0, size / 4)
+            own, shared = (own + size, shared) if member.is_whole(role) else (own, shared + size)
+        work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+    types = [ir.RankedTensorType(member.op.results[0].type) for member in level.outputs]
+    written = sum(element_bytes(type_.element_type) for type_ in types)
+    return Pass(own, shared, written, live, work, len(level.reductions))

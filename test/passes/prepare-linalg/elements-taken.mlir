@@ -1,0 +1,59 @@
+// RUN: kitsune-opt %s --prepare-linalg | filecheck %s
+
+#whole = affine_map<(r, c) -> (r, c)>
+#row = affine_map<(r, c) -> (r, 0)>
+
+// One class of each row: what is elementwise is computed of its number alone, and of the row's; the exponential is not
+// taken apart where something else reads it.
+
+// CHECK-LABEL: func.func @loss
+// CHECK-NOT:     tensor<64x1000xf32>
+// CHECK:         tensor.extract %arg0[%[[ROW:.*]], %{{.*}}] : tensor<64x1000xbf16>
+// CHECK:         tensor.extract %arg1[%[[ROW]], %c0] : tensor<64x1xf32>
+// CHECK:         arith.subf
+// CHECK:         linalg.yield
+func.func @loss(%x: tensor<64x1000xbf16>, %sum: tensor<64x1xf32>, %label: tensor<64xi64>) -> tensor<64xf32> {
+  %e = tensor.empty() : tensor<64x1000xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %sum : tensor<64x1000xbf16>, tensor<64x1xf32>) outs(%e : tensor<64x1000xf32>) {
+  ^bb0(%a: bf16, %s: f32, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.subf %0, %s : f32
+    linalg.yield %1 : f32
+  } -> tensor<64x1000xf32>
+  %o = tensor.empty() : tensor<64xf32>
+  %l = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xf32>) {
+  ^bb0(%n: i64, %out: f32):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %p[%row, %class] : tensor<64x1000xf32>
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %l : tensor<64xf32>
+}
+
+// CHECK-LABEL: func.func @read_by_others
+// CHECK:         %[[ALL:.*]] = linalg.generic
+// CHECK:           math.exp
+// CHECK:         tensor.extract %[[ALL]]
+// CHECK:         return %[[ALL]]
+func.func @read_by_others(%x: tensor<64x1000xf32>, %label: tensor<64xi64>) -> (tensor<64x1000xf32>, tensor<64xf32>) {
+  %e = tensor.empty() : tensor<64x1000xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x1000xf32>) outs(%e : tensor<64x1000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x1000xf32>
+  %o = tensor.empty() : tensor<64xf32>
+  %l = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xf32>) {
+  ^bb0(%n: i64, %out: f32):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %p[%row, %class] : tensor<64x1000xf32>
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %p, %l : tensor<64x1000xf32>, tensor<64xf32>
+}
