@@ -40,6 +40,7 @@ _NEAR_FETCH = 300.0  # cycles until what was read before is there
 _TURN = 24.0  # instructions of a turn, besides those of its columns
 _INSIDE = 3.0  # and of each column where a row may end
 _REST = 0.25  # of what is not the limit, that is not hidden behind it
+_REACHED = 4  # L2 holds what was read before of no more than this part of it: what is written goes through it too
 _ALIKE = 1.05  # times the least that a way may take which has larger vectors, and fewer loads, which are not counted
 _MORE = 1.25  # times the columns of the example that a row may have and is still held whole
 
@@ -117,7 +118,7 @@ def _by_parts(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: T
     turns, parts = ceil(count / (target.sms * ctas)), group.columns // made.part
     rest = ceil((group.columns - parts * made.part) / (made.lanes * made.vector)) + 1
     in_hand = min(target.sms * ctas * made.rows, group.rows)
-    near = in_hand * max(one.own_bytes + one.written_bytes for one in passes) <= target.l2_bytes
+    near = in_hand * max(one.own_bytes + one.written_bytes for one in passes) <= target.l2_bytes / _REACHED
     steps = log2(WARP) + (log2(warps) if warps > 1 else 0)
     issued = latency = looked_up = from_l2 = moved = 0.0
     for number, one in enumerate(passes):
