@@ -1,7 +1,8 @@
 """Who has which columns of rows that registers do not hold, or whose length is open until the call.
 
 Of rows that no registers hold a part is read after the other, as often as reductions follow from each other, and once
-more for what is made of them. What was read before comes out of L2 where the rows that all SMs have in hand fit there.
+more for what is made of them. What was read before comes out of L1, or out of L2, where the rows that an SM has in hand
+fit there, or those of all.
 Rows of open length are held whole where they turn out to be short, and go by parts otherwise.
 """
 
@@ -36,7 +37,8 @@ from .row_tiles import (
 from .target import Target
 
 _MOST_LIVE = 168  # registers of a thread: a warp with more has few others beside it
-_NEAR_FETCH = 300.0  # cycles until what was read before is there
+_OWN_FETCH, _NEAR_FETCH = 80.0, 300.0  # cycles until what was read before is there, out of L1 and out of L2
+_L1_BYTES = 160 << 10  # of an SM, where a kernel has little shared memory (H100)
 _TURN = 24.0  # instructions of a turn, besides those of its columns
 _INSIDE = 3.0  # and of each column where a row may end
 _REST = 0.25  # of what is not the limit, that is not hidden behind it
@@ -86,7 +88,7 @@ def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: 
     lanes = [1 << i for i in range(least.bit_length() - 1, MOST_LANES.bit_length())]
     found = [
         tiles
-        for count, copies, vectors in product(lanes, (1, 2, 4, 8), (1, 2, 4, 8))
+        for count, copies, vectors in product(lanes, (1, 2, 4, 8), range(1, MOST_COLUMNS // vector + 1))
         if (count <= WARP or copies == 1) and (vectors == 1 or count * vector * vectors <= group.columns)
         if (
             tiles := _by_parts(
@@ -119,20 +121,21 @@ def _by_parts(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: T
     rest = ceil((group.columns - parts * made.part) / (made.lanes * made.vector)) + 1
     in_hand = min(target.sms * ctas * made.rows, group.rows)
     near = in_hand * max(one.own_bytes + one.written_bytes for one in passes) <= target.l2_bytes / _REACHED
+    own = ctas * made.rows * max(one.own_bytes for one in passes) <= _L1_BYTES
     steps = log2(WARP) + (log2(warps) if warps > 1 else 0)
     issued = latency = looked_up = from_l2 = moved = 0.0
     for number, one in enumerate(passes):
         joins = one.reductions * (steps * SHUFFLE + (BARRIER if warps > 1 else 0))
         work, end = one.work + one.reductions, 2 * one.reductions * steps + _TURN
         whole, some = each * work + end, made.vector * (work + _INSIDE) + end
-        fetch = _NEAR_FETCH if number and near else FETCH
+        fetch = FETCH if not number else _OWN_FETCH if own else _NEAR_FETCH if near else FETCH
         latency += parts * max(fetch, 2 * whole + joins) + rest * (fetch + 2 * some + joins)
         issued += parts * whole + rest * some
         touched = one.own_bytes + one.shared_bytes + one.written_bytes
         accesses = touched / (group.columns * group.element_bytes) * (parts * each / made.vector + rest)
         looked_up += accesses * ceil(WARP * made.vector * group.element_bytes / LINE)
         from_l2 += touched
-        moved += one.written_bytes + (0 if number and near else one.own_bytes)
+        moved += one.written_bytes + (0 if number and (near or own) else one.own_bytes)
     warps_at_once = turns * ctas * threads / WARP
     limits = [
         warps_at_once * issued / 4,  # four schedulers
