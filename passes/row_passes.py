@@ -12,14 +12,32 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long, choose_open
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.row_tiles import RowTiles
+from kitsune_mlir.planning.row_tiles import WIDEST, RowTiles
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
+from .block_order import Order
 from .row_bodies import RowPlan, rows_behind
-from .row_groups import Group, Member, root
+from .row_groups import Group, Member, find, root, space_of, users
 from .softmax_rows import Online, find_online
 from .stage_cost import DEAR
+from .tensor_sizes import TensorSizes
+
+
+def long_reductions(block: ir.Block, target: Target) -> set[ir.Value]:
+    """What reductions of a block give whose rows, of more columns than are worth splitting, kernels go through."""
+    wide = [op for op in block.operations if (space := space_of(op.operation)) and space.columns > WIDEST]
+    if not wide:
+        return set()
+    order, sizes = Order(block), TensorSizes(block)
+    found = set[ir.Value]()
+    for group in find(order, sizes.shape):
+        if is_open(group.space.columns) or group.space.columns <= WIDEST:
+            continue
+        plan = plan_long(group, sizes.taken)
+        if plan is not None and choose_parts(plan, target) is not None:
+            found |= {result for result, member in group.members.items() if member.kind == "reduction"}
+    return found
 
 
 def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
@@ -67,7 +85,18 @@ def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
     ]
     choose = choose_open if is_open(group.space.columns) else choose_long
     tiles = choose(counts, each, target)
-    return tiles if tiles is not None and tiles.microseconds < apart_us(counts, each, target) else None
+    apart = apart_us(counts, each, _kept_bytes(group) * columns, target)
+    return tiles if tiles is not None and tiles.microseconds < apart else None
+
+
+def _kept_bytes(group: Group) -> float:
+    """The bytes of a column that operators would write, and read again, because they take long to compute twice."""
+    found = 0.0
+    for member in group.ordered:
+        names = {op.operation.name for op in member.s.body.operations}
+        if member.kind == "tile" and names & DEAR.keys() and len(list(users(member.op.results[0]))) > 1:
+            found += element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type)
+    return found
 
 
 def _rest(one: Pass) -> tuple[float, float, int]:

@@ -50,7 +50,7 @@ from .open_lengths import lengths_in
 from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
-from .row_passes import choose_parts, plan_long
+from .row_passes import choose_parts, long_reductions, plan_long
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
@@ -74,7 +74,7 @@ class ScheduleRows(ModulePass):
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
                 take_rows_in_place(block)
-                split_sums(block)
+                split_sums(block, long_reductions(block, target))
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
                 groups = [group for group in find(order, sizes.shape, of_lengths=True) if _is_taken(group)]

@@ -12,6 +12,7 @@ So all of a GPU reads the tensor, in words, however few the results are, and com
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from math import prod
 
@@ -28,9 +29,10 @@ LEAST = 1 << 13  # elements that are worth two kernels
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
 
 
-def split_sums(block: ir.Block) -> None:
-    """Rewrites such reductions of a block."""
+def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
+    """Rewrites such reductions of a block but those that give `others`."""
     waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    waiting = [op for op in waiting if not any(result in others for result in op.results)]
     while waiting:
         op = waiting.pop()
         s = rows.Structured(op)

@@ -147,9 +147,11 @@ def _by_parts(group: RowGroup, passes: Sequence[Pass], made: RowTiles, target: T
     return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / CLOCK)
 
 
-def apart_us(group: RowGroup, passes: Sequence[Pass], target: Target) -> float:
-    """What the same takes as kernels that do one thing each over all rows, reductions in two where rows are few."""
-    total, few = 0.0, group.rows < 8 * target.sms
+def apart_us(group: RowGroup, passes: Sequence[Pass], kept_bytes: float, target: Target) -> float:
+    """What the same takes as kernels that do one thing each over all rows, reductions in two where rows are few. They
+    write so many bytes of a row for each other, and read them twice for once that what these are computed of is read.
+    """
+    total, few = 2 * group.rows * kept_bytes / target.dram_gbps / 1e3, group.rows < 8 * target.sms
     near = group.rows * max(one.own_bytes for one in passes) <= target.l2_bytes / 2
     for number, one in enumerate(passes):
         kernels = max(1, one.reductions)
