@@ -16,6 +16,7 @@ from kitsune_mlir.passes import row_passes
 from kitsune_mlir.planning import row_tiles
 
 TOKENS = Dim("tokens")
+TYPES = torch.bfloat16, torch.float32
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("name, dtype", zip(OPEN, itertools.cycle([torch.bfloat16, torch.float32])), ids=str)
+@pytest.mark.parametrize("name, dtype", list(zip(OPEN, itertools.cycle(TYPES))), ids=str)
 def test_open_columns(name, dtype, small_gpu):
     """Of the example's length, of one that no vector divides, of more than a part and of one element."""
     function, others = OPEN[name]
