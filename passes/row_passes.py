@@ -40,12 +40,27 @@ def long_reductions(block: ir.Block, target: Target) -> set[ir.Value]:
     return found
 
 
+def _hands_on(group: Group) -> bool:
+    """Whether operators beside a group read wider elements of it than it reads, which they had better compute."""
+    columns = [v for m in group.ordered for v, role in zip(m.op.operands, m.roles) if role and role.columns]
+    least = min(map(_bytes_of, columns))
+    return any(
+        member.kind == "tile" and _bytes_of(member.op.results[0]) > least
+        for member in group.outputs
+        if any(op.name.startswith("linalg.") and not group.has(op) for op in users(member.op.results[0]))
+    )
+
+
+def _bytes_of(value: ir.Value) -> int:
+    return element_bytes(ir.RankedTensorType(value.type).element_type)
+
+
 def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
     pass by operators as well, or more than one size of it is open."""
     plan = RowPlan(group, _open_cuts(group), taken)
     open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
-    if not all(_has_sizes(plan, member) for member in group.ordered):
+    if _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
     fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open

@@ -10,7 +10,8 @@
 
 A group of channels is a row of a group norm, an image of an activation behind it; a mean has channels as rows, an
 activation in front of it images, where a pipeline that was cut had these as its rows. As they lie in memory alike, one
-kernel can compute both. Sizes that are open until the call stay as they are.
+kernel can compute both. So can one of what is elementwise behind a norm whose groups are too large for rows. Sizes that
+are open until the call stay as they are.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def take_row_shapes(block: ir.Block) -> None:
         for value in [root(value) for value in op.operands if rows.is_tensor(value)]:
             shape = rows.shape_of(value)
             alike = shape != own and min(own + shape, default=0) > 0 and prod(shape) == prod(own)
-            if alike and _has_rows(value, spaces):
+            if alike and (_has_rows(value, spaces) or _spreads(value)):
                 _take(op, shape)
                 break
     operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
@@ -73,6 +74,22 @@ def _has_rows(value: ir.Value, spaces: Sequence[Space]) -> bool:
     if maker is None or maker.name != "linalg.generic":
         return False
     return any((member := fit(maker, space)) is not None and member.kind == "tile" for space in spaces)
+
+
+def _spreads(value: ir.Value) -> bool:
+    """Whether an elementwise operator makes a tensor of what has not all of its dimensions, such as the weights of the
+    channels of a norm whose groups are no rows: its loops stay these."""
+    maker = rows.producer(value)
+    if maker is None or not is_elementwise(maker, []):
+        return False
+    s = rows.Structured(maker)
+    loops = len(s.iterators)
+    return any(0 < len(rows_of) < loops for rows_of in map(_long, s.maps[: s.inputs]))
+
+
+def _long(map_: ir.AffineMap) -> list[int]:
+    """The loops that an operand has."""
+    return [loop for loop in map(rows.dim_of, map_.results) if loop is not None]
 
 
 def _take(op: ir.Operation, shape: list[int]) -> None:

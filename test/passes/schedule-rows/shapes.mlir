@@ -105,3 +105,31 @@ func.func @one_output(%x: tensor<512x1xf32>, %bias: tensor<1xf32>) -> tensor<2xf
   } -> tensor<2xf32>
   return %m : tensor<2xf32>
 }
+
+// What is elementwise behind a norm whose groups are too large for rows has the dimensions in which its channels have
+// weights: one kernel does both.
+
+// CHECK-LABEL: func.func @behind_weights
+// CHECK-NOT:     linalg.generic {{.*}} tensor<128x65536xbf16>
+// CHECK:         %[[Y:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<32x4x65536xbf16>)
+// CHECK:         linalg.generic {{.*}} ins(%[[Y]] : tensor<32x4x65536xbf16>)
+// CHECK:         tensor.collapse_shape
+
+func.func @behind_weights(%x: tensor<32x4x65536xbf16>, %w: tensor<32x4xbf16>) -> tensor<128x65536xbf16> {
+  %e = tensor.empty() : tensor<32x4x65536xbf16>
+  %y = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %w : tensor<32x4x65536xbf16>, tensor<32x4xbf16>) outs(%e : tensor<32x4x65536xbf16>) {
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %0 = arith.mulf %a, %b : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<32x4x65536xbf16>
+  %v = tensor.collapse_shape %y [[0, 1], [2]] : tensor<32x4x65536xbf16> into tensor<128x65536xbf16>
+  %o = tensor.empty() : tensor<128x65536xbf16>
+  %z = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel"]}
+      ins(%v : tensor<128x65536xbf16>) outs(%o : tensor<128x65536xbf16>) {
+  ^bb0(%a: bf16, %r: bf16):
+    %0 = math.tanh %a : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<128x65536xbf16>
+  return %z : tensor<128x65536xbf16>
+}
