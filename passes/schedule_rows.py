@@ -54,7 +54,6 @@ from .schedule_build import constant_index
 from .split_sums import split_sums
 from .tensor_sizes import TensorSizes
 
-
 _FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
 
 
