@@ -38,6 +38,7 @@ from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
+from .constant_columns import fold_constant_columns
 from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
@@ -99,6 +100,8 @@ class PrepareLinalg(ModulePass):
             run_passes(module, "builtin.module(canonicalize,cse)")
             merge_equal_scatters(module)
             gather_once(module)
+            for op in walk(module, "linalg.matmul"):
+                fold_constant_columns(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):
                 centre_again(op)
