@@ -34,7 +34,7 @@ from typing import ClassVar
 
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
 
-from .absorb_casts import absorb_cast
+from .absorb_casts import absorb_cast, multiply_narrow
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
@@ -76,7 +76,9 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):
+                op = multiply_narrow(op)
                 _absorb_transposes(op)
+                multiply_narrow(op)
             for op in walk(module, "arith.divsi"):
                 divide_exactly(op)
             for op in walk(module, "linalg.generic"):
