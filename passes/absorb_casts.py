@@ -4,6 +4,8 @@ alone.
 A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a producer's what it
 yields, which it does where one consumer takes a rounded number: what may lie in memory between them is narrow then.
 What several read of a convolution stays narrow, too: its kernel rounds it.
+A layer of f32 that both operands are made wide for multiplies them as they are: products of 16-bit numbers are exact
+in f32, in which tensor cores add them up. Of very long sums what these cut off would show.
 `scalar_bodies.widen` drops a rounding that is undone at once. A tensor of which only parts are read is cast part by
 part, by their readers. Integers are cast by who reads them, such as gathers whose row numbers have 32 bits.
 """
@@ -11,12 +13,14 @@ part, by their readers. Integers are cast by who reads them, such as gathers who
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, replace_op, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
+from kitsune_mlir.weights import is_weight
 
 from .generic_operands import indexing_maps, input_count
 
 _WIDENING = ("arith.extf", "arith.extsi")
 _CASTS = (*_WIDENING, "arith.truncf")
+_LONGEST = 4096  # sum of products, each 16 of which tensor cores add with an error of a bit of f32
 
 
 def absorb_cast(cast: ir.Operation) -> None:
@@ -40,6 +44,43 @@ def absorb_cast(cast: ir.Operation) -> None:
         cast.erase()
     elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
         _yield(source.owner, cast)
+
+
+def multiply_narrow(product: ir.Operation) -> ir.Operation:
+    """Has a linalg.matmul with a weight take both operands as they are before they are made wide, if both are. Gives
+    what stands in its place."""
+    if product.name != "linalg.matmul" or not is_weight(product.operands[1]):
+        return product
+    sources = [source for value in list(product.operands)[:2] if (source := _before_widening(value)) is not None]
+    kinds = {ir.RankedTensorType(source.type).element_type for source in sources}
+    if len(sources) < 2 or len(kinds) > 1 or not 0 < rows.shape_of(product.operands[0])[1] <= _LONGEST:
+        return product
+    with product.location, ir.InsertionPoint(product):
+        factors = [_viewed(source, value) for source, value in zip(sources, product.operands)]
+        made = linalg.matmul(*factors, outs=[product.operands[2]], indexing_maps=product.attributes["indexing_maps"])
+    replace_op(product, made)
+    return made.owner.operation
+
+
+def _viewed(source: ir.Value, value: ir.Value) -> ir.Value:
+    """A tensor with its dimensions joined as those of what is made of it are."""
+    view = rows.producer(value)
+    if view.name != "tensor.collapse_shape":
+        return source
+    kind = ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, ir.RankedTensorType(source.type).element_type)
+    return tensor.CollapseShapeOp(kind, source, rows.groups_of(view)).result
+
+
+def _before_widening(value: ir.Value) -> ir.Value | None:
+    """The tensor of 16-bit floats that a tensor of f32 is, perhaps with dimensions joined; None where it is none."""
+    op = rows.producer(value)
+    if op is not None and op.name == "tensor.collapse_shape":
+        op = rows.producer(op.operands[0])
+    if op is None or op.name != "linalg.generic" or not _is_cast(op) or _scalar_cast(op).name != "arith.extf":
+        return None
+    kinds = [ir.RankedTensorType(each.type).element_type for each in (op.operands[0], op.results[0])]
+    narrow = isinstance(kinds[0], ir.BF16Type | ir.F16Type) and isinstance(kinds[1], ir.F32Type)
+    return op.operands[0] if narrow else None
 
 
 def _is_cast(generic: ir.Operation) -> bool:

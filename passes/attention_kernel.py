@@ -24,7 +24,7 @@ from typing import TypeVar
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.planning.attention_tiles import AttentionTiles
+from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS, AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
@@ -52,7 +52,6 @@ from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic
 
 _WARPS = 4
-_FEED_REGISTERS, _REGISTERS = 24, 240
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 WORD = 4  # bytes of an f32
 
@@ -125,14 +124,15 @@ class AttentionKernel:
         # A loop over columns has a turn or more.
         least = 1 if is_open(of.sizes["n"]) and not any(map(is_open, places.segments)) else None
         cluster = tiles.cluster if tiles.cluster > 1 else None
-        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit, cluster=cluster, least=least) as built:
+        counts = {"cluster": cluster, "least": least, "ctas": tiles.resident if tiles.resident > 1 else None}
+        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit, **counts) as built:
             dealt = places.deal()
             rings = {
                 "left": self._ring("left", tiles.rows, "split", tiles.left_slots),
                 "right": self._ring("right", tiles.columns, "all", tiles.right_slots),
                 "values": self._ring("values", self.wide, "all", tiles.value_slots),
             }
-            for name, copies, registers in (("feed", 1, _FEED_REGISTERS), ("math", tiles.copies, _REGISTERS)):
+            for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, tiles.registers)):
                 does = self._feed if name == "feed" else self._compute
                 with new_agent(name, copies, _WARPS, registers) as self.copy_number, turns(*dealt.results) as number:
                     does(rings, places.place(number))

@@ -129,6 +129,12 @@ class Carried:
         windows = any(op.name in _WINDOWS or op.name in _OF_CHANNELS for op in self.members.values())
         return windows or bool(self.reached)
 
+    @property
+    def turns_back(self) -> bool:
+        """Whether all that is computed on it is turned back, as what a model does between two transposes is."""
+        made = [value for value in self.values if value != self.start]
+        return bool(made) and not self.turned and any(any(map(turns_last, _users(value))) for value in made)
+
     def _read_besides(self) -> Iterable[ir.Value]:
         """Operands with channels and places that are not carried."""
         for op in self.members.values():

@@ -6,8 +6,9 @@
     %p = linalg.pooling_nhwc_sum ins(%x, %window : ...) outs(%zero) -> tensor<32x48x48x120xf32>
 
 So the inputs of a model are read where they lie, and written nowhere else. That is done where what has to be turned
-back for others is at most half of what is given. What a convolution gives may have either order, for its product has
-both: channels are last where it is other convolutions that read what is computed of it, and would have it turned.
+back for others is at most half of what is given, and of elementwise operators where the model turns all of it back.
+What a convolution gives may have either order, for its product has both: channels are last where it is other
+convolutions that read what is computed of it, and would have it turned.
 `carried_channels.py` says what is carried and where that ends. A norm of channels that a model writes between two
 transposes is first one without (rows_in_place.py).
 """
@@ -81,7 +82,9 @@ class _Carrier:
             return False
         asked.add(hash(images))
         carried, last = self._carried(images), last_of(images)
-        if not carried.members or not carried.sees_images or carried.turned > _LESS * tensor_bytes(images):
+        if not carried.members or not (carried.sees_images or carried.turns_back):
+            return False
+        if carried.turned > _LESS * tensor_bytes(images):
             return False
         carried.rewrite(last)
         return True

@@ -57,6 +57,7 @@ from .changed_arguments import write_changed
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
 from .gathered_reductions import size_reductions
+from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
@@ -114,6 +115,7 @@ class ConvertLinalgToGpu(ModulePass):
                 share_elements(main)
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
                 merge_loops(main)
+                sum_in_columns(main)
                 bring_scatters_together(main)
                 without_fills(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart

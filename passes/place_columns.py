@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -42,7 +43,8 @@ from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
 from .operand_layout import PADDED
-from .schedule_build import constant_index
+from .row_groups import root
+from .schedule_build import constant_index, reshaped
 from .strided_views import lying, place_among
 
 _COPY, _READ = schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME
@@ -59,6 +61,9 @@ class PlaceColumns(ModulePass):
         for op in padded:
             if (made := _source(op).owner) and (_is_concatenation(made) or _is_generic(made)):
                 _pad(op, list(made.operands) if _is_concatenation(made) else [_source(op)])
+        for op in walk(module, "tensor.concat"):
+            if op.parent.name == "func.func":
+                _join_rows(op)
         for op in walk(module, "tensor.concat"):
             if op.parent.name == "func.func" and _is_concatenation(op):
                 parts = [(op, number) for number in range(len(op.operands))]
@@ -89,6 +94,25 @@ def _is_concatenation(op: ir.Operation | ir.Block) -> bool:
         return False
     whole = ir.RankedTensorType(op.results[0].type)
     return ir.IntegerAttr(op.attributes["dim"]).value == 1 and whole.rank == 2 and not whole.is_dynamic_dim(1)
+
+
+def _join_rows(concat: ir.Operation) -> None:
+    """Puts the columns of kernels' results side by side, where other operators have the rows as several dimensions."""
+    kind = ir.RankedTensorType(concat.results[0].type)
+    *outer, columns = kind.shape
+    if ir.IntegerAttr(concat.attributes["dim"]).value != kind.rank - 1 or kind.rank < 3 or not kind.has_static_shape:
+        return
+    wanted = [[prod(outer), rows.shape_of(value)[-1]] for value in concat.operands]
+    found = [root(value) for value in concat.operands]
+    fits = [rows.shape_of(value) == shape for value, shape in zip(found, wanted, strict=True)]
+    if not any(fit and _kernel_of(value) is not None for fit, value in zip(fits, found, strict=True)):
+        return
+    with concat.location, ir.InsertionPoint(concat):
+        values = zip(concat.operands, found, fits, wanted, strict=True)
+        parts = [own if fit else reshaped(value, shape) for value, own, fit, shape in values]
+        joined = tensor.concat(ir.RankedTensorType.get([prod(outer), columns], kind.element_type), 1, parts)
+        whole = reshaped(joined, list(kind.shape))
+    replace_op(concat, whole)
 
 
 def _is_generic(op: ir.Operation | ir.Block) -> bool:
@@ -180,15 +204,21 @@ def _read_in_place(value: ir.Value) -> None:
 
 def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
     """Whether a tensor is a kernel's result that may lie there."""
-    made = rows.producer(value)
-    if made is None or made.name != ResultOp.OPERATION_NAME or is_among_columns(value.type):
-        return False
-    kernel = made.operands[0].owner.operation
-    if kernel.name != schedule.KernelOp.OPERATION_NAME or kernel.opview.has_roles:
+    kernel = _kernel_of(value)
+    if kernel is None or kernel.opview.has_roles or is_among_columns(value.type):
         return False
     others = [use for use in value.uses if use.owner.operation != wanted_by]
     writes = all(_writes(op, value.type, place) for op in _stores(value))
     return writes and all(_reads(use, place) for use in others)
+
+
+def _kernel_of(value: ir.Value) -> ir.Operation | None:
+    """The kernel whose result a tensor is."""
+    made = rows.producer(value)
+    if made is None or made.name != ResultOp.OPERATION_NAME:
+        return None
+    kernel = made.operands[0].owner.operation
+    return kernel if kernel.name == schedule.KernelOp.OPERATION_NAME else None
 
 
 def _stores(value: ir.Value) -> list[ir.Operation]:

@@ -34,10 +34,11 @@ from typing import ClassVar
 
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
 
-from .absorb_casts import absorb_cast
+from .absorb_casts import absorb_cast, multiply_narrow
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
+from .constant_columns import fold_constant_columns
 from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
@@ -76,7 +77,9 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):
+                op = multiply_narrow(op)
                 _absorb_transposes(op)
+                multiply_narrow(op)
             for op in walk(module, "arith.divsi"):
                 divide_exactly(op)
             for op in walk(module, "linalg.generic"):
@@ -101,6 +104,8 @@ class PrepareLinalg(ModulePass):
             merge_equal_scatters(module)
             gather_once(module)
             take_elements(module)
+            for op in walk(module, "linalg.matmul"):
+                fold_constant_columns(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):
                 centre_again(op)

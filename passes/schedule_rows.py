@@ -58,6 +58,8 @@ from .schedule_build import constant_index
 from .split_sums import split_sums
 from .tensor_sizes import TensorSizes
 
+_FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
+
 
 @dataclass(frozen=True)
 class ScheduleRows(ModulePass):
@@ -88,12 +90,15 @@ class ScheduleRows(ModulePass):
 
 def _is_taken(group: Group) -> bool:
     """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as
-    well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few."""
+    well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few. Of one whose
+    columns are few a thread does a row as well as several do."""
     if is_open(group.space.inner):
         return False
     twice = sum(member.kind == "reduction" for member in group.ordered) > 1
     twice = twice or any(member.kind == "tile" for member in group.outputs)
-    return group.space.inner == 1 or group.space.inner >= LEAST_INNER and twice
+    if group.space.inner == 1:
+        return twice or group.space.columns > _FEW
+    return group.space.inner >= LEAST_INNER and twice
 
 
 def _as_they_stand(group: Group) -> Group:

@@ -22,12 +22,8 @@ def slice_part(op: ir.Operation) -> None:
     while (part := _part(op) or _behind_slice(op)) is not None:
         value, offsets = part
         _, sizes, steps = slice_of(op)
-        segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-        rest, dynamic = iter(list(op.operands)[1:]), []
-        for count in segments[1:]:
-            dynamic.append([next(rest) for _ in range(count)])
         with op.location, ir.InsertionPoint(op):
-            made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, sizes, steps)
+            made = tensor.ExtractSliceOp(op.results[0].type, value, *_operands(op), offsets, sizes, steps)
         replace_op(op, made.result)
         op = made.operation
 
@@ -41,31 +37,36 @@ def _step_by_one(op: ir.Operation) -> None:
 
 
 def _of_stack(op: ir.Operation) -> ir.Operation | None:
-    """A slice of a concatenation in the place of one of that with its first dimension cut; None for any other slice."""
+    """A slice of a concatenation in the place of one of that with a dimension cut, of which it takes one of the first
+    part and all of the second; None for any other slice."""
     cut = rows.producer(op.operands[0])
     whole = rows.producer(cut.operands[0]) if cut is not None and cut.name == "tensor.expand_shape" else None
     if whole is None or whole.name != "tensor.concat":
         return None
     kind, groups = ir.RankedTensorType(cut.results[0].type), rows.groups_of(cut)
-    offsets, sizes, steps = slice_of(op)
-    inner = kind.shape[1:]
-    if not kind.has_static_shape or list(map(len, groups)) != [2] + [1] * (len(groups) - 1):
+    (offsets, sizes, steps), lengths = slice_of(op), list(map(len, groups))
+    if sorted(lengths) != [1] * (len(groups) - 1) + [2] or op.results[0].type.rank != kind.rank or {*steps} != {1}:
         return None
-    if (
-        op.results[0].type.rank != kind.rank
-        or [1, *inner] != sizes
-        or any(offsets[1:])
-        or {*steps} != {1}
-        or offsets[0] < 0
-    ):
+    dim = lengths.index(2)  # and the next one are the parts
+    inner = kind.shape[dim + 1]
+    if sizes[dim : dim + 2] != [1, inner] or inner == rows.DYNAMIC or offsets[dim] < 0 or offsets[dim + 1] != 0:
         return None
-    first = [offsets[0] * inner[0], *offsets[2:]]
+    first = [*offsets[:dim], offsets[dim] * inner, *offsets[dim + 2 :]]
+    shape = [*sizes[:dim], *sizes[dim + 1 :]]
+    dynamic = _operands(op)
     with op.location, ir.InsertionPoint(op):
-        type_ = ir.RankedTensorType.get(inner, kind.element_type)
-        made = tensor.ExtractSliceOp(type_, cut.operands[0], [], [], [], first, inner, [1] * len(inner))
-        again = tensor.ExpandShapeOp(op.results[0].type, made.result, groups, [], sizes)
+        type_ = ir.RankedTensorType.get(shape, kind.element_type)
+        made = tensor.ExtractSliceOp(type_, cut.operands[0], *dynamic, first, shape, [1] * len(shape))
+        again = tensor.ExpandShapeOp(op.results[0].type, made.result, groups, dynamic[1], sizes)
     replace_op(op, again.result)
     return made.operation
+
+
+def _operands(op: ir.Operation) -> list[list[ir.Value]]:
+    """The offsets, sizes and steps of a tensor.extract_slice that are values."""
+    segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    rest = iter(list(op.operands)[1:])
+    return [[next(rest) for _ in range(count)] for count in segments[1:]]
 
 
 def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:

@@ -151,7 +151,8 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     """By numbers of 64 bits; by one for all of several dimensions, where it is open how many places there are:
     torch-mlir cannot tell then that all dimensions have as many. Places of dimensions that do not lie side by side come
-    before all others."""
+    before all others. Of one dimension behind others elements are selected: torch-mlir has a table of numbers for each
+    of these too, and looks up what a thread's place says."""
     given = [i for i in indices if i is not None]
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     is_open = any(not isinstance(size, int) for i in given for size in i.shape)
@@ -160,6 +161,11 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
             x, axes = x.movedim(axes, list(range(len(axes)))), list(range(len(axes)))
         flat = x.flatten(axes[0], axes[-1])
         return aten.index.Tensor(flat, [*[None] * axes[0], _of_all(given, [x.shape[axis] for axis in axes])])
+    if len(given) == 1 and axes[0] > 0 and given[0].dtype in (torch.int32, torch.int64):
+        (places,), (axis,) = given, axes
+        places = torch.where(places < 0, places + x.shape[axis], places).to(torch.int64)
+        found = x.index_select(axis, places.reshape(-1))
+        return found.view([*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]])
     if not any(i.dtype == torch.int32 for i in given):
         return NotImplemented
     return aten.index.Tensor(x, [i if i is None or i.dtype == torch.bool else i.to(torch.int64) for i in indices])

@@ -1,10 +1,10 @@
 """Images of another size.
 
 Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places.
-Interpolation to such a size, linear or cubic, is, along one dimension after the other, each element and its neighbours,
-weighed by the place between them, where torch's rule reads four elements, or eight of a volume, or 16 of which each
-result is a cubic one, by number. Of
-an image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
+Linear interpolation is, along one dimension after the other, the two elements around each result, weighed by its place
+between them, where torch's rule reads four elements, or eight of a volume, whose numbers it computes in f32. Cubic
+interpolation to whole times as many is each element and its neighbours, where torch's rule reads 16 by number. Of an
+image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
 matrix along each dimension.
 """
 
@@ -13,6 +13,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,8 +29,9 @@ from .working import working
 aten = torch.ops.aten
 
 MANY = 1 << 17  # results
+_EXACT = 1e-9  # of a factor of sizes: what a fraction may be off
 FRACTION = 20  # bits behind the point of how far apart nearest neighbours are
-_INTERPOLATIONS = (aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
+_LINEAR = (aten.upsample_linear1d.vec, aten.upsample_bilinear2d.vec, aten.upsample_trilinear3d.vec)
 
 
 def repeated(rank: int) -> Callable[..., Any]:
@@ -93,26 +97,32 @@ def _is_exact(factor: float, size: Any) -> bool:
     return bool((np.floor(places.astype(np.float32) * np.float32(1 / whole)) == places // whole).all())
 
 
-def interpolated(operator: Any, between: Callable[[Tensor, int, int], Tensor]) -> Callable[..., Any]:
-    """A rule for interpolation in all dimensions behind batch and channels, in each of them by `between`."""
+def linear(operator: Any) -> Callable[..., Any]:
+    """A rule for linear interpolation in all dimensions behind batch and channels."""
 
     def rule(
         x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
     ) -> Tensor:
-        sizes = x.shape[2:]
-        known = all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) and 0 not in sizes
-        known = known and x.is_floating_point()
-        times = factors
-        if known and factors is None:
-            times = [out / size for out, size in zip(output_size, sizes, strict=True)]
-        if align_corners or not known or not _are_many(x, times) or any(int(factor) != factor for factor in times):
-            return _general(operator)(x, output_size, align_corners, factors)
-        y = x
-        for dim, factor in enumerate(times, 2):
-            y = y if factor == 1 else between(y, dim, int(factor))
-        return y.to(x.dtype)
+        ways = _ways(x.shape[2:], output_size, align_corners, factors) if x.is_floating_point() else None
+        return _general(operator)(x, output_size, align_corners, factors) if ways is None else _weighed(x, ways)
 
     return rule
+
+
+def cubic(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None) -> Tensor:
+    """Cubic interpolation, to whole times as many elements where they are many."""
+    sizes = x.shape[2:]
+    known = all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) and 0 not in sizes
+    times = factors
+    if known and factors is None:
+        times = [out / size for out, size in zip(output_size, sizes, strict=True)]
+    many = known and x.is_floating_point() and _are_many(x, times)
+    if align_corners or not many or any(int(factor) != factor for factor in times):
+        return _general(aten.upsample_bicubic2d.vec)(x, output_size, align_corners, factors)
+    y = x
+    for dim, factor in enumerate(times, 2):
+        y = y if factor == 1 else _cubic_between(y, dim, int(factor))
+    return y.to(x.dtype)
 
 
 def _are_many(x: Tensor, factors: Sequence[float]) -> bool:
@@ -126,15 +136,68 @@ def _general(operator: Any) -> Callable[..., Any]:
     return mlir.importer("fx_decomp_util").get_decomposition_table()[operator]
 
 
-def _between(x: Tensor, dim: int, factor: int) -> Tensor:
-    """So many results for each element of a dimension, between it and its neighbours: of the ends, themselves."""
-    size = x.shape[dim]
-    around = torch.cat([x.narrow(dim, 0, 1), x, x.narrow(dim, size - 1, 1)], dim)
-    before, own, after = (working(around.narrow(dim, first, size)).unsqueeze(dim + 1) for first in range(3))
-    places = (torch.arange(factor, dtype=own.dtype, device=x.device) + 0.5) * (1 / factor) - 0.5
-    places = places.view(factor, *[1] * (x.dim() - dim - 1))
-    way = places.abs()
-    return (own * (1 - way) + torch.where(places < 0, before, after) * way).flatten(dim, dim + 1)
+@dataclass(frozen=True)
+class _Way:
+    """Where `out` results lie along a dimension of `size` elements: result i at (i * `step` + `first`) / `whole`, or at
+    0 where that is less. The element in front of it is i * `factor` + `offset` >> FRACTION."""
+
+    size: int
+    out: int
+    step: int
+    first: int
+    whole: int
+
+    @functools.cached_property
+    def shifted(self) -> tuple[int, int] | None:
+        """`factor` and `offset`; None where no such numbers are found."""
+        results = np.arange(self.out)
+        wanted = np.maximum(results * self.step + self.first, 0) // self.whole
+        unit = 1 << FRACTION
+        for factor, more in product((self.step * unit // self.whole, -(-self.step * unit // self.whole)), (0, 1, 2)):
+            offset = self.first * unit // self.whole + more
+            if (np.maximum(results * factor + offset >> FRACTION, 0) == wanted).all():
+                return factor, offset
+        return None
+
+
+def _ways(
+    sizes: Sequence[Any], output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
+) -> list[_Way] | None:
+    """How each dimension is gone along; None where sizes are open, or a factor is no fraction of small numbers."""
+    found = []
+    if not all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) or 0 in sizes:
+        return None
+    for number, size in enumerate(sizes):
+        factor = None if factors is None else Fraction(factors[number])
+        out = output_size[number] if output_size is not None else int(size * factors[number])
+        if align_corners:
+            way = _Way(size, out, size - 1 if out > 1 else 0, 0, max(1, out - 1))
+        else:
+            times = Fraction(out, size) if factor is None else factor.limit_denominator(size * out)
+            if factor is not None and abs(times - factor) > _EXACT * factor:
+                return None
+            over, under = times.denominator, times.numerator
+            way = _Way(size, out, 2 * over, over - under, 2 * under)
+        if way.shifted is None:
+            return None
+        found.append(way)
+    return found
+
+
+def _weighed(x: Tensor, ways: Sequence[_Way]) -> Tensor:
+    """Along one dimension after the other, those that grow least first, the elements around each result, weighed by its
+    place between them."""
+    first, y = x.dim() - len(ways), x
+    changed = [(number, way) for number, way in enumerate(ways) if way.out != way.size]
+    for number, way in sorted(changed, key=lambda each: (each[1].out / each[1].size, -each[0])):
+        results, (factor, offset) = torch.arange(way.out, device=x.device), way.shifted
+        before = ((results * factor + offset) // (1 << FRACTION)).clamp(min=0)
+        place = (results * way.step + way.first).clamp(min=0) - before * way.whole
+        share = (place.to(working(y).dtype) * (1 / way.whole)).view(-1, *[1] * (len(ways) - 1 - number))
+        after = (before + 1).clamp(max=way.size - 1)
+        near, far = (working(y.index_select(first + number, at)) for at in (before, after))
+        y = near * (1 - share) + far * share
+    return y.to(x.dtype)
 
 
 def _cubic_between(x: Tensor, dim: int, factor: int) -> Tensor:
@@ -197,8 +260,8 @@ def _cubic(distance: Tensor, a: float = -0.5) -> Tensor:
 
 UPSAMPLING = {
     **{getattr(aten, f"upsample_nearest{rank}d").vec: repeated(rank) for rank in (1, 2, 3)},
-    **{operator: interpolated(operator, _between) for operator in _INTERPOLATIONS},
-    aten.upsample_bicubic2d.vec: interpolated(aten.upsample_bicubic2d.vec, _cubic_between),
+    **{operator: linear(operator) for operator in _LINEAR},
+    aten.upsample_bicubic2d.vec: cubic,
     aten._upsample_bilinear2d_aa.default: antialiased(_linear),
     aten._upsample_bicubic2d_aa.default: antialiased(_cubic),
 }

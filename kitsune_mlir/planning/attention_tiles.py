@@ -11,6 +11,7 @@ from math import ceil
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
 from .product_engines import BARRIERS, CHUNK, COPY_ROWS
 from .product_tiles import CLUSTERS, HANDED, PIECES_OF
+from .schedule_proof import REGISTERS
 from .target import Target
 
 _COLUMNS = (64, 128)
@@ -18,6 +19,8 @@ _CHUNK_BYTES = 128  # of a row of a slot
 _MOST_WIDE = 256  # columns of values
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next ones, whose products run meanwhile
+_BESIDE = 40  # registers of a thread besides these
+_THREADS, FEED_REGISTERS, _MOST_GIVEN = 128, 24, 240  # of a warpgroup; of a thread that copies, of one that multiplies
 _WITH_AHEAD = 200  # the same with what is read for the scores, before they are there
 _MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
 _LOADED = 57.0  # bytes a cycle and SM from L2
@@ -29,6 +32,9 @@ _TAKEN_APART = 10.0  # instructions of a weight that becomes pieces
 # issued, and besides. One warpgroup alone does these in turn, two beside each other. So 26 kernels, of 64 to 128
 # columns and 64 x 64 to 4096 x 4096 scores, are predicted within 6 % on average (H100).
 _TURN = {1: (0.98, 1.03, 376.0), 2: (0.72, 1.37, 182.0)}
+# CTAs of one warpgroup that an SM holds at once where columns are few: a tile of one turn or two has little that could
+# run beside its own products. They are taken to be beside each other as two warpgroups of one CTA are.
+_RESIDENT, _FEW = (1, 2, 3), 128
 _EXACT_TURN = (0.9, 1.7, 1000.0)  # in pieces: the same of 18 kernels, within 25 %, and what they take longer to start
 _EXACT_START = 2000.0
 _TILE, _START = 700.0, 2300.0  # cycles of a tile, and of the kernel besides
@@ -72,10 +78,13 @@ class Weighed:
             found.append(max(1, ceil((end - begin) / columns / cluster)))
         return found
 
-    def most_turns(self, rows: int, columns: int, target: Target, parts: int, cluster: int) -> tuple[int, int]:
-        """The turns, and the tiles, of the CTA that has the most, of all that find places, which take every so manieth
-        tile, those of many turns first: of the first CTA. There are so many `parts` of each tile."""
-        found, before, places = 0, 0, target.clusters_at_once(cluster)  # the tiles dealt, and the first CTA's of them
+    def most_turns(
+        self, rows: int, columns: int, target: Target, parts: int, cluster: int, resident: int = 1
+    ) -> tuple[int, int]:
+        """The turns, and the tiles, of the CTA that has the most, of all that find places, so many an SM, which take
+        every so manieth tile, those of many turns first: of the first CTA. There are so many `parts` of each tile."""
+        places = target.clusters_at_once(cluster) * resident
+        found, before = 0, 0  # the tiles dealt, and the first CTA's of them
         for number, turns in enumerate(sorted(self.turns(rows, columns, cluster), reverse=True), 1):
             tiles = ceil(number * self.batch * parts / places)
             found, before = found + (tiles - before) * turns, tiles
@@ -94,7 +103,7 @@ class AttentionTiles:
     so many; slots of 128 bytes of each row of the left operand, of the right one, and of 64 rows of the values, or of
     the 32 that are 128 bytes of f32. What comes to scores from memory is read before they are there
     where it `reads_ahead`: as far as registers hold it. The columns of a tile are shared by the CTAs of a `cluster`;
-    where they don't `shares_evenly`, some have none."""
+    where they don't `shares_evenly`, some have none. An SM holds so many `resident` CTAs."""
 
     copies: int
     columns: int
@@ -106,10 +115,23 @@ class AttentionTiles:
     reads_ahead: bool = False
     cluster: int = 1
     shares_evenly: bool = True
+    resident: int = 1
 
     @property
     def rows(self) -> int:
         return self.copies * COPY_ROWS
+
+    @property
+    def registers(self) -> int:
+        """What a thread that multiplies may have."""
+        return registers_of(self.copies, self.resident)
+
+
+def registers_of(copies: int, resident: int) -> int:
+    """The registers of a thread that multiplies, of so many warpgroups beside the one that copies, where an SM holds so
+    many CTAs: what a launch gives, and what the other one's threads give up."""
+    given = REGISTERS // ((1 + copies) * _THREADS * resident) // 8 * 8
+    return min(_MOST_GIVEN, ((1 + copies) * given - FEED_REGISTERS) // copies // 8 * 8)
 
 
 @cache
@@ -118,13 +140,18 @@ def choose(of: Weighed, target: Target) -> AttentionTiles | None:
     least = ceil(of.v / (_MOST_WIDE if of.pieces == 1 else _MOST_WIDE // 2))
     parts = (1,) if least == 1 else (least, 2 * least)
     clusters = CLUSTERS if target.clusters else (1,)
-    found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts, clusters))
-    return min((tiles for tiles in found if tiles is not None), key=lambda tiles: tiles.price.us, default=None)
+    found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts, clusters, _RESIDENT))
+    fitting = (tiles for tiles in found if tiles is not None)
+    return min(fitting, key=lambda tiles: (round(tiles.price.us, 6), tiles.resident), default=None)
 
 
-def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, cluster: int) -> AttentionTiles | None:
+def _tiles(
+    of: Weighed, target: Target, copies: int, columns: int, parts: int, cluster: int, resident: int
+) -> AttentionTiles | None:
     """Tiles of all rows and columns of the values, or of so many parts of these, for each of which scores are computed
     again. A cluster's CTAs share a tile's columns, and meet at its end."""
+    if resident > 1 and (copies > 1 or cluster > 1 or of.pieces > 1 or of.n > _FEW):
+        return None
     if cluster > 1 and (cluster > ceil(of.n / columns) or of.pieces > 1 and columns > min(_COLUMNS)):
         return None  # CTAs without columns; registers that are spilled
     chunks, wide, own = ceil(of.k / of.chunk), ceil(of.v / parts / CHUNK) * CHUNK, copies * COPY_ROWS
@@ -135,10 +162,12 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, c
         registers = wide + of.pieces * columns // 4
     if registers > _MOST_REGISTERS:
         return None
-    ahead = registers + of.read * columns / 8 <= _WITH_AHEAD
+    if registers + _BESIDE > registers_of(copies, resident):
+        return None
+    ahead = resident == 1 and registers + of.read * columns / 8 <= _WITH_AHEAD
     left, right, value = (each * of.pieces * _CHUNK_BYTES for each in (own, columns, wide))
     of_turn = chunks * right + columns // of.chunk * value
-    free = target.shared_bytes - BARRIERS
+    free = target.shared_bytes // resident - BARRIERS
     if cluster > 1:  # for sums, and for numbers of rows
         free -= own * (4 * wide + 8 * cluster) + BARRIERS
     held = 2 if free - 2 * chunks * left >= 2 * of_turn else 1  # tiles of the left operand
@@ -151,16 +180,19 @@ def _tiles(of: Weighed, target: Target, copies: int, columns: int, parts: int, c
         own_work += chunks + wide / of.chunk + _TAKEN_APART
     issued = own * columns * (of.work + own_work) / _ISSUED
     loaded = (of_turn + own * columns * of.read) / _LOADED
-    a, b, besides = _TURN[copies] if of.pieces == 1 else _EXACT_TURN
-    turn = max(loaded, a * multiplied + b * issued) + besides
-    turns, tiles = of.most_turns(own, columns, target, ceil(of.v / wide), cluster)
+    a, b, besides = _TURN[min(copies * resident, 2)] if of.pieces == 1 else _EXACT_TURN
+    turn = resident * max(loaded, a * multiplied + b * issued) + besides  # of all CTAs of an SM
+    turns, tiles = of.most_turns(own, columns, target, ceil(of.v / wide), cluster, resident)
     meets = _MEETS + HANDED * wide * copies if cluster > 1 else 0.0
     cycles = (
-        turns * turn + tiles * (_TILE + own * wide / 32 + meets) + _START + (_EXACT_START if of.pieces > 1 else 0.0)
+        turns * turn
+        + tiles * (_TILE + resident * own * wide / 32 + meets)
+        + _START
+        + (_EXACT_START if of.pieces > 1 else 0.0)
     )
-    limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
+    limit = L2 if resident * loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
     of_left, of_right, of_values = held * chunks, slots * chunks, slots * (columns // of.chunk)
     counts = of.pieces * of_left, of.pieces * of_right, of.pieces * of_values
     evenly = of.shares_evenly(columns, cluster)
-    return AttentionTiles(copies, columns, wide, *counts, price, ahead, cluster, evenly)
+    return AttentionTiles(copies, columns, wide, *counts, price, ahead, cluster, evenly, resident)

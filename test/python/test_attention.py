@@ -264,6 +264,15 @@ def test_the_interpreter_agrees(small_gpu):
     np.testing.assert_allclose(found.reshape(wanted.shape), wanted.numpy(), atol=1e-2)
 
 
+def test_few_columns_share_multiprocessors(small_gpu):
+    """Tiles of one turn have nothing to run beside their own products: three CTAs of an SM are beside each other, each
+    of which goes round its loop."""
+    args = tensors(*3 * [(5, 12, 26, 24)])
+    (kernel,) = attentions(scheduled(Function(F.scaled_dot_product_attention), args, small_gpu))
+    assert kernel.ctas_per_sm == 3
+    run(Function(F.scaled_dot_product_attention), args, small_gpu)
+
+
 def cosine(query, key, value):
     """Weights of what is no score alone, whose largest is not taken off."""
     return (query @ key.mT).exp() @ value

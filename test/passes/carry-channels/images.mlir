@@ -116,3 +116,27 @@ func.func @two_loops(%x: tensor<2x8x8x8xf32>) -> tensor<2x8xf32> {
   } -> tensor<2x8xf32>
   return %s : tensor<2x8xf32>
 }
+
+// -----
+
+// What is done elementwise between a transpose and the one back is done in the order of the operators around it.
+
+// CHECK-LABEL: func.func @turned_back
+// CHECK-NOT: linalg.transpose
+// CHECK: %[[Y:.*]] = linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<2x12x8xf32>, tensor<8xf32>)
+// CHECK-NOT: linalg.transpose
+// CHECK: return %[[Y]]
+func.func @turned_back(%x: tensor<2x12x8xf32>, %w: tensor<8xf32>) -> tensor<2x12x8xf32> {
+  %e = tensor.empty() : tensor<2x8x12xf32>
+  %t = linalg.transpose ins(%x : tensor<2x12x8xf32>) outs(%e : tensor<2x8x12xf32>) permutation = [0, 2, 1]
+  %s = linalg.generic {indexing_maps = [affine_map<(n, c, y) -> (n, c, y)>, affine_map<(n, c, y) -> (c)>,
+      affine_map<(n, c, y) -> (n, c, y)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%t, %w : tensor<2x8x12xf32>, tensor<8xf32>) outs(%e : tensor<2x8x12xf32>) {
+  ^bb0(%in: f32, %factor: f32, %out: f32):
+    %0 = arith.mulf %in, %factor : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8x12xf32>
+  %f = tensor.empty() : tensor<2x12x8xf32>
+  %y = linalg.transpose ins(%s : tensor<2x8x12xf32>) outs(%f : tensor<2x12x8xf32>) permutation = [0, 2, 1]
+  return %y : tensor<2x12x8xf32>
+}

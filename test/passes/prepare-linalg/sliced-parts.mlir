@@ -31,6 +31,19 @@ func.func @stack(%a: tensor<2x5xf32>, %b: tensor<2x5xf32>) -> tensor<1x2x5xf32> 
   return %s : tensor<1x2x5xf32>
 }
 
+// So is one along another dimension, of a batch of any size.
+
+// CHECK-LABEL: func.func @stack_inside
+// CHECK:         %[[B:.*]] = tensor.extract_slice %arg1[0, 0, 0] [%arg2, 2, 5]
+// CHECK:         %[[S:.*]] = tensor.expand_shape %[[B]] {{.*}} into tensor<?x2x1x5xf32>
+// CHECK:         return %[[S]]
+func.func @stack_inside(%a: tensor<?x2x5xf32>, %b: tensor<?x2x5xf32>, %n: index) -> tensor<?x2x1x5xf32> {
+  %c = tensor.concat dim(2) %a, %b : (tensor<?x2x5xf32>, tensor<?x2x5xf32>) -> tensor<?x2x10xf32>
+  %e = tensor.expand_shape %c [[0], [1], [2, 3]] output_shape [%n, 2, 2, 5] : tensor<?x2x10xf32> into tensor<?x2x2x5xf32>
+  %s = tensor.extract_slice %e[0, 0, 1, 0] [%n, 2, 1, 5] [1, 1, 1, 1] : tensor<?x2x2x5xf32> to tensor<?x2x1x5xf32>
+  return %s : tensor<?x2x1x5xf32>
+}
+
 // What is sliced off a slice is sliced off the whole, unless the slice leaves elements out.
 
 // CHECK-LABEL: func.func @slices

@@ -71,3 +71,25 @@ func.func @product(%x: tensor<128x32x64xf64>, %y: tensor<96x32x64xf64>, %z: tens
   } -> tensor<128x96xf64>
   return %p : tensor<128x96xf64>
 }
+
+// -----
+
+// One sum over few columns stays as it is: a thread does a row of it as well as several do.
+
+#whole = affine_map<(r, c) -> (r, c)>
+#row = affine_map<(r, c) -> (r)>
+
+// CHECK-LABEL: func.func @few_columns
+// CHECK-NOT: kitsune.kernel
+func.func @few_columns(%x: tensor<4096x8xf32>) -> tensor<4096xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4096xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4096xf32>) -> tensor<4096xf32>
+  %sum = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4096x8xf32>) outs(%f : tensor<4096xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<4096xf32>
+  return %sum : tensor<4096xf32>
+}

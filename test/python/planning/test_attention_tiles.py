@@ -70,3 +70,13 @@ def test_the_first_cta_has_the_most(batch, parts):
     tiles = [turns for turns in sorted(of.turns(64, 64, 1), reverse=True) for _ in range(batch * parts)]
     dealt = [tiles[cta::132] for cta in range(132)]
     assert of.most_turns(64, 64, SM90, parts, 1) == (max(map(sum, dealt)), max(map(len, dealt)))
+
+
+@pytest.mark.parametrize(
+    "batch, n, v, resident", [(5376, 42, 16, 3), (5376, 42, 128, 2), (100, 42, 16, 1), (5376, 256, 16, 1)]
+)
+def test_tiles_of_few_columns_share_an_sm(batch, n, v, resident):
+    """As many CTAs as registers hold, where there are tiles for them all."""
+    tiles = choose(Weighed(batch, n, n, 16, v, 12.0, 0.0), SM90)
+    assert tiles.resident == resident
+    assert tiles.registers >= v // 2 + 64
