@@ -132,11 +132,12 @@ class _Given(NamedTuple):
 
 def _given(op: ir.Operation, functions: dict[str, ir.Operation]) -> _Given | None:
     """None for what is no launch of an operator."""
-    if op.name != "gpu.launch_func":
+    function = functions.get(_kernel(op)) if op.name == "gpu.launch_func" else None
+    if function is None:
         return None
     given = list(op.operands)[_ARGUMENTS:]
     buffers = [value for value in given if isinstance(value.type, ir.MemRefType)]
-    return _Given(buffers, [given[number] for number in written(functions[_kernel(op)])])
+    return _Given(buffers, [given[number] for number in written(function)])
 
 
 def _lie_apart(one: _Given | None, other: _Given | None) -> bool:
