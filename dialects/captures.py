@@ -10,6 +10,8 @@ def captures(op, skip: set[ir.Operation] = frozenset()) -> list[ir.Value]:
 
     Uses by the operations in `skip` do not count.
     """
+    if not len(op.regions):
+        return []
     inside: set[int] = set()
     used: dict[int, ir.Value] = {}
     for number, inner in enumerate(walk(op)):  # the first is `op` itself

@@ -160,7 +160,7 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
         return self.regions[0].blocks[0]
 
     def _ops(self, *names: str) -> list[ir.Operation]:
-        return [op.operation.opview for op in self.block.operations if op.operation.name in names]
+        return [op for op in self.block.operations if op.operation.name in names]
 
     @property
     def gets(self) -> list[GetOp]:

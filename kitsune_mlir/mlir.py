@@ -252,9 +252,11 @@ def run_passes(module: ir.Module, *pipelines: str) -> None:
                 raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error
 
 
-# What no gpu.module holds, by dialect and by name; and operations that hold none of their own kind. Kernels are most of
-# a module at the end of a compilation, in which it is walked through twenty times.
+# What no gpu.module holds, by dialect and by name; what no body of linalg holds, but for two; and operations that hold
+# none of their own kind. Kernels and bodies are most of a module, which is walked through many times.
 _ON_HOST = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.launch_func", "gpu.module", "memref.global")
+_AROUND_BODIES = ("func.", "kitsune.", "linalg.", "tm_tensor.", "gpu.func", "gpu.launch_func", "gpu.module")
+_IN_BODIES = frozenset({"linalg.index", "linalg.yield"})
 _APART = (
     frozenset({"func.func", "gpu.func", "llvm.func"}),
     frozenset({"gpu.module"}),
@@ -263,19 +265,31 @@ _APART = (
 )
 
 
+class _Ways(dict[str, ir.WalkResult]):
+    """By the name of an operation, whether to look for operations of these names in it."""
+
+    def __init__(self, names: frozenset[str]):
+        self._closed = tuple(names) if any(names <= kind for kind in _APART) else ()
+        if all(name.startswith(_ON_HOST) for name in names):
+            self._closed += ("gpu.module",)
+        if all(name.startswith(_AROUND_BODIES) and name not in _IN_BODIES for name in names):
+            self._closed += ("linalg.",)
+
+    def __missing__(self, name: str) -> ir.WalkResult:
+        found = self[name] = ir.WalkResult.SKIP if name.startswith(self._closed) else ir.WalkResult.ADVANCE
+        return found
+
+
 @cache
-def _sought(names: tuple[str, ...]) -> tuple[frozenset[str], bool, ir.WalkResult]:
-    """The names, whether none of them is in a gpu.module, and how to go on behind one that is found."""
-    wanted = frozenset(names)
-    on_host = all(name.startswith(_ON_HOST) for name in names)
-    return wanted, on_host, ir.WalkResult.SKIP if any(wanted <= kind for kind in _APART) else ir.WalkResult.ADVANCE
+def _sought(names: tuple[str, ...]) -> tuple[frozenset[str], _Ways]:
+    return frozenset(names), _Ways(frozenset(names))
 
 
 def walk(root: Any, *names: str) -> list[ir.Operation]:
     """The operations under `root` (pre-order), of the given names or all; safe to erase while iterating."""
     found: list[ir.Operation] = []
-    wanted, on_host, behind = _sought(names)
-    advance, skip = ir.WalkResult.ADVANCE, ir.WalkResult.SKIP
+    wanted, ways = _sought(names)
+    advance = ir.WalkResult.ADVANCE
 
     def visit_any(op: ir.Operation) -> ir.WalkResult:
         found.append(op)
@@ -285,8 +299,8 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
         name = op.name
         if name in wanted:
             found.append(op)
-            return behind
-        return skip if on_host and name == "gpu.module" and op != root.operation else advance
+        way = ways[name]
+        return way if way is advance or op != root.operation else advance
 
     root.operation.walk(visit if names else visit_any, ir.WalkOrder.PRE_ORDER)
     return found

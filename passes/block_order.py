@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
@@ -49,12 +49,11 @@ class Order:
 
     def join(self, ops: Sequence[ir.Operation]) -> None:
         """These will be one operation: what one of them is computed from all are."""
-        own, before, after = self.closed(ops)
-        for number in range(len(self.ops)):
-            if self._before[number] & own:
-                self._before[number] |= before
-            if self._after[number] & own:
-                self._after[number] |= after
+        _, before, after = self.closed(ops)
+        for number in _bits(after):
+            self._before[number] |= before
+        for number in _bits(before):
+            self._after[number] |= after
 
     def closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
         """These, with all before, and with all after."""
@@ -65,3 +64,8 @@ class Order:
             before |= self._before[number]
             after |= self._after[number]
         return own, before, after
+
+
+def _bits(number: int) -> Iterator[int]:
+    """The places of a number's ones."""
+    return (place for place, bit in enumerate(reversed(bin(number))) if bit == "1")

@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from math import prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from kitsune_mlir import example_sizes, weights
 from kitsune_mlir.codegen.gpu_buffers import root_of
@@ -104,7 +104,7 @@ def _of_run(
     changed = {f"a{number}" for number in range(len(bound))}
     changed &= set().union(*(changes for _, changes in buffers.values()))
     buffered = set().union(*(touched for touched, _ in buffers.values()))
-    operations, calls = [], list[Call]()
+    operations, given, calls = [], list[_Given | None](), list[Call]()
     for number, op in found.items():
         step = in_run.get(id(manifest["program"][number]))
         if step is None:
@@ -116,26 +116,36 @@ def _of_run(
         call = _call(op, made.get(step), frozenset(touched | changes), frozenset(changes), functions)
         shared = [call.shared_with(other) for other in calls]
         apart = [n for n, names in enumerate(shared) if names and buffered.issuperset(names)]
-        apart = [n for n in apart if _lie_apart(op, operations[n], functions)]
+        given.append(_given(op, functions))
+        apart = [n for n in apart if _lie_apart(given[-1], given[n])]
         operations.append(op)
         calls.append(replace(call, apart=frozenset(apart)))
     return operations, calls
 
 
-def _lie_apart(op: ir.Operation, other: ir.Operation, functions: dict[str, ir.Operation]) -> bool:
-    """Whether two launches of operators surely have no element in common that one of them writes."""
-    if op.name != other.name or op.name != "gpu.launch_func":
-        return False
-    (own, mine), (others, theirs) = (_buffers(one, functions) for one in (op, other))
-    pairs = [(a, b) for a in own for b in others if (a in mine or b in theirs) and root_of(a) == root_of(b)]
-    return all(lie_apart(a, b) for a, b in pairs)
-
-
-def _buffers(launch: ir.Operation, functions: dict[str, ir.Operation]) -> tuple[list[ir.Value], list[ir.Value]]:
+class _Given(NamedTuple):
     """The buffers that a launch is given, and those of them that its kernel writes."""
-    given = list(launch.operands)[_ARGUMENTS:]
+
+    buffers: list[ir.Value]
+    written: list[ir.Value]
+
+
+def _given(op: ir.Operation, functions: dict[str, ir.Operation]) -> _Given | None:
+    """None for what is no launch of an operator."""
+    function = functions.get(_kernel(op)) if op.name == "gpu.launch_func" else None
+    if function is None:
+        return None
+    given = list(op.operands)[_ARGUMENTS:]
     buffers = [value for value in given if isinstance(value.type, ir.MemRefType)]
-    return buffers, [given[number] for number in written(functions[_kernel(launch)])]
+    return _Given(buffers, [given[number] for number in written(function)])
+
+
+def _lie_apart(one: _Given | None, other: _Given | None) -> bool:
+    """Whether two launches of operators surely have no element in common that one of them writes."""
+    if one is None or other is None:
+        return False
+    pairs = [(a, b) for a in one.buffers for b in other.buffers if a in one.written or b in other.written]
+    return all(lie_apart(a, b) for a, b in pairs if root_of(a) == root_of(b))
 
 
 def _asked(op: ir.Operation) -> set[ir.Operation]:

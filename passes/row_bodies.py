@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import inf, prod
 
 from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, clone_on, in_block_order, ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
@@ -365,12 +366,12 @@ def erase(op: ir.Operation) -> None:
 
 def gather(group: Group) -> None:
     """Moves what is computed from a group, and stands between its operators, behind the last of them."""
-    ops = [op.operation for op in group.ordered[-1].op.block.operations]
-    first, last = ops.index(group.ordered[0].op), ops.index(group.ordered[-1].op)
-    after, moved = set(group.members), []
-    for op in ops[first:last]:
-        if not group.has(op) and any(value in after for value in rows.used_values(op)):
-            after |= set(op.results)
-            moved.append(op)
-    for op in reversed(moved):
-        op.move_after(ops[last])
+    last = group.ordered[-1].op
+    waiting, moved = list(group.members), set[ir.Operation]()
+    for value in waiting:
+        for op in (ancestor_in(last.block, use.owner.operation) for use in value.uses):
+            if not group.has(op) and op not in moved and op.is_before_in_block(last):
+                moved.add(op)
+                waiting += op.results
+    for op in reversed(in_block_order(moved)):
+        op.move_after(last)

@@ -36,7 +36,7 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.kernels import TURNED
-from kitsune_mlir.mlir import arith, ir, remark, walk
+from kitsune_mlir.mlir import arith, in_block_order, ir, remark, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, RowTiles, choose
@@ -103,7 +103,7 @@ def _is_taken(group: Group) -> bool:
 
 def _as_they_stand(group: Group) -> Group:
     """The group with its members in the order in which they stand by now: kernels before it may have moved some."""
-    places = {op.operation: number for number, op in enumerate(group.ordered[0].op.block.operations)}
+    places = {op: number for number, op in enumerate(in_block_order(member.op for member in group.ordered))}
     return Group(group.space, dict(sorted(group.members.items(), key=lambda item: places[item[1].op])))
 
 

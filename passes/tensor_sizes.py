@@ -41,6 +41,7 @@ class TensorSizes:
         self._examples: dict[int, int] = {}  # of the open ones
         self._shapes: dict[ir.Value, list[int]] = {}  # those found since the last sizes that were found to be the same
         self._block = block
+        self._has_open = False  # whether an operation takes or makes a tensor of open sizes
         self._learn_all()
 
     def look_again(self) -> None:
@@ -48,7 +49,8 @@ class TensorSizes:
         The sizes of arguments stay."""
         self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
         self._shapes = {}
-        self._learn_all()
+        if self._has_open:  # where no tensor had one, none has
+            self._learn_all()
 
     def _learn_all(self) -> None:
         self._learn_arguments()
@@ -172,6 +174,7 @@ class TensorSizes:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""
         if all(ir.RankedTensorType(v.type).has_static_shape for v in (*op.operands, *op.results) if rows.is_tensor(v)):
             return
+        self._has_open = True
         if op.name in rows.RESHAPES:
             source, result = self.shape(op.operands[0]), self.shape(op.results[0])
             longer, shorter = (source, result) if op.name == "tensor.collapse_shape" else (result, source)

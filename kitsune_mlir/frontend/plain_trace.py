@@ -1,14 +1,16 @@
 """Exported graphs taken apart by a plain trace, where nothing in them writes.
 
 `ExportedProgram.run_decompositions` traces a graph twice, through AOTAutograd, and makes it functional: first to find
-what it writes to, then with a wrapper around every tensor. A graph that has fixed sizes and writes nothing comes out
-of one trace without wrappers node for node the same, in 0.4 of the time. Where something in it writes after all, such
-as a rule that adds in place, it is torch's to take apart.
+what it writes to, then with a wrapper around every tensor. A graph that writes nothing comes out of one trace without
+wrappers node for node the same, in 0.4 of the time; of open sizes, too, for which torch computes with symbols in each
+trace. Where something in it writes after all, such as a rule that adds in place, or a size depends on the data, it is
+torch's to take apart.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +18,11 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.export import ExportedProgram, _trace, exported_program
-from torch.export.graph_signature import ExportGraphSignature, OutputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 from torch.fx.traceback import preserve_node_meta
 
 _WANTED = ("_split_decomp_table_to_cia_and_python_decomp", "_override_composite_implicit_decomp")
@@ -37,7 +41,7 @@ def taken_apart(
 
 
 def _is_plain(exported: ExportedProgram) -> bool:
-    """Whether all values are tensors of fixed sizes, and nothing writes that the graph shows."""
+    """Whether all inputs are tensors, no size depends on the data, and nothing writes that the graph shows."""
     outputs = {spec.kind for spec in exported.graph_signature.output_specs}
     return outputs <= {OutputKind.USER_OUTPUT} and all(map(_is_plain_node, exported.graph.nodes))
 
@@ -45,13 +49,12 @@ def _is_plain(exported: ExportedProgram) -> bool:
 def _is_plain_node(node: Node) -> bool:
     if node.op == "output":
         return True
-    values = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-    fixed = all(type(size) is int for value in values if isinstance(value, torch.Tensor) for size in value.shape)
-    if not fixed or any(isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool) for value in values):
-        return False
+    value = node.meta.get("val")
     if node.op == "placeholder":
-        return isinstance(node.meta.get("val"), torch.Tensor)
-    return node.op == "call_function" and _writes_nothing(node)
+        return isinstance(value, torch.Tensor)
+    if node.op != "call_function" or node.target is operator.floordiv or free_unbacked_symbols(value):
+        return False
+    return _writes_nothing(node)
 
 
 def _writes_nothing(node: Node) -> bool:
@@ -84,8 +87,13 @@ def _plain(
         except RuntimeError:
             return None  # torch's own trace says what is wrong, if it finds that too
     traced.graph.eliminate_dead_code()
+    if traced.graph.find_nodes(op="call_function", target=torch.ops.aten.sym_size.int):
+        # What is computed of open sizes is computed once, at the beginning.
+        insert_deferred_runtime_asserts(traced, mode.shape_env, "plain trace", export=True)
     if traced.graph.find_nodes(op="get_attr") or not all(map(_writes_nothing, traced.graph.nodes)):
         return None
+    if traced.graph.find_nodes(op="call_function", target=operator.floordiv):
+        return None  # a product of sizes, which torch's own trace has as one
     graph, copies, names = Graph(), {}, iter(placeholders)
     for node in traced.graph.nodes:
         if node.op == "placeholder":
@@ -95,8 +103,11 @@ def _plain(
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     returned = graph.output_node().args[0]
+    specs = exported.graph_signature.output_specs
+    if any(isinstance(one.arg, ConstantArgument) == isinstance(value, Node) for one, value in zip(specs, returned)):
+        return None  # a number of open sizes that is always the same
     specs = [
-        dataclasses.replace(spec, arg=TensorArgument(name=value.name)) if isinstance(value, Node) else spec
-        for spec, value in zip(exported.graph_signature.output_specs, returned, strict=True)
+        dataclasses.replace(one, arg=dataclasses.replace(one.arg, name=value.name)) if isinstance(value, Node) else one
+        for one, value in zip(specs, returned)
     ]
     return GraphModule({}, graph), ExportGraphSignature(exported.graph_signature.input_specs, specs)

@@ -56,7 +56,35 @@ def test_is_torchs(name, monkeypatch):
     assert found.signature == wanted.signature
 
 
-def test_open_sizes_are_torchs(monkeypatch):
-    monkeypatch.setattr(plain_trace, "_plain", None)
-    rows = torch.export.Dim("rows", min=2, max=100)
-    assert import_model(nn.Linear(8, 8), (torch.randn(4, 8),), dynamic_shapes=({0: rows},))
+class Heads(nn.Module):
+    """Sizes of views are products of open ones."""
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        heads = x.view(batch, tokens, 2, width // 2).transpose(1, 2).reshape(2 * batch, tokens, width // 2)
+        return torch.softmax(heads @ heads.mT, dim=-1) @ heads, heads.sum(1) / tokens
+
+
+class Halves(nn.Module):
+    """Torch's own trace knows that half of twice as many are as many."""
+
+    def forward(self, x):
+        return x.repeat(2, 1).view(2, -1, 8).sum(0), x.new_ones(x.shape[0] // 2, 8)
+
+
+OPEN = {"heads": (Heads(), (torch.randn(3, 5, 8),), True), "halves": (Halves(), (torch.randn(6, 8),), False)}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes(name, monkeypatch):
+    model, args, plain = OPEN[name]
+    tried = []
+    monkeypatch.setattr(plain_trace, "_plain", lambda *given, own=plain_trace._plain: tried.append(1) or own(*given))
+    shapes = ({0: torch.export.Dim("batch", min=2, max=100)},)
+    found = import_model(model, args, dynamic_shapes=shapes)
+    assert bool(tried) == plain
+    monkeypatch.setattr(plain_trace, "_KNOWN", False)
+    wanted = import_model(model, args, dynamic_shapes=shapes)
+    assert str(found.module) == str(wanted.module)
+    assert [each.spec.shape for each in found.outputs] == [each.spec.shape for each in wanted.outputs]
+    assert found.signature == wanted.signature
