@@ -10,8 +10,8 @@
 
 A group of channels is a row of a group norm, an image of an activation behind it; a mean has channels as rows, an
 activation in front of it images, where a pipeline that was cut had these as its rows. As they lie in memory alike, one
-kernel can compute both. So can one of what is elementwise behind a norm whose groups are too large for rows. Sizes that
-are open until the call stay as they are.
+kernel can compute both. So can one of what is elementwise behind a norm whose groups are too large for rows. The first
+size may be open until the call.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor
+from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
 from .row_groups import Member, Role, Space, fit, root, space_of
-from .schedule_build import generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped, sizes_of
+from .tensor_sizes import or_none
 
 
 def take_row_shapes(block: ir.Block) -> None:
@@ -35,9 +37,9 @@ def take_row_shapes(block: ir.Block) -> None:
     for op in operators:
         if not is_elementwise(op, []):
             continue
-        own = rows.shape_of(op.results[0])
+        own = _sizes(op.results[0])
         for value in [root(value) for value in op.operands if rows.is_tensor(value)]:
-            shape = rows.shape_of(value)
+            shape = _sizes(value)
             alike = shape != own and min(own + shape, default=0) > 0 and prod(shape) == prod(own)
             if alike and (_has_rows(value, spaces) or _spreads(value)):
                 _take(op, shape)
@@ -45,7 +47,7 @@ def take_row_shapes(block: ir.Block) -> None:
     operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
     for op in reversed(operators):
         if is_elementwise(op, []) and (shape := next(_shapes_read(op, spaces), None)) is not None:
-            own = rows.shape_of(op.results[0])
+            own = _sizes(op.results[0])
             if min(own + shape, default=0) > 0 and prod(own) > 1 and not _has_rows(op.results[0], spaces):
                 _take(op, shape)
 
@@ -60,7 +62,13 @@ def _shapes_read(op: ir.Operation, spaces: Sequence[Space]) -> Iterator[list[int
             reader = use.owner.operation
             found = [member for space in spaces if (member := fit(reader, space)) is not None]
             if any(member.is_whole(role) for member in found for role in _role(member, use)):
-                yield rows.shape_of(reshape.results[0])
+                yield _sizes(reshape.results[0])
+
+
+def _sizes(value: ir.Value) -> list[int]:
+    """A tensor's sizes, `LARGE` for the first where it is open; negative where another one is."""
+    first, *rest = rows.shape_of(value) or [1]
+    return [LARGE if first == rows.DYNAMIC else first, *rest]
 
 
 def _role(member: Member, use: ir.OpOperand) -> tuple[Role | None, ...]:
@@ -94,21 +102,24 @@ def _long(map_: ir.AffineMap) -> list[int]:
 
 def _take(op: ir.Operation, shape: list[int]) -> None:
     """Puts the operator in loops of these sizes in the place of `op`, unless an operand has no such form."""
-    s, own = rows.Structured(op), rows.shape_of(op.results[0])
+    s, own = rows.Structured(op), _sizes(op.results[0])
     forms = [_form(map_, own, shape) for map_ in s.maps[: s.inputs]]
-    if any(form is None for form in forms):
+    if any(form is None for form in forms) or LARGE in shape and list(range(len(shape))) not in forms:
         return
     with op.location, ir.InsertionPoint(op):
-        inputs, maps = [], []
+        inputs, maps, sizes = [], [], list[int | ir.Value](shape)
         for value, form in zip(op.operands, forms):
             if rows.is_tensor(value):
-                value = reshaped(value, [shape[d] for d in form])
+                value = reshaped(value, [or_none(shape[d]) for d in form])
+                if len(form) == len(shape) and LARGE in shape:
+                    sizes = sizes_of(value)
                 form = form or [None] * len(rows.shape_of(value))  # of a single element, which stays as it is
             inputs.append(value)
             maps.append(map_of(len(shape), form))
-        start = tensor.empty(shape, ir.RankedTensorType(op.results[0].type).element_type)
+        start = tensor.empty(sizes, ir.RankedTensorType(op.results[0].type).element_type)
         maps.append(map_of(len(shape), range(len(shape))))
-        result = reshaped(generic(inputs, [start], maps, ["parallel"] * len(shape), s.body).results[0], own)
+        made = generic(inputs, [start], maps, ["parallel"] * len(shape), s.body)
+        result = reshaped(made.results[0], [or_none(size) for size in own])
     replace_op(op, result)
 
 

@@ -145,6 +145,8 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         return value
     if sizes.count(rows.DYNAMIC) > 1:
         return _beside_open(value, sizes)
+    if (made := _behind_open(value, sizes)) is not None:
+        return made
     if (groups := _joined(list(kind.shape), sizes)) is not None:
         return tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups).result
     if kind.rank > 1:
@@ -162,6 +164,25 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         ]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
     return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
+
+
+def _behind_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value | None:
+    """A tensor whose first size is open and stays, with the known ones behind it cut or joined; None for others."""
+    kind = ir.RankedTensorType(value.type)
+    first, *shape = kind.shape
+    if first != rows.DYNAMIC or sizes[0] != rows.DYNAMIC or rows.DYNAMIC in shape or not shape or not sizes[1:]:
+        return None
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    if (groups := _joined(shape, sizes[1:])) is not None:
+        return tensor.CollapseShapeOp(type_, value, _after_first(groups)).result
+    if (groups := _joined(list(sizes[1:]), shape)) is not None:
+        return tensor.ExpandShapeOp(type_, value, _after_first(groups), [size_of(value, 0)], sizes).result
+    return None
+
+
+def _after_first(groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Groups of dimensions that stand one further back, behind one that stays."""
+    return [[0], *([d + 1 for d in group] for group in groups)]
 
 
 def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
