@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil
 
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
-from .product_engines import BARRIERS, CHUNK, COPY_ROWS
+from .product_engines import BARRIERS, BESIDE_SUMS, CHUNK, COPY_ROWS
 from .product_tiles import CLUSTERS, HANDED, PIECES_OF
 from .schedule_proof import REGISTERS
 from .target import Target
@@ -130,8 +130,12 @@ class AttentionTiles:
 def registers_of(copies: int, resident: int) -> int:
     """The registers of a thread that multiplies, of so many warpgroups beside the one that copies, where an SM holds so
     many CTAs: what a launch gives, and what the other one's threads give up."""
-    given = REGISTERS // ((1 + copies) * _THREADS * resident) // 8 * 8
-    return min(_MOST_GIVEN, ((1 + copies) * given - FEED_REGISTERS) // copies // 8 * 8)
+    return min(_MOST_GIVEN, ((1 + copies) * _given(copies, resident) - FEED_REGISTERS) // copies // 8 * 8)
+
+
+def _given(copies: int, resident: int) -> int:
+    """The registers that a launch gives each thread, with which ptxas counts."""
+    return REGISTERS // ((1 + copies) * _THREADS * resident) // 8 * 8
 
 
 @cache
@@ -163,6 +167,8 @@ def _tiles(
     if registers > _MOST_REGISTERS:
         return None
     if registers + _BESIDE > registers_of(copies, resident):
+        return None
+    if max(wide, columns) // 2 + BESIDE_SUMS > _given(copies, resident):
         return None
     ahead = resident == 1 and registers + of.read * columns / 8 <= _WITH_AHEAD
     left, right, value = (each * of.pieces * _CHUNK_BYTES for each in (own, columns, wide))

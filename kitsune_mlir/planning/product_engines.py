@@ -14,6 +14,7 @@ ISSUED = 64.0  # instructions of a copy's threads a cycle
 BARRIERS = 1024  # bytes of shared memory in front of the slots
 OUTBOX = 2 * COPY_ROWS * 128  # bytes of shared memory through which the tiles of a copy leave
 MOST_SLOTS = 8  # of a ring
+BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a warpgroup's sums
 _BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread

@@ -29,6 +29,7 @@ from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.planning.product_engines import BESIDE_SUMS
 from kitsune_mlir.planning.target import Target
 
 from .around import KernelAround
@@ -38,7 +39,6 @@ from .warpgroups import threads_of
 _ACQUIRE = schedule.AcquireOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
 _MOST_REGISTERS = 255  # of a thread at launch
-_BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
 
 
 class ScheduledKernel:
@@ -129,7 +129,7 @@ class ScheduledKernel:
             return
         for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
             _, columns = schedule.tile_of(op.results[0]).shape
-            if (wanted := columns // 2 + _BESIDE_SUMS) > self._given:
+            if (wanted := columns // 2 + BESIDE_SUMS) > self._given:
                 raise UnsupportedError(
                     f"{location(op.location)}: a product of {columns} columns wants {wanted} registers of a thread, "
                     f"{self.threads * self.kernel.ctas_per_sm} threads are given {self._given}"
