@@ -101,6 +101,39 @@ def test_short_parts(warps, small_gpu, monkeypatch):
     run(lambda x: x - x.logsumexp(-1, keepdim=True), calls[0], small_gpu, (({1: TOKENS},),), calls[1:])
 
 
+@pytest.mark.parametrize("tokens", [2044, 1500, 12, 61], ids=str)
+def test_lines_that_end_within_a_vector(tokens, small_gpu, monkeypatch):
+    """Vectors of eight, of which an access has four of f32: a line may end between two."""
+    choose = row_passes.choose_open
+    as_example = {"columns": 2048, "row_bytes": 2048 * 10}
+    monkeypatch.setattr(row_passes, "choose_open", lambda group, *args: choose(replace(group, **as_example), *args))
+    calls = [(*drawn((5, n), dtype=torch.bfloat16), *drawn((n,))) for n in (64, tokens)]
+    run(lambda x, bias: (x + bias).softmax(-1), calls[0], small_gpu, (({1: TOKENS}, {0: TOKENS}),), calls[1:])
+
+
+def of_any(x):
+    """A softmax that takes zero off rows of nothing but -inf."""
+    largest = x.amax(-1, keepdim=True)
+    weights = (x - torch.where(largest == -torch.inf, 0, largest)).exp()
+    return weights / (weights.sum(-1, keepdim=True) + 1e-20)
+
+
+def less_later(x):
+    """What is taken off is less where the largest number is more."""
+    weights = (x - -x.amax(-1, keepdim=True)).exp()
+    return weights / weights.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("function", [of_any, less_later])
+def test_what_is_taken_off_may_become_less(function, small_gpu):
+    """No sum so far is multiplied by infinity, or lost."""
+    x = torch.linspace(-60, 20, 3000).repeat(2, 1)
+    if function is of_any:
+        x[0] -= 130
+        x[0, :2500] = -torch.inf
+    run(function, drawn((2, 64)), small_gpu, (({1: TOKENS},),), [(x,)])
+
+
 def test_weights_of_what_is_not_finite(small_gpu):
     """A row's largest number grows from part to part, or stays -inf, or is inf, as where all of a row is there."""
     (x,) = drawn((6, 3000))
