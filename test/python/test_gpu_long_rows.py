@@ -12,6 +12,7 @@ from test_gpu_rows import drawn, norm, prepared, run
 from torch.export import Dim
 from torch.nn import functional as F
 
+import kitsune_mlir
 from kitsune_mlir.passes import row_passes
 from kitsune_mlir.planning import row_tiles
 
@@ -68,6 +69,15 @@ def test_short_rows_are_held_whole(name, tokens, small_gpu, monkeypatch):
     calls = [drawn((5, n), dtype=torch.bfloat16) for n in (tokens, tokens + 1, 2, 2 * tokens + 3)]
     device = run(OPEN[name][0], calls[0], small_gpu, (({1: TOKENS},),), calls[1:])
     assert (device.pipeline_launches, device.launches) == (4, 0)
+
+
+def test_registers_hold_the_longest_rows():
+    """That are held whole, and are longer than the example's."""
+    args = (*drawn((4096, 2048), dtype=torch.bfloat16), *drawn((2048,)))
+    shapes = (({1: TOKENS}, {0: TOKENS}),)
+    model = Function(lambda x, bias: (x + bias).softmax(-1))
+    (kernel,) = kitsune_mlir.compile(model, args, target="sm_90a", dynamic_shapes=shapes).plan["kernels"]
+    assert not kernel["spill_stores"]
 
 
 def test_open_rows_and_columns(small_gpu):
