@@ -83,7 +83,8 @@ class LongRowBody(RowBody):
             self._by_parts(at, zero)
             return
         assert self.size is not None
-        fits = arith.cmpi(arith.CmpIPredicate.ule, self.size, constant_index(self.most))
+        last = arith.subi(self.size, constant_index(1))  # as an unsigned number beyond all where there are no columns
+        fits = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(self.most))
         branch = scf.IfOp(fits, has_else=True)
         for block, emit in ((branch.then_block, self._at_once), (branch.else_block, self._by_parts)):
             with ir.InsertionPoint(block):

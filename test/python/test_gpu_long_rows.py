@@ -121,6 +121,13 @@ def test_lines_that_end_within_a_vector(tokens, small_gpu, monkeypatch):
     run(lambda x, bias: (x + bias).softmax(-1), calls[0], small_gpu, (({1: TOKENS}, {0: TOKENS}),), calls[1:])
 
 
+def test_no_columns(small_gpu):
+    """The sum of none is zero, of any rows."""
+    shapes = (({1: Dim("tokens", min=0, max=4096)},),)
+    calls = [drawn((5, n), dtype=torch.bfloat16) for n in (64, 0)]
+    run(lambda x: (x.sum(-1), x - x.sum(-1, keepdim=True)), calls[0], small_gpu, shapes, calls[1:])
+
+
 def of_any(x):
     """A softmax that takes zero off rows of nothing but -inf."""
     largest = x.amax(-1, keepdim=True)
