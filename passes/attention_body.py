@@ -17,7 +17,7 @@ from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody, RowPlan
 from .row_groups import Member, joined, root, scalar_of
 from .schedule_build import clone_operations, generic, map_of
-from .softmax_rows import CASTS, Weights, or_zero
+from .softmax_rows import CASTS, Weights, of_any, or_zero
 from .tensor_sizes import or_dynamic
 
 _LOG2_E = 1 / log(2)
@@ -118,7 +118,7 @@ class Weighing(RowBody):
         if powers is not None:
             now, (_, power, *weights) = self._powers(largest), weights
             self.values[power.op.results[0]] = now.of(self, self.values.get(x, scores))
-            grown = now.grown(self, powers)
+            grown = self._of_any(before, now.grown(self, powers))
         else:
             grown = self._grown(before, largest)
         for member in weights:
@@ -136,7 +136,11 @@ class Weighing(RowBody):
         safe = self._of_rows([shift], or_zero)  # where all numbers so far are -inf
         self.values[found.shift] = self._typed(safe, _element_of(shift))
         exponential = math.exp if found.exponential == "math.exp" else math.exp2
-        return self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b)))
+        return self._of_any(before, self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b))))
+
+    def _of_any(self, largest: ir.Value, grown: ir.Value) -> ir.Value:
+        """The same for rows whose largest number so far is this one. Where that is what is taken off, -inf is far."""
+        return self._of_rows([largest, grown], of_any) if self.weights.shifts else grown
 
     def met(
         self, sums: ir.Value, largest: ir.Value, total: ir.Value, cluster: int
@@ -149,7 +153,7 @@ class Weighing(RowBody):
         everywhere = TotalOp(largest, ir.StringAttr.get(join.name), largest.type).results[0]
         if found.is_plain:
             before = self._powers(largest)
-            grown = self._powers(everywhere).grown(self, before)
+            grown = self._of_any(largest, self._powers(everywhere).grown(self, before))
         else:
             grown = self._grown(largest, everywhere)
         if found.total is not None:

@@ -34,7 +34,7 @@ from .row_bodies import Key, RowBody, join_of, rounded
 from .row_groups import Member
 from .row_passes import Level, levels_of, ready_in
 from .schedule_build import constant_index, elementwise, generic, map_of, reshaped
-from .softmax_rows import Online, find_online, or_zero
+from .softmax_rows import Online, find_online, of_any, or_zero
 
 
 @dataclass
@@ -83,7 +83,8 @@ class LongRowBody(RowBody):
             self._by_parts(at, zero)
             return
         assert self.size is not None
-        fits = arith.cmpi(arith.CmpIPredicate.ule, self.size, constant_index(self.most))
+        last = arith.subi(self.size, constant_index(1))  # as an unsigned number beyond all where there are no columns
+        fits = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(self.most))
         branch = scf.IfOp(fits, has_else=True)
         for block, emit in ((branch.then_block, self._at_once), (branch.else_block, self._by_parts)):
             with ir.InsertionPoint(block):
@@ -293,7 +294,9 @@ class LongRowBody(RowBody):
             safe if element == f32 else elementwise([safe], element, lambda x: arith.truncf(element, x))
         )
         return elementwise(
-            [total, shift_before, safe], f32, lambda x, a, b: arith.mulf(x, exponential(arith.subf(a, b)))
+            [total, before, shift_before, safe],
+            f32,
+            lambda x, largest, a, b: arith.mulf(x, of_any(largest, exponential(arith.subf(a, b)))),
         )
 
     def _end(self, online: Online) -> None:

@@ -26,11 +26,13 @@ from .row_groups import Group, Member, joined, root, scalar_of, users
 
 CASTS = ("arith.extf", "arith.truncf")
 _LARGEST, _TOTAL = ("arith.maximumf", "arith.maxnumf"), "arith.addf"
+_GROWING = ("arith.addf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.select")
 EXPONENTIALS = ("math.exp", "math.exp2")
 
 # How a number depends on its row's largest number and on the sum of its row's weights.
 _FREE = "free"  # not at all
-_SHIFT = "shift"  # computed from the largest alone, a number for each row
+_SHIFT = "shift"  # computed from the largest alone, a number for each row, which grows with it
+_NOTE = "note"  # the same, but it may be less where the largest is more
 _LESS = "less"  # a free number less a shift
 _WEIGHT = "weight"  # proportional to exp(-shift)
 _SUM = "sum"  # computed from the sum of weights, a number for each row
@@ -179,6 +181,13 @@ def or_zero(x: ir.Value) -> ir.Value:
     return arith.select(none, arith.constant(x.type, 0.0), x)
 
 
+def of_any(largest: ir.Value, factor: ir.Value) -> ir.Value:
+    """By what sums of weights are multiplied whose largest number was this one: of none, which -inf stands for, nothing
+    is left whatever the factor is. It is infinite where less is taken off the numbers behind."""
+    none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, arith.constant(largest.type, float("-inf")))
+    return arith.select(none, arith.constant(factor.type, 0.0), factor)
+
+
 class _Walk:
     """How each number depends, operator by operator."""
 
@@ -200,7 +209,7 @@ class _Walk:
         if kind is None:
             return False
         self.kinds[member.op.results[0]] = kind
-        self.members[_WEIGHT if kind == _LESS else kind].append(member)
+        self.members[{_LESS: _WEIGHT, _NOTE: _SHIFT}.get(kind, kind)].append(member)
         return kind == _FREE or member.kind == ("tile" if kind in (_LESS, _WEIGHT, _SHARE) else "rows")
 
     def found(self, result: ir.Value) -> Weights | None:
@@ -276,13 +285,13 @@ class _Walk:
             scores, shift = map(self._from_outside, op.operands)
             assert self.largest is not None
             if scores is None:  # a number
-                return _SHIFT
+                return _NOTE
             if scores == root(self.largest.op.operands[0]) and shift is not None and self.shift in (None, shift):
                 self.shift = shift
                 return _LESS
             return None
-        if set(own) <= {_FREE, _SHIFT}:
-            return _SHIFT
+        if set(own) <= {_FREE, _SHIFT, _NOTE}:
+            return _SHIFT if _grows(op, own) else _NOTE
         if op.name in EXPONENTIALS and own == [_LESS] and self.exponential in ("", op.name):
             self.exponential = op.name
             return _WEIGHT
@@ -300,7 +309,7 @@ class _Walk:
             and all(kind == _WEIGHT or _is_zero(value) for value, kind in list(zip(op.operands, own))[1:])
         ):
             return _WEIGHT
-        if set(own) <= {_FREE, _SHIFT, _SUM} and _SUM in own:
+        if set(own) <= {_FREE, _SHIFT, _NOTE, _SUM} and _SUM in own:
             return _SUM
         proportional = op.name == "arith.divf" and own[0] in (_WEIGHT, _SHARE) and own[1] == _SUM
         proportional |= op.name == "arith.mulf" and sorted(own) in ([_SHARE, _SUM], [_SUM, _WEIGHT])
@@ -319,6 +328,19 @@ class _Walk:
 def _kind_of(value: ir.Value, kinds: Mapping[ir.Value, str | None]) -> str | None:
     """The kind of a value in a body; constants from around it are free."""
     return kinds.get(value, _FREE)
+
+
+def _grows(op: ir.Operation, own: list[str | None]) -> bool:
+    """Whether an operation's result grows with shifts among its operands, of these kinds: what is taken off numbers
+    that come late must not be so much less that nothing is left of the weights before. Choices do, which are of what
+    is not finite, or clamp."""
+    if op.name in ("arith.mulf", "arith.divf"):
+        numbers = [_constant(value) for value in op.operands]
+        factor = numbers[1] if own[0] == _SHIFT else numbers[0] if op.name == "arith.mulf" else None
+        return factor is not None and factor > 0
+    taken = own[1:] if op.name == "arith.select" else own
+    grows = op.name in _GROWING or op.name == "arith.subf" and own[1] == _FREE
+    return grows and set(taken) <= {_FREE, _SHIFT}
 
 
 def _is_zero(value: ir.Value) -> bool:

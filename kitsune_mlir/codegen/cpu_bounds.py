@@ -144,14 +144,18 @@ def _check(op: ir.Operation, value: ir.Value, is_wrong: Callable[[ir.Value], ir.
     used: list[int] = []
     for number in arguments:
         for expression in maps[number].results:
+            if isinstance(expression, ir.AffineConstantExpr):
+                continue
             if not isinstance(expression, ir.AffineDimExpr):
                 return None
             if expression.position not in used:
                 used.append(expression.position)
-    order = {loop: i for i, loop in enumerate(used)}
+    order = {loop: ir.AffineDimExpr.get(i) for i, loop in enumerate(used)}
     layouts = [
-        ir.AffineMap.get(len(used), 0, [ir.AffineDimExpr.get(order[e.position]) for e in maps[number].results])
-        for number in arguments
+        ir.AffineMap.get(
+            len(used), 0, [order[e.position] if isinstance(e, ir.AffineDimExpr) else e for e in own.results]
+        )
+        for own in (maps[number] for number in arguments)
     ]
     with ir.InsertionPoint(op):
         check, inner = _reduction([op.operands[number] for number in arguments], layouts, len(used))

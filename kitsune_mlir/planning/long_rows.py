@@ -69,16 +69,24 @@ def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowT
     found = [
         tiles
         for vector, count, copies in product(vectors, lanes, (1, 2, 4, 8))
-        if (count <= WARP or copies == 1) and (tiles := of_lanes(group, vector, count, copies, target))
+        if (count <= WARP or copies == 1) and (tiles := _held(group, vector, count, copies, target))
     ]
     if not found:
         return choose_long(group, passes, target)
     least = min(tiles.microseconds for tiles in found)
     fast = [tiles for tiles in found if tiles.microseconds <= _ALIKE * least]
-    best = min(fast, key=lambda tiles: (-tiles.vector, tiles.microseconds, tiles.lanes, -tiles.copies))
-    fewer = best.lanes * best.vector
-    most = min(ceil(_MORE * group.columns / fewer), MOST_COLUMNS // best.vector) * fewer
-    return replace(best, part=fewer, most=most)
+    return min(fast, key=lambda tiles: (-tiles.vector, tiles.microseconds, tiles.lanes, -tiles.copies))
+
+
+def _held(group: RowGroup, vector: int, lanes: int, copies: int, target: Target) -> RowTiles | None:
+    """Rows that are held whole unless they are much longer than the example's; no more CTAs an SM than have registers
+    for the longest of them. None where no registers hold these."""
+    part = lanes * vector
+    most = min(ceil(_MORE * group.columns / part), MOST_COLUMNS // vector) * part
+    tiles, longest = (of_lanes(one, vector, lanes, copies, target) for one in (group, replace(group, columns=most)))
+    if tiles is None or longest is None:
+        return None
+    return replace(tiles, ctas=min(tiles.ctas, longest.ctas), part=part, most=most)
 
 
 def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: int = WARP) -> RowTiles | None:

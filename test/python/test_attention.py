@@ -134,6 +134,25 @@ def test_numbers_that_take_the_place_of_scores(lowest, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_zero_for_a_largest_number_of_none(dtype, always, small_gpu):
+    """Rows whose first columns are masked, and whose others are far below the zero that is taken off these."""
+
+    def attend(query, key, value):
+        scores = (query @ key.mT).to(dtype) - 110  # all integers, which bf16 has
+        scores = scores.masked_fill(torch.arange(320) < 200, float("-inf"))
+        largest = scores.amax(-1, keepdim=True)
+        weights = (scores - torch.where(largest == float("-inf"), 0.0, largest)).exp()
+        return (weights / (weights.sum(-1, keepdim=True) + 1e-20)).to(value.dtype) @ value
+
+    args = tuple(x.clamp(-1, 1).round() for x in tensors((1, 2, 64, 16), *[(1, 2, 320, 16)] * 2))
+    compiled = kitsune_mlir.compile(Function(attend), args, target=small_gpu)
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
+    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+    torch.testing.assert_close(found.float(), attend(*args).float(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.usefixtures("unassembled")
 def test_a_bias_of_a_factor_for_each_row(small_gpu):
     """What the factors are computed from needs no scores: nothing of it is left beside the kernel (WavLM)."""
 

@@ -24,8 +24,8 @@ class Add(nn.Module):
         return table.index_add(0, rows, torch.ones(rows.shape[0], table.shape[1]))
 
 
-def compiled(model):
-    program = import_model(model, (torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64)))
+def compiled(model, count=4):
+    program = import_model(model, (torch.zeros(5, 3), torch.zeros(count, dtype=torch.int64)))
     with program.module.context:
         find("prepare-linalg")().run(program.module)
     section = cpu.build(program.module, target.load("cpu"), opt_level=0)
@@ -43,6 +43,15 @@ def test_indices_out_of_range(model):
             call.run([table, np.array([0, wrong, 1, 2])])
     (again,) = call.run([table, rows])
     assert (again == found).all()
+
+
+def test_a_single_index_out_of_range():
+    """No loop reads it."""
+    table, call = np.arange(15, dtype="f4").reshape(5, 3), compiled(Pick(), 1)
+    assert (call.run([table, np.array([-1])])[0] == table[[-1]]).all()
+    for wrong in (5, -6):
+        with pytest.raises(UserError, match=r"test_cpu_bounds.py:\d+: an index is out of range"):
+            call.run([table, np.array([wrong])])
 
 
 def test_negative_indices_count_from_the_end():

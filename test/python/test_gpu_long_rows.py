@@ -12,6 +12,7 @@ from test_gpu_rows import drawn, norm, prepared, run
 from torch.export import Dim
 from torch.nn import functional as F
 
+import kitsune_mlir
 from kitsune_mlir.passes import row_passes
 from kitsune_mlir.planning import row_tiles
 
@@ -70,6 +71,15 @@ def test_short_rows_are_held_whole(name, tokens, small_gpu, monkeypatch):
     assert (device.pipeline_launches, device.launches) == (4, 0)
 
 
+def test_registers_hold_the_longest_rows():
+    """That are held whole, and are longer than the example's."""
+    args = (*drawn((4096, 2048), dtype=torch.bfloat16), *drawn((2048,)))
+    shapes = (({1: TOKENS}, {0: TOKENS}),)
+    model = Function(lambda x, bias: (x + bias).softmax(-1))
+    (kernel,) = kitsune_mlir.compile(model, args, target="sm_90a", dynamic_shapes=shapes).plan["kernels"]
+    assert not kernel["spill_stores"]
+
+
 def test_open_rows_and_columns(small_gpu):
     """Scores of all pairs of tokens, with what is known of each pair."""
     shapes = (({2: TOKENS, 3: TOKENS}, {0: TOKENS, 1: TOKENS}),)
@@ -99,6 +109,46 @@ def test_short_parts(warps, small_gpu, monkeypatch):
     monkeypatch.setattr(row_passes, "choose_long", chosen)
     calls = [drawn((3, n), dtype=torch.bfloat16) for n in (64, 5 * 256 * warps + 3)]
     run(lambda x: x - x.logsumexp(-1, keepdim=True), calls[0], small_gpu, (({1: TOKENS},),), calls[1:])
+
+
+@pytest.mark.parametrize("tokens", [2044, 1500, 12, 61], ids=str)
+def test_lines_that_end_within_a_vector(tokens, small_gpu, monkeypatch):
+    """Vectors of eight, of which an access has four of f32: a line may end between two."""
+    choose = row_passes.choose_open
+    as_example = {"columns": 2048, "row_bytes": 2048 * 10}
+    monkeypatch.setattr(row_passes, "choose_open", lambda group, *args: choose(replace(group, **as_example), *args))
+    calls = [(*drawn((5, n), dtype=torch.bfloat16), *drawn((n,))) for n in (64, tokens)]
+    run(lambda x, bias: (x + bias).softmax(-1), calls[0], small_gpu, (({1: TOKENS}, {0: TOKENS}),), calls[1:])
+
+
+def test_no_columns(small_gpu):
+    """The sum of none is zero, of any rows."""
+    shapes = (({1: Dim("tokens", min=0, max=4096)},),)
+    calls = [drawn((5, n), dtype=torch.bfloat16) for n in (64, 0)]
+    run(lambda x: (x.sum(-1), x - x.sum(-1, keepdim=True)), calls[0], small_gpu, shapes, calls[1:])
+
+
+def of_any(x):
+    """A softmax that takes zero off rows of nothing but -inf."""
+    largest = x.amax(-1, keepdim=True)
+    weights = (x - torch.where(largest == -torch.inf, 0, largest)).exp()
+    return weights / (weights.sum(-1, keepdim=True) + 1e-20)
+
+
+def less_later(x):
+    """What is taken off is less where the largest number is more."""
+    weights = (x - -x.amax(-1, keepdim=True)).exp()
+    return weights / weights.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("function", [of_any, less_later])
+def test_what_is_taken_off_may_become_less(function, small_gpu):
+    """No sum so far is multiplied by infinity, or lost."""
+    x = torch.linspace(-60, 20, 3000).repeat(2, 1)
+    if function is of_any:
+        x[0] -= 130
+        x[0, :2500] = -torch.inf
+    run(function, drawn((2, 64)), small_gpu, (({1: TOKENS},),), [(x,)])
 
 
 def test_weights_of_what_is_not_finite(small_gpu):

@@ -252,14 +252,14 @@ class GlobalBox:
         apart: Callable[[], list[ir.Value] | None],
         types: Sequence[ir.Type] = (),
     ) -> list[ir.Value]:
-        """One of two codes, by whether so many neighbours lie `together` at a multiple of their size in all lines."""
+        """One of two codes, by whether so many neighbours lie `together`, at a multiple of their number, in all lines:
+        where one access has some of them only, a line may end between two."""
         size = self._sizes[self._axes[-1]]
-        ((_, width), *_) = self._accesses(count)
-        if width == 1 or self.vector is not None and not self._step:
+        if count == 1 or self.vector is not None and not self._step:
             return together() or []
         if isinstance(size, int):
-            return (together if size % width == 0 else apart)() or []
-        return device.either(device.equal(device.mod(size, width), 0), together, apart, types)
+            return (together if size % count == 0 else apart)() or []
+        return device.either(device.equal(device.mod(size, count), 0), together, apart, types)
 
     def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of

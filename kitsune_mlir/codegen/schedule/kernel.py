@@ -284,6 +284,11 @@ class ScheduledKernel:
         extents = [constant(extent) for extent in tiles.operands]
         return None if None in extents else prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes))
 
+    def _reduces_columns(self) -> bool:
+        """Whether rows of no columns have results, as a product of none is zero, of any rows."""
+        fixed = [op for op in self.kernel.result_ops if not _open_dims(op.results[0].type)]
+        return bool(fixed) and any(agent.lanes for agent in self._agents)
+
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
         counted = self.waits.budget or self.kernel.has_roles  # a report, or the CTAs that have ended
@@ -304,7 +309,7 @@ class ScheduledKernel:
                 **({"axes": axes} if any(axes := self.axes()) else {}),
                 **({"least_rows": least} if (least := self.kernel.least_open) else {}),
                 "tile_rows": 1,
-                "sums": bool(self._rings and self._tiles),  # a product of no columns is zero, of any rows
+                "sums": bool(self._rings and self._tiles) or self._reduces_columns(),
                 "maps": [map_.description() for map_ in self.maps],
                 **({"zeroed": zeroed} if (zeroed := self.zeroed()) else {}),
                 **self._tables,

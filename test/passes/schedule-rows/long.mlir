@@ -57,7 +57,8 @@ func.func @wide(%x: tensor<400x100001xbf16>) -> (tensor<400xf32>, tensor<400xf32
 
 // CHECK-LABEL: func.func @open
 // CHECK:         "kitsune.agent"
-// CHECK:           %[[SHORT:.*]] = arith.cmpi ule, %{{.*}}, %c{{[0-9]+}} : index
+// CHECK:           %[[LAST:.*]] = arith.subi %{{.*}}, %c1{{.*}} : index
+// CHECK:           %[[SHORT:.*]] = arith.cmpi ult, %[[LAST]], %c{{[0-9]+}} : index
 // CHECK:           scf.if %[[SHORT]] {
 // CHECK-NOT:         scf.for
 // CHECK:             "kitsune.write"
