@@ -23,13 +23,14 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
-from .boxes import GlobalBox, patch_of
+from .boxes import patch_of
 from .extents import divisor, is_from_tiles, whole_of
 from .loops import Open
 from .products import ProductCode
 from .reductions import own_part, row_combiner
 from .splitting import split, turn
 from .stores import Half, Place, RowNumbers
+from .vectors import VectorBox
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank", "look_up")
 _LAZY = (  # computed where elements of them are used
@@ -142,7 +143,7 @@ class AgentCode(ProductCode):
         rows = self._rows_of_sums(own, tile)
         self.lanes = Lanes(rows[:2], rows[:2], own.pair)
         for memory in self.memories.values():
-            if isinstance(memory, GlobalBox):
+            if isinstance(memory, VectorBox):
                 memory.pair = own.pair
         self.halves = [Half(row, Evaluator(self.memories)) for row in rows]
 
@@ -258,15 +259,14 @@ class AgentCode(ProductCode):
         found = whole_of(self.agent, kind, at, moves.axes, sizes)
         return {dim: sizes[dim] for dim in found if sizes[dim] % BLOCK == 0}
 
-    def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> GlobalBox:
-        """The box of a tensor that an operation reads, or of an output that it writes, which has all of it along the
-        dimensions in `whole`."""
+    def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> VectorBox:
+        """The box that an operation reads or writes; the tensor has all of it along the dimensions in `whole`."""
         if op.name == schedule.ReadOp.OPERATION_NAME:
             pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
         else:
             pointer, type_ = self.around.outputs[op.opview.position]
         at = [self.number(offset) for offset in list(op.operands)[1 : 1 + ir.RankedTensorType(type_).rank]]
-        return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
+        return VectorBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""

@@ -23,9 +23,9 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
-from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .reductions import own_part, row_combiner
+from .vectors import VectorBox
 
 WORD = 4  # bytes
 
@@ -67,7 +67,7 @@ class _Column:
 class _Read:
     """What a thread has of a tile that was read: runs of a box, as words of `each` elements."""
 
-    box: GlobalBox
+    box: VectorBox
     runs: list[_Run]
     words: list[ir.Value]
     each: int
@@ -231,7 +231,7 @@ class RowCode(AgentCode):
                 store(run.elements[0], found)
 
     def _write_until(
-        self, op: ir.Operation, box: GlobalBox, here: ir.Value, places: list[list[Int]], found: Sequence[ir.Value]
+        self, op: ir.Operation, box: VectorBox, here: ir.Value, places: list[list[Int]], found: Sequence[ir.Value]
     ) -> None:
         """Elements of columns that stand before one."""
         first, end = map(self.number, list(op.operands)[-2:])
@@ -240,7 +240,7 @@ class RowCode(AgentCode):
             with device.when(arith.andi(here, inside)):
                 box.store(place, x)
 
-    def _box_of_rows(self, op: ir.Operation, tile: ir.RankedTensorType) -> GlobalBox:
+    def _box_of_rows(self, op: ir.Operation, tile: ir.RankedTensorType) -> VectorBox:
         """The box of a read or a write."""
         box = self._box(op, {tile.rank - 1: tile.shape[-1]} if schedule.WHOLE in op.attributes else {})
         box.vector = self.agent.vector if schedule.ALIGNED in op.attributes else None
