@@ -92,7 +92,7 @@ def test_neighbouring_rows_of_a_thread(name, dtype, vector, warps, copies, small
     """Of lines of 40 places tiles have 64 or 128; a thread's rows are loaded and stored together."""
 
     def forced(group, target):
-        return row_tiles._tiles(group, vector, warps, copies, target)
+        return row_tiles.of_lanes(group, vector, warps, copies, target)
 
     monkeypatch.setattr(row_tiles, "_turned", forced)
     run(FUNCTIONS[name], args_of((3, 22, 5, 40), dtype), small_gpu)

@@ -165,7 +165,7 @@ def test_faults_name_the_kernel_and_the_place(owner, method, error, sentence, mo
 
 def test_more_ctas_than_there_are_clocks_for(monkeypatch):
     """As many as the simulator's clocks have numbers for take turns at the rows."""
-    monkeypatch.setattr(row_tiles, "_BEGUN", 0.0)  # else fewer, larger blocks are chosen
+    monkeypatch.setattr(row_tiles, "BEGUN", 0.0)  # else fewer, larger blocks are chosen
     model, x = nn.Linear(100, 400), torch.randn(17, 100)
     compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
     launch = max(compiled.plan["launches"], key=lambda launch: launch["ctas"] or 0)
