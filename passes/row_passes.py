@@ -43,7 +43,7 @@ def long_reductions(block: ir.Block, target: Target) -> set[ir.Value]:
 def _hands_on(group: Group) -> bool:
     """Whether operators beside a group read wider elements of it than it reads, which they had better compute."""
     columns = [v for m in group.ordered for v, role in zip(m.op.operands, m.roles) if role and role.columns]
-    least = min(map(_bytes_of, columns))
+    least = min(map(_bytes_of, columns), default=0)
     return any(
         member.kind == "tile" and _bytes_of(member.op.results[0]) > least
         for member in group.outputs
@@ -94,10 +94,7 @@ def choose_parts(plan: RowPlan, target: Target) -> RowTiles | None:
     group, counts = plan.group, plan.counts()
     passes = [_pass(group, level) for level in levels_of(group)]
     columns = counts.columns
-    each = [
-        Pass(one.own_bytes * columns, one.shared_bytes * columns, one.written_bytes * columns, *_rest(one))
-        for one in passes
-    ]
+    each = [one.of(columns) for one in passes]
     choose = choose_open if is_open(group.space.columns) else choose_long
     tiles = choose(counts, each, target)
     apart = apart_us(counts, each, _kept_bytes(group) * columns, target)
@@ -110,12 +107,8 @@ def _kept_bytes(group: Group) -> float:
     for member in group.ordered:
         names = {op.operation.name for op in member.s.body.operations}
         if member.kind == "tile" and names & DEAR.keys() and len(list(users(member.op.results[0]))) > 1:
-            found += element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type)
+            found += _bytes_of(member.op.results[0])
     return found
-
-
-def _rest(one: Pass) -> tuple[float, float, int]:
-    return one.live, one.work, one.reductions
 
 
 @dataclass(frozen=True)
@@ -164,10 +157,9 @@ def _pass(group: Group, level: Level) -> Pass:
             if role is None or not role.columns or root(value) in group.members or root(value) in seen:
                 continue
             seen.add(root(value))
-            size = element_bytes(ir.RankedTensorType(value.type).element_type)
+            size = _bytes_of(value)
             live += max(1.0, size / 4)
             own, shared = (own + size, shared) if member.is_whole(role) else (own, shared + size)
         work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
-    types = [ir.RankedTensorType(member.op.results[0].type) for member in level.outputs]
-    written = sum(element_bytes(type_.element_type) for type_ in types)
+    written = sum(_bytes_of(member.op.results[0]) for member in level.outputs)
     return Pass(own, shared, written, live, work, len(level.reductions))

@@ -60,6 +60,11 @@ class Pass:
     work: float
     reductions: int
 
+    def of(self, columns: int) -> Pass:
+        """The same of rows of so many columns, where it is said of one."""
+        own, shared, written = (columns * n for n in (self.own_bytes, self.shared_bytes, self.written_bytes))
+        return replace(self, own_bytes=own, shared_bytes=shared, written_bytes=written)
+
 
 def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowTiles | None:
     """The fastest way to deal with rows of open length, as long as the example's; None where no registers hold a
