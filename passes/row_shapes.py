@@ -48,8 +48,14 @@ def take_row_shapes(block: ir.Block) -> None:
     for op in reversed(operators):
         if is_elementwise(op, []) and (shape := next(_shapes_read(op, spaces), None)) is not None:
             own = _sizes(op.results[0])
-            if min(own + shape, default=0) > 0 and prod(own) > 1 and not _has_rows(op.results[0], spaces):
+            known = min(own + shape, default=0) > 0 and prod(own) > 1 and not _has_rows(op.results[0], spaces)
+            if known and not (LARGE in own and _only_rounds(op)):
                 _take(op, shape)
+
+
+def _only_rounds(op: ir.Operation) -> bool:
+    """Whether an operator does nothing but round what another one makes, whose kernel stores it so."""
+    return [inner.operation.name for inner in op.regions[0].blocks[0].operations] == ["arith.truncf", "linalg.yield"]
 
 
 def _shapes_read(op: ir.Operation, spaces: Sequence[Space]) -> Iterator[list[int]]:
