@@ -185,9 +185,8 @@ class LongRowBody(RowBody):
                 column, following = (arith.subi(arith.addi(first, end), place) for place in (column, following))
             marks = [schedule.WHOLE, schedule.ALIGNED]
             next_ones = [self._read(key, self.inputs[key], at, following, marks) for key in ahead]
-            tiles = dict(zip(ahead, list(loop.inner_iter_args)[len(starts) :]))
-            for key in (key for key in keys if key not in tiles):
-                tiles[key] = self._read(key, self.inputs[key], at, column) if key[2] else self.tiles[key]
+            tiles = self._tiles_of([key for key in keys if key not in ahead], at, column)
+            tiles |= dict(zip(ahead, list(loop.inner_iter_args)[len(starts) :]))
             sums = self._turn(level, online, at, column, tiles, list(loop.inner_iter_args))
             scf.yield_([*sums, *next_ones])
         return list(loop.results)[: len(starts)]
@@ -204,10 +203,14 @@ class LongRowBody(RowBody):
         first, last = ends
         loop = scf.ForOp(first, last, constant_index(self.fewer), list(starts))
         with ir.InsertionPoint(loop.body):
-            column, keys = loop.induction_variable, self._keys_of(level)
-            tiles = {key: self._read(key, self.inputs[key], at, column) if key[2] else self.tiles[key] for key in keys}
+            column = loop.induction_variable
+            tiles = self._tiles_of(self._keys_of(level), at, column)
             scf.yield_(self._turn(level, online, at, column, tiles, list(loop.inner_iter_args), last))
         return list(loop.results)
+
+    def _tiles_of(self, keys: Sequence[Key], at: Sequence[ir.Value], column: ir.Value) -> dict[Key, ir.Value]:
+        """What is read of the columns from one on, and what rows have as numbers."""
+        return {key: self._read(key, self.inputs[key], at, column) if key[2] else self.tiles[key] for key in keys}
 
     def _keys_of(self, level: Level) -> list[Key]:
         """What a pass reads."""

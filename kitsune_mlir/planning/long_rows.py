@@ -103,11 +103,7 @@ def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: 
         tiles
         for count, copies, vectors in product(lanes, (1, 2, 4, 8), range(1, MOST_COLUMNS // vector + 1))
         if (count <= WARP or copies == 1) and (vectors == 1 or count * vector * vectors <= group.columns)
-        if (
-            tiles := _by_parts(
-                group, passes, RowTiles(count, vector, copies, 0, 0.0, part=count * vector * vectors), target
-            )
-        )
+        if (tiles := _by_parts(group, passes, _of_parts(count, vector, copies, vectors), target))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
 

@@ -27,7 +27,7 @@ class Router(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("target", ["cpu", "small_gpu"])
 def test_scores_are_exact(dtype, target, request):
-    """Of numbers of one sign, whose sums show what is cut off."""
+    """Numbers of one sign have sums that show what is cut off."""
     torch.manual_seed(0)
     model, x = Router(1024, 16).to(dtype), torch.rand(2, 40, 1024).to(dtype) * 4
     name = target if target == "cpu" else request.getfixturevalue(target)
