@@ -106,8 +106,7 @@ class LongRowBody(RowBody):
 
     def _by_parts(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         group = self.plan.group
-        online = find_online(group)
-        ready = ready_in(group, online)
+        ready = ready_in(group, find_online(group))
         self.tiles = {key: self._read(key, value, at, zero) for key, value in self.inputs.items() if not key[2]}
         levels, ends = levels_of(group), self._ends(at, zero)
         for number in range(max(ready.values()) + 1):
@@ -119,7 +118,7 @@ class LongRowBody(RowBody):
                     self.values[result] = self._tiled(member, self.tiles)
                 self._write(member, at, zero)
             if number < len(levels):
-                self._go_through(levels[number], online, at, ends, number % 2 == 1)
+                self._go_through(levels[number], at, ends, number % 2 == 1)
 
     def _ends(self, at: Sequence[ir.Value], zero: ir.Value) -> list[ir.Value]:
         """Where of a row begin the columns before whole parts, these, those behind, and the next row: parts begin at a
@@ -138,9 +137,7 @@ class LongRowBody(RowBody):
         whole = arith.muli(arith.divui(arith.subi(size, first), part), part)
         return [zero, first, arith.addi(first, whole), size]
 
-    def _go_through(
-        self, level: Level, online: Online | None, at: Sequence[ir.Value], ends: Sequence[ir.Value], back: bool
-    ) -> None:
+    def _go_through(self, level: Level, at: Sequence[ir.Value], ends: Sequence[ir.Value], back: bool) -> None:
         """A pass: the columns before whole parts, these, and those behind. Every other one goes `back`: what was read
         last is in the caches still."""
         columns, before = self.plan.space.columns, dict(self.values)
@@ -148,23 +145,22 @@ class LongRowBody(RowBody):
         self.wide = self.fewer
         found = [self._start(member) for member in level.reductions]
         if not self.lines_up:
-            found = self._rest(level, online, at, (begin, first), found)
+            found = self._rest(level, at, (begin, first), found)
         self.wide = self.part
         if columns >= self.part:
-            found = self._parts(level, online, at, (first, last), found, back)
+            found = self._parts(level, at, (first, last), found, back)
         self.wide = self.fewer
         if not self.lines_up or columns % self.part:
-            found = self._rest(level, online, at, (last, end), found)
+            found = self._rest(level, at, (last, end), found)
         self.values = before
         for member, total in zip(level.reductions, found):
             self.values[member.op.results[0]] = rounded(member, total)
-        if online is not None and online.total in level.reductions:
-            self._end(online)
+        if level.online is not None:
+            self._end(level.online)
 
     def _parts(
         self,
         level: Level,
-        online: Online | None,
         at: Sequence[ir.Value],
         ends: tuple[ir.Value, ir.Value],
         starts: Sequence[ir.Value],
@@ -187,14 +183,13 @@ class LongRowBody(RowBody):
             next_ones = [self._read(key, self.inputs[key], at, following, marks) for key in ahead]
             tiles = self._tiles_of([key for key in keys if key not in ahead], at, column)
             tiles |= dict(zip(ahead, list(loop.inner_iter_args)[len(starts) :]))
-            sums = self._turn(level, online, at, column, tiles, list(loop.inner_iter_args))
+            sums = self._turn(level, at, column, tiles, list(loop.inner_iter_args))
             scf.yield_([*sums, *next_ones])
         return list(loop.results)[: len(starts)]
 
     def _rest(
         self,
         level: Level,
-        online: Online | None,
         at: Sequence[ir.Value],
         ends: tuple[ir.Value, ir.Value],
         starts: Sequence[ir.Value],
@@ -205,7 +200,7 @@ class LongRowBody(RowBody):
         with ir.InsertionPoint(loop.body):
             column = loop.induction_variable
             tiles = self._tiles_of(self._keys_of(level), at, column)
-            scf.yield_(self._turn(level, online, at, column, tiles, list(loop.inner_iter_args), last))
+            scf.yield_(self._turn(level, at, column, tiles, list(loop.inner_iter_args), last))
         return list(loop.results)
 
     def _tiles_of(self, keys: Sequence[Key], at: Sequence[ir.Value], column: ir.Value) -> dict[Key, ir.Value]:
@@ -222,7 +217,6 @@ class LongRowBody(RowBody):
     def _turn(
         self,
         level: Level,
-        online: Online | None,
         at: Sequence[ir.Value],
         column: ir.Value,
         tiles: dict[Key, ir.Value],
@@ -237,9 +231,9 @@ class LongRowBody(RowBody):
             result = member.op.results[0]
             if result in sums:
                 known, sums[result] = sums[result], self._joined(member, tiles, sums[result], left)
-                if online is not None and member == online.largest and online.total in level.reductions:
-                    total = online.total.op.results[0]
-                    sums[total] = self._grown(online, known, sums[result], sums[total])
+                if level.online is not None and member == level.online.largest:
+                    total = level.online.total.op.results[0]
+                    sums[total] = self._grown(level.online, known, sums[result], sums[total])
             else:
                 self.values[result] = self._tiled(member, tiles)
                 if member in level.outputs:

@@ -113,11 +113,13 @@ def _kept_bytes(group: Group) -> float:
 
 @dataclass(frozen=True)
 class Level:
-    """What is done in a pass: the reductions and results that it is for, and all that these want of the columns."""
+    """What is done in a pass: the reductions and results that it is for, and all that these want of the columns; and
+    which of the reductions are a largest number and a sum of weights less it, if any are."""
 
     reductions: list[Member]
     outputs: list[Member]
     wanted: list[Member]
+    online: Online | None
 
 
 def ready_in(group: Group, online: Online | None) -> dict[ir.Value, int]:
@@ -132,8 +134,8 @@ def ready_in(group: Group, online: Online | None) -> dict[ir.Value, int]:
 
 def levels_of(group: Group) -> list[Level]:
     """The passes of a group, in order."""
-    ready, outputs = ready_in(group, find_online(group)), group.outputs
-    found = []
+    online, outputs = find_online(group), group.outputs
+    ready, found = ready_in(group, online), []
     for number in range(max(ready.values()) + 1):
         reductions = [m for m in group.ordered if m.kind == "reduction" and ready[m.op.results[0]] == number + 1]
         made = [m for m in outputs if m.kind == "tile" and ready[m.op.results[0]] == number]
@@ -144,7 +146,8 @@ def levels_of(group: Group) -> list[Level]:
                     v for v, role in zip(member.op.operands, member.roles) if role is not None and role.columns
                 ]
                 wanted |= {root(value) for value in of_columns} & group.members.keys()
-        found.append(Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted]))
+        own = online if online is not None and online.total in reductions else None
+        found.append(Level(reductions, made, [m for m in group.ordered if m.op.results[0] in wanted], own))
     return [level for level in found if level.wanted]
 
 
