@@ -18,11 +18,11 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import cloned, generic
+from .schedule_build import cloned, generic, size_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
-_VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "arith.constant")  # what may stand anywhere behind what it is of
+_VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "tensor.dim", "arith.constant")  # what may stand anywhere behind what it is of
 
 
 def share_elements(main: ir.Operation) -> None:
@@ -62,12 +62,11 @@ def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    """Whether it computes whole tensors of known sizes, each element of its own, and is nothing that others know."""
+    """Whether it computes whole tensors, each element of its own, and is nothing that others know."""
     if op.name != "linalg.generic" or {name for name, _ in op.attributes.items()} != _PLAIN:
         return False
     s, kinds = rows.Structured(op), [result.type for result in op.results]
-    own = all(rows.is_tensor(result) and result.type.has_static_shape for result in op.results)
-    same = own and all(ir.RankedTensorType(kind).shape == ir.RankedTensorType(kinds[0]).shape for kind in kinds)
+    same = all(rows.is_tensor(result) for result in op.results) and all(ir.RankedTensorType(kind).shape == ir.RankedTensorType(kinds[0]).shape for kind in kinds)
     return same and bool(s.iterators) and s.is_elementwise() and s.reads() == list(range(s.inputs))
 
 
@@ -129,7 +128,10 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
         return [*(values[number] for number in kept), *cloned(b.body, [*read, *[None] * len(second.results)])]
 
     with second.location, ir.InsertionPoint(at):
-        starts = [tensor.empty(rows.shape_of(value), value.type.element_type) for value in results]
+        init = first.operands[a.inputs]
+        known = enumerate(rows.known_sizes(init))
+        sizes = [size_of(init, dim) if size is None else size for dim, size in known]
+        starts = [tensor.empty(sizes, value.type.element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
         joined = generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators), body)
     for old, new in zip(results, joined.results, strict=True):
