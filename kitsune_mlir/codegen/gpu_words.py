@@ -30,6 +30,7 @@ LINES = 2  # of windows' results that a thread computes
 # 3 x 3 18.7 and 18.8, at every second place 37.8 by 2 and 42.3 by 4).
 MOST_LINES = {1: 4, 49: 8}
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
+LONG = 64  # operations of a body from which on words save little, should a call have more elements than the example
 UNEVEN = 4  # neighbours that are not even: more would leave fewer threads, and many idle at the end of a short line
 # Elements of a window of strides of 1 from which on that is faster: threads of a warp then load every UNEVEN-th element
 # of a line, and of more lines. Where windows are further apart they share less, and lie in more lines.
@@ -55,8 +56,9 @@ def width(generic: Generic, few: bool = False) -> int:
     found = WORD // max(bytes_of(buffer.type) for buffer in buffers)
     while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(buffer, found) for buffer in buffers)):
         found //= 2
-    results, known = prod(size for size in sizes if size is not None), None not in sizes
-    while found > 1 and known and not few and results // found < ENOUGH:
+    results = prod(generic.example_size(d) for d in generic.parallel)
+    shared = not few and (None not in sizes or len(generic.block.operations) >= LONG)
+    while found > 1 and shared and results // found < ENOUGH:
         found //= 2
     return max(found, 1)
 

@@ -186,3 +186,32 @@ def test_gates_of_open_rows_that_something_else_is_added_to():
     args = torch.randn(70, 8), torch.randn(70, 8)
     got = torch.as_tensor(Simulation(made, seed=1)(*args))
     torch.testing.assert_close(got, model(*args).detach(), rtol=0, atol=ROUNDING[torch.float32])
+
+
+class Averages(nn.Module):
+    """Weighted averages of all steps so far, by exponents whose largest is carried along, as RWKV has them."""
+
+    def forward(self, keys, values, bonus, decay):
+        above = below = torch.zeros_like(keys[:, 0])
+        largest, found = above - 1e38, []
+        for key, value in zip(keys.unbind(1), values.unbind(1), strict=True):
+            top = torch.maximum(largest, bonus + key)
+            old, new = torch.exp(largest - top), torch.exp(bonus + key - top)
+            found.append((old * above + new * value) / (old * below + new))
+            top = torch.maximum(largest + decay, key)
+            old, new = torch.exp(largest + decay - top), torch.exp(key - top)
+            above, below, largest = old * above + new * value, old * below + new, top
+        return torch.stack(found, 1)
+
+
+def test_elementwise_steps_of_open_rows_are_few_kernels():
+    """As many as with known rows, and of as many threads."""
+    torch.manual_seed(0)
+    steps, batch = 12, {0: torch.export.Dim("batch")}
+    args = torch.randn(6, steps, 40), torch.randn(6, steps, 40), torch.randn(40), -torch.rand(40)
+    made = kitsune_mlir.compile(Averages(), args, target="sm_90a", dynamic_shapes=(batch, batch, None, None))
+    assert len(made.plan["launches"]) < steps // 2
+    for rows in (1, 6, 11):
+        args = torch.randn(rows, steps, 40), torch.randn(rows, steps, 40), *args[2:]
+        got = torch.as_tensor(Simulation(made, seed=1)(*args))
+        torch.testing.assert_close(got, Averages()(*args), rtol=0, atol=1e-5)
