@@ -4,12 +4,18 @@ call, and of those that are known the many or short lines (others are elementwis
     tm_tensor.scan dimension(1) inclusive(true) ins(%x) outs(%y, %last) { arith.addf }
 
 A warp has a line. In a turn each lane joins EACH neighbours, lanes tell each other what those before them have (PTX
-ISA, shfl.up), and what came before the turn goes from turn to turn. Neighbouring lines are of one block: where they are
-neighbours in memory, too, what one warp loads the others find in the L1.
+ISA, shfl.up), and what came before the turn goes from turn to turn.
+
+Where lines are neighbours in memory, the lanes of a warp have one each, and the warps of a block share these: in a turn
+each has the next ROWS elements, and what those before it found it reads in shared memory.
+
+    thread (warp w of W, lane c):   for first in 0, W ROWS, ...:  x[0 .. ROWS] = what stands at first + w ROWS, joined
+                                    shared[w][c] = x[ROWS - 1];  barrier;  before = shared[0 .. w][c] joined
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
@@ -33,9 +39,12 @@ from .gpu_kernel import (
     product,
 )
 from .gpu_reduction import JOINS, Combiner
+from .gpu_word_access import WORD, bytes_of, keeps_words, load_word, store_word
 from .pipeline.device import below
 
 EACH = 4  # neighbours of a lane
+LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
+ROWS, MOST_WARPS = 8, 16  # elements of a thread in a turn, and warps of such a block
 
 
 def without_fills(main: func.FuncOp) -> None:
@@ -75,42 +84,125 @@ def _is_inclusive(op: ir.Operation) -> bool:
 
 
 def _lower(op: ir.Operation, combine: Combiner, kernels: Kernels) -> None:
-    source, target, last = op.operands
-    dim, rank = attr_int(op, "dimension"), ir.MemRefType(source.type).rank
-    outer = [d for d in range(rank) if d != dim]
-    is_read = any(use.owner.operation != op for use in uses_of(last))
+    source, dim = op.operands[0], attr_int(op, "dimension")
+    kind = ir.MemRefType(source.type)
+    inner = [WARP if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(dim + 1, kind.rank)]
+    scan = _Scan(op, combine, [d for d in range(kind.rank) if d != dim], dim)
+    if inner and product(inner) >= LEAST_BESIDE:
+        _of_lanes(
+            scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
+        )
+    else:
+        _of_warps(scan, kernels)
 
-    def sizes(see: See) -> list[Size]:
-        return [extent(see(source), d) for d in outer]
 
-    kernel = Kernel(kernels, op, "scan")
+@dataclass(frozen=True)
+class _Scan:
+    """A scan on memrefs along dimension `dim`; `outer` are the others."""
+
+    op: ir.Operation
+    combine: Combiner
+    outer: list[int]
+    dim: int
+
+    def sizes(self, see: See) -> list[Size]:
+        """Those of the other dimensions."""
+        return [extent(see(self.op.operands[0]), d) for d in self.outer]
+
+    def at(self, place: list[ir.Value], number: ir.Value) -> list[ir.Value]:
+        """The indices of an element of a line."""
+        return [*place[: self.dim], number, *place[self.dim :]]
+
+    def load(self, x: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> ir.Value:
+        """An element; what is neutral behind the last."""
+        last = arith.minui(number, arith.subi(size, as_value(1)))
+        return arith.select(below(number, size), memref.load(x, self.at(place, last)), self.combine.neutral())
+
+    def load_each(self, x: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value) -> list[ir.Value]:
+        """EACH neighbours of a line, as a word where they are one."""
+        if not self._has_words():
+            return [self.load(x, place, arith.addi(first, as_value(e)), size) for e in range(EACH)]
+        last = arith.minui(first, arith.subi(size, as_value(EACH)))
+        there, neutral = below(first, size), self.combine.neutral()
+        return [arith.select(there, value, neutral) for value in load_word(x, self.at(place, last), EACH)]
+
+    def store_each(
+        self, values: list[ir.Value], y: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value
+    ) -> None:
+        if self._has_words():
+            with only_if(first, size):
+                store_word(values, y, self.at(place, first))
+            return
+        for e, value in enumerate(values):
+            number = arith.addi(first, as_value(e))
+            with only_if(number, size):
+                memref.store(value, y, self.at(place, number))
+
+    def _has_words(self) -> bool:
+        """Whether lines are whole words of EACH elements that lie side by side."""
+        buffers = list(self.op.operands)[:2]
+        is_last = self.dim == len(self.outer)
+        return is_last and all(keeps_words(x, EACH) and 0 < EACH * bytes_of(x.type) <= WORD for x in buffers)
+
+    def keep_last(self, kernel: Kernel, value: ir.Value, place: list[ir.Value], thread: ir.Value) -> None:
+        """Stores what all elements of a line are together, where somebody reads that; thread 0 does."""
+        last = self.op.operands[2]
+        if any(use.owner.operation != self.op for use in uses_of(last)):
+            with only_if(thread, 1):
+                memref.store(value, kernel.inside(last), place)
+
+
+def _of_warps(scan: _Scan, kernels: Kernels) -> None:
+    """A warp has a line."""
+    combine, kernel = scan.combine, Kernel(kernels, scan.op, "scan")
     with kernel.body():
-        (lane, line), own = of_warp(), sizes(kernel.inside)
+        (lane, line), own = of_warp(), scan.sizes(kernel.inside)
         with only_if(line, product(own)):
-            x, y = kernel.inside(source), kernel.inside(target)
-            size, place = as_value(extent(x, dim)), delinearize(line, own)
+            x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
+            size, place = as_value(extent(x, scan.dim)), delinearize(line, own)
             loop = scf.ForOp(as_value(0), size, as_value(WARP * EACH), [combine.neutral()])
             with ir.InsertionPoint(loop.body):
                 first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(EACH)))
-                at = [arith.addi(first, as_value(e)) for e in range(EACH)]
-                found = [_load(x, [*place[:dim], i, *place[dim:]], dim, size, combine) for i in at]
-                running = list(accumulate(found, combine.join))
+                loaded = scan.load_each(x, place, first, size)
+                running = list(accumulate(loaded, combine.join))
                 before, behind = _across(running[-1], lane, loop.inner_iter_args[0], combine)
-                for i, value in zip(at, running, strict=True):
-                    with only_if(i, size):
-                        memref.store(combine.join(before, value), y, [*place[:dim], i, *place[dim:]])
+                scan.store_each([combine.join(before, value) for value in running], y, place, first, size)
                 scf.yield_([behind])
-            if is_read:
-                with only_if(lane, 1):
-                    memref.store(loop.results[0], kernel.inside(last), place)
-    kernel.launch(lambda: ceildiv(product(sizes(on_host)), THREADS // WARP))
+            scan.keep_last(kernel, loop.results[0], place, lane)
+    kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
 
 
-def _load(x: ir.Value, at: list[ir.Value], dim: int, size: ir.Value, combine: Combiner) -> ir.Value:
-    """An element; what is neutral behind the last."""
-    there = below(at[dim], size)
-    at[dim] = arith.minui(at[dim], arith.subi(size, as_value(1)))
-    return arith.select(there, memref.load(x, at), combine.neutral())
+def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
+    """A lane has a line, and so have those of the other warps of its block. All come to the barriers: lanes behind the
+    last line do what that does."""
+    combine, kernel = scan.combine, Kernel(kernels, scan.op, "scan", warps * WARP)
+    with kernel.body():
+        thread, own = gpu.thread_id(gpu.Dimension.x), scan.sizes(kernel.inside)
+        warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
+        line = arith.addi(arith.muli(gpu.block_id(gpu.Dimension.x), as_value(WARP)), lane)
+        last = arith.subi(as_value(product(own)), as_value(1))
+        x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
+        size, place = as_value(extent(x, scan.dim)), delinearize(arith.minui(line, last), own)
+        found = kernel.shared([warps, WARP], combine.kind)
+        loop = scf.ForOp(as_value(0), size, as_value(warps * ROWS), [combine.neutral()])
+        with ir.InsertionPoint(loop.body):
+            first = arith.addi(loop.induction_variable, arith.muli(warp, as_value(ROWS)))
+            numbers = [arith.addi(first, as_value(e)) for e in range(ROWS)]
+            loaded = [scan.load(x, place, i, size) for i in numbers]  # on their way together
+            running = list(accumulate(loaded, combine.join))
+            memref.store(running[-1], found, [warp, lane])
+            gpu.barrier()
+            before = behind = loop.inner_iter_args[0]
+            for number in range(warps):
+                behind = combine.join(behind, memref.load(found, [as_value(number), lane]))
+                before = arith.select(below(as_value(number), warp), behind, before)
+            gpu.barrier()  # all have read before the next turn
+            for i, value in zip(numbers, running, strict=True):
+                with only_if(i, size):
+                    memref.store(combine.join(before, value), y, scan.at(place, i))
+            scf.yield_([behind])
+        scan.keep_last(kernel, loop.results[0], place, warp)
+    kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), WARP))
 
 
 def _across(joined: ir.Value, lane: ir.Value, before: ir.Value, combine: Combiner) -> tuple[ir.Value, ir.Value]:

@@ -10,6 +10,7 @@ torch-mlir's own, which goes over memory once: a warp, or a loop, has a line (co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from math import ceil, inf, log
 from typing import Any
 
@@ -40,16 +41,47 @@ def _scan(parts: Parts, dim: int, join: Callable[[Parts, Parts], Parts], neutral
     return parts
 
 
-def _goes_once(x: Tensor, dim: int) -> bool:
-    """Whether a scan by lines, on a GPU, takes less time than one by steps: a warp takes TURN_US for TURN elements of a
-    line, a step is a launch that reads and writes all."""
+class Way(Enum):
+    """How a scan goes: as one operator over its lines, as one over pieces of them, or in steps."""
+
+    LINES, PIECES, STEPS = range(3)
+
+
+def _way(x: Tensor, dim: int) -> Way:
+    """The one that takes the least time on a GPU. An open number of lines is large."""
     size = int(x.shape[dim])
-    steps = ceil(log(max(1, size), 4))
-    lines = x.numel() // max(1, size)
-    if steps < 3 or not isinstance(lines, int):  # steps are parts of what stands around them; an open number is large
-        return steps >= 3
-    of_lines = ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
-    return of_lines <= steps * (LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US)
+    steps, lines = ceil(log(max(1, size), 4)), x.numel() // max(1, size)
+    if steps < 3:  # these are parts of what stands around them
+        return Way.STEPS
+    if not isinstance(lines, int):
+        return Way.LINES
+    piece, whole = _piece(size, lines), LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US
+    times = {
+        Way.LINES: max(whole, LAUNCH_US + _lines_us(size, lines)),
+        Way.PIECES: 3 * whole + _pieces_us(size, lines, piece),
+        Way.STEPS: steps * whole,
+    }
+    return min(times, key=lambda way: times[way])
+
+
+def _lines_us(size: int, lines: int) -> float:
+    """What one operator takes: a warp TURN_US for TURN elements of a line."""
+    return ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
+
+
+def _pieces_us(size: int, lines: int, piece: int) -> float:
+    """The same of pieces, and of what each is together."""
+    pieces = ceil(size / piece)
+    return _lines_us(piece, lines * pieces) + _lines_us(pieces, lines)
+
+
+def _piece(size: int, lines: int) -> int:
+    """Elements of a piece of a line: about what takes the least time, and so many that all pieces are whole if they
+    can be."""
+    sizes = [TURN << doubled for doubled in range(max(1, (size // TURN).bit_length()))]
+    piece = min(sizes, key=lambda piece: _pieces_us(size, lines, piece))
+    whole = [n for n in range(piece // 2, 2 * piece) if size % n == 0]
+    return min(whole, key=lambda n: (n % 4, abs(n - piece)), default=piece)
 
 
 def _moved(x: Tensor, dim: int, far: int, value: float) -> Tensor:
@@ -92,10 +124,22 @@ def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -
         kind = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
         if not x.dim():
             return x.to(kind).clone()
-        if not isinstance(x.shape[dim], int) or _goes_once(x, dim):
+        way = _way(x, dim) if isinstance(x.shape[dim], int) else Way.LINES
+        if way == Way.LINES:
             return op(x.to(kind).float(), dim).to(kind) if kind in NARROW else NotImplemented
-        parts = (working(x.to(kind)),)
-        return _scan(parts, dim, lambda earlier, later: (join(earlier[0], later[0]),), (neutral,))[0].to(kind)
+        part = working(x.to(kind))
+        if way == Way.PIECES:
+            return _of_pieces(part, dim % x.dim()).to(kind)
+        return _scan((part,), dim, lambda earlier, later: (join(earlier[0], later[0]),), (neutral,))[0].to(kind)
+
+    def _of_pieces(x: Tensor, dim: int) -> Tensor:
+        size = x.shape[dim]
+        piece = _piece(size, x.numel() // size)
+        count = ceil(size / piece)
+        behind = [0, 0] * (x.dim() - 1 - dim) + [0, count * piece - size]
+        pieces = op(aten.constant_pad_nd(x, behind, neutral).unflatten(dim, (count, piece)), dim + 1)
+        before = _moved(op(pieces.select(dim + 1, piece - 1), dim), dim, 1, neutral)
+        return join(before.unsqueeze(dim + 1), pieces).flatten(dim, dim + 1).narrow(dim, 0, size)
 
     return rule
 

@@ -1,4 +1,4 @@
-"""Running sums along a dimension that is open until the call, in the simulator of GPUs: a warp a line."""
+"""Running sums along a dimension that is open until the call, in the simulator of GPUs: a warp a line, or a lane."""
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ LENGTH = torch.export.Dim("length", min=2, max=4096)
 FORMS = {  # the function, the shape of the example, and which dimension is open
     "integers": (lambda x: x.cumsum(1), (2, 37), 1),
     "lines that lie apart": (lambda x: (x * 1.0).cumsum(1), (3, 37, 5), 1),
+    "lines that lie side by side": (lambda x: (x * 1.0).cumsum(1), (3, 37, 41), 1),
     "products": (lambda x: (1 + x / 100).cumprod(0), (37, 3), 0),
     "conditions": (lambda x: (x > 2).cumsum(-1), (2, 37), 1),
     "f64": (lambda x: x.double().cumsum(-1), (2, 37), 1),
