@@ -21,6 +21,7 @@ from kitsune_mlir.mlir import arith, attr_int, ir, walk
 from .cpu_products import cast_elements
 
 _LONG = 1024  # terms of a sum; an open number of them may be as many
+_LONG_SCAN = 64  # of a running sum, whose terms are added one after another
 
 
 def widen_long_sums(module: ir.Module) -> None:
@@ -85,7 +86,7 @@ def _is_long_scan(op: ir.Operation) -> bool:
     kind = ir.RankedTensorType(op.results[0].type)
     size = kind.shape[attr_int(op, "dimension")]
     adds = op.regions[0].blocks[0].operations[0].operation.name == "arith.addf"
-    return adds and kind.element_type == ir.F32Type.get(op.context) and (size == rows.DYNAMIC or size >= _LONG)
+    return adds and kind.element_type == ir.F32Type.get(op.context) and (size == rows.DYNAMIC or size >= _LONG_SCAN)
 
 
 def _widen_scan(op: ir.Operation) -> None:

@@ -66,4 +66,4 @@ def test_long_sums_on_a_cpu():
     """Their roundings are no larger than torch's."""
     x = torch.rand(2, 1500)
     compiled = kitsune_mlir.compile(Function(lambda x: x.cumsum(1)), (x,), target="cpu")
-    torch.testing.assert_close(compiled(x).double(), x.double().cumsum(1), rtol=1e-7, atol=0)
+    torch.testing.assert_close(compiled(x).double(), x.double().cumsum(1), rtol=2e-7, atol=0)
