@@ -1,7 +1,8 @@
 """Convolutions that are something else. Where a filter covers a whole image once, as where a squeeze-excite block
 weighs channels, it is a linear layer of the image's elements; a transposed one of an image of one place is a linear
 layer whose results are the new image's elements. Where filters lie side by side, as those of a vision transformer's
-patches do, and are wider than a chunk of what tensor cores sum, it is a linear layer of each filter's elements.
+patches do, and are wider than a chunk of what tensor cores sum, it is a linear layer of each filter's elements. A
+transposed one is a convolution of as many times as many filters, each of every stride-th element, without the zeros.
 
 Of volumes of few channels filters of one slice see images: a row of such an image is one element of all its channels
 (passes/convolutions.py), where a volume's elements would be mostly zeros.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -26,6 +28,8 @@ from torch.nn import functional as F
 from kitsune_mlir.planning.product_engines import CHUNK
 
 aten = torch.ops.aten
+
+WINDOW = 64  # elements of a filter whose convolution is one kernel (passes/window_reads.py)
 
 
 def convolution(
@@ -54,7 +58,11 @@ def convolution(
             stride, padding = [1] * len(stride), [0] * len(stride)
         return _of_open_groups(x, weight, bias, stride, padding, dilation, groups)
     if groups == 1:
-        return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
+        found = _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
+        if found is not NotImplemented:
+            return found
+    if transposed and _are_phases(x, weight, dilation, groups):
+        return _of_phases(x, weight, bias, stride, padding, output_padding, groups)
     if weight.shape[:2] != (groups, 1):
         return NotImplemented
     if not transposed:
@@ -68,6 +76,67 @@ def convolution(
     x, kernel = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
     ones, none = [1] * len(stride), [0] * len(stride)
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+
+
+def _are_phases(x: Tensor, weight: Tensor, dilation: Sequence[int], groups: int) -> bool:
+    """Whether a transposed convolution is done so. One of a channel at a time whose filter is a window of one kernel is
+    not: that reads its zeros from nowhere."""
+    known = all(isinstance(size, int) for size in (*weight.shape, *x.shape[2:]))
+    single = groups > 1 and weight.shape[:2] == (groups, 1)
+    return known and set(dilation) == {1} and (not single or prod(weight.shape[2:]) > WINDOW)
+
+
+def _of_phases(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """A transposed convolution as one that is not, of stride 1: elements of a result that are a stride apart see
+    neighbours of the image by one filter, each stride-th element of the whole one. So there are as many times as many
+    channels, which are then put between one another: those behind the first few a place further on."""
+    rank, around, late, sizes = len(stride), list[tuple[int, int]](), list[int](), list[int]()
+    kernel = weight.unflatten(0, (groups, -1))
+    for i, (n, k, s, p) in enumerate(zip(x.shape[2:], weight.shape[2:], stride, padding, strict=True)):
+        size, taps = (n - 1) * s - 2 * p + k + output_padding[i], -(-k // s)
+        first, last = p // s, (p + s * -(-size // s) - 1) // s  # places, of which each sees so many neighbours before
+        around.append((taps - 1 - first, last - (n - 1)))
+        late.append(p - s * first)
+        sizes.append(size)
+        kernel = F.pad(kernel, [0, 0] * (rank - 1 - i) + [0, -k % s]).unflatten(3 + 2 * i, (-1, s))
+        kernel = kernel.roll(-late[i], 4 + 2 * i)
+    taps, phases = ([first + 2 * i for i in range(rank)] for first in (3, 4))
+    kernel = kernel.permute(0, 2, *phases, 1, *taps).flatten(0, 1 + rank).flip([2 + i for i in range(rank)])
+    if bias is not None:
+        bias = bias.repeat_interleave(prod(stride))
+    if any(before != after or before < 0 for before, after in around):
+        x = F.pad(x, [n for sides in reversed(around) for n in sides])
+        around = [(0, 0)] * rank
+    ones = [1] * rank
+    y = aten.convolution(x, kernel, bias, ones, [before for before, _ in around], ones, False, [0] * rank, groups)
+    counts = [-(-size // s) for size, s in zip(sizes, stride, strict=True)]
+    y = _later(y.unflatten(1, (-1, *stride)), 0, late, counts)
+    y = y.permute(0, 1, *(n for i in range(rank) for n in (2 + rank + i, 2 + i)))
+    for i, size in enumerate(sizes):
+        y = y.flatten(2 + i, 3 + i).narrow(2 + i, 0, size)
+    return y
+
+
+def _later(y: Tensor, i: int, late: Sequence[int], counts: Sequence[int]) -> Tensor:
+    """Of places, [batch, channels, phases ..., places ...], so many; the last `late` phases have those one further on,
+    from dimension `i` of space on. Each part of `y` is taken once, so that what reads this reads them."""
+    if i == len(late):
+        return y
+    parts = [y.narrow(2 + len(late) + i, first, counts[i]) for first in range(2 if late[i] else 1)]
+    parts = [_later(part, i + 1, late, counts) for part in parts]
+    if not late[i]:
+        return parts[0]
+    phases = y.shape[2 + i]
+    numbers = torch.arange(phases, device=y.device).view(phases, *[1] * (2 * len(late) - 1 - i))
+    return torch.where(numbers < phases - late[i], *parts)
 
 
 def _as_direct(
