@@ -30,7 +30,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, replace_op, run_passes, tensor,
 
 from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
-from .schedule_build import constant_index, generic
+from .schedule_build import constant_index, generic, slice_at
 
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
@@ -208,8 +208,8 @@ def _as_sums(product: ir.Operation) -> None:
     of_left = [batch, row] if others == sorted(others) else [row, batch]
     with product.location, ir.InsertionPoint(product):
         start = _collapsed(start, [[0], [1, 2]])
-        lefts = [_slice(turned.operands[0], {summed: i}) for i in range(k)]
-        rights = [_slice(right, {1: i, 2: 0}) for i in range(k)]
+        lefts = [slice_at(turned.operands[0], {summed: i}) for i in range(k)]
+        rights = [slice_at(right, {1: i, 2: 0}) for i in range(k)]
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
 
         def total(*given: ir.Value) -> ir.Value:
@@ -221,17 +221,6 @@ def _as_sums(product: ir.Operation) -> None:
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
         product.results[0].replace_all_uses_with(whole)
     product.erase()
-
-
-def _slice(value: ir.Value, at: dict[int, int]) -> ir.Value:
-    """The elements at these places of some dimensions, without these dimensions."""
-    kind, mark = ir.RankedTensorType(value.type), ir.ShapedType.get_dynamic_size()
-    kept = [d for d in range(kind.rank) if d not in at]
-    type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
-    sizes = [1 if d in at else kind.shape[d] for d in range(kind.rank)]
-    open_ = [_size(value, d) for d in range(kind.rank) if sizes[d] == mark]
-    firsts = [at.get(d, 0) for d in range(kind.rank)]
-    return tensor.ExtractSliceOp(type_, value, [], open_, [], firsts, sizes, [1] * kind.rank).result
 
 
 def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:

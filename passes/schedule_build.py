@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from kitsune_mlir import rows
@@ -86,6 +86,17 @@ def sizes_of(value: ir.Value, dims: Iterable[int] | None = None) -> list[int | i
     kind = ir.RankedTensorType(value.type)
     dims = range(kind.rank) if dims is None else dims
     return [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
+
+
+def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
+    """The elements at these places of some dimensions, without these dimensions."""
+    kind = ir.RankedTensorType(value.type)
+    kept = [d for d in range(kind.rank) if d not in at]
+    type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
+    sizes = [1 if d in at else kind.shape[d] for d in range(kind.rank)]
+    open_ = [size for size in sizes_of(value, kept) if isinstance(size, ir.Value)]
+    firsts = [at.get(d, 0) for d in range(kind.rank)]
+    return tensor.ExtractSliceOp(type_, value, [], open_, [], firsts, sizes, [1] * kind.rank).result
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:

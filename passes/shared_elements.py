@@ -22,7 +22,8 @@ from .schedule_build import cloned, generic, size_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
-_VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "tensor.dim", "arith.constant")  # what may stand anywhere behind what it is of
+# What may stand anywhere behind what it is of.
+_VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "tensor.dim", "arith.constant")
 
 
 def share_elements(main: ir.Operation) -> None:
@@ -65,8 +66,8 @@ def _is_elementwise(op: ir.Operation) -> bool:
     """Whether it computes whole tensors, each element of its own, and is nothing that others know."""
     if op.name != "linalg.generic" or {name for name, _ in op.attributes.items()} != _PLAIN:
         return False
-    s, kinds = rows.Structured(op), [result.type for result in op.results]
-    same = all(rows.is_tensor(result) for result in op.results) and all(ir.RankedTensorType(kind).shape == ir.RankedTensorType(kinds[0]).shape for kind in kinds)
+    s, shapes = rows.Structured(op), [rows.shape_of(result) for result in op.results if rows.is_tensor(result)]
+    same = len(shapes) == len(op.results) and all(shape == shapes[0] for shape in shapes)
     return same and bool(s.iterators) and s.is_elementwise() and s.reads() == list(range(s.inputs))
 
 

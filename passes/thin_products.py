@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir
@@ -14,7 +15,8 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
 
-from .schedule_build import generic
+from .convolution_operands import transposed
+from .schedule_build import generic, map_of, slice_at
 
 THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows
 _F32 = ir.F32Type
@@ -56,28 +58,49 @@ def elementwise_predicted_us(
     wide = isinstance(ir.RankedTensorType(found.left.type).element_type, _F32 | _16_BITS)
     if found.numbers is not None or not wide or has_windows(found):
         return None
-    nbytes = sum(map(tensor_bytes, (found.left, found.right, op.results[0])))
+    moved = [found.left, found.right, *([] if _is_summed(op.results[0]) else [op.results[0]])]
+    nbytes = sum(map(tensor_bytes, moved))
     return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)
+
+
+def _is_summed(value: ir.Value) -> bool:
+    """Whether sums of its elements, or of what elementwise operators make of them, are all that reads it: they are of
+    one kernel with it, and nothing else is written."""
+    while len(uses := [use.owner.operation for use in value.uses if use.owner.name != "tensor.dim"]) == 1:
+        reader = uses[0]
+        if reader.name == "linalg.generic":
+            s = rows.Structured(reader)
+            if "reduction" in s.iterators:
+                return True
+            if not s.is_elementwise():
+                return False
+        elif reader.name not in (*rows.RESHAPES, "linalg.transpose"):
+            return False
+        value = reader.results[0]
+    return False
 
 
 def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
     """The same sums by a linalg.generic over (b,) m and n, each operand once for each term, in front of the product,
-    whose sums begin at zero."""
+    whose sums begin at zero. Of rows of terms, which the last loop would read at a distance, columns are made first."""
     roles = [role for role in "bmn" if role in found.left_roles + found.right_roles]
-    dims = {role: ir.AffineDimExpr.get(number) for number, role in enumerate(roles)}
-    operands, maps = [], []
-    for term in range(ir.RankedTensorType(found.left.type).shape[found.left_roles.index("k")]):
-        at = dims | {"k": ir.AffineConstantExpr.get(term)}
-        for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
-            operands.append(value)
-            maps.append(ir.AffineMap.get(len(roles), 0, [at[role] for role in own]))
-    maps.append(ir.AffineMap.get_identity(len(roles)))
-
-    def total(*given: ir.Value) -> ir.Value:
-        wide = _widened(given)
-        return reduce(arith.addf, [arith.mulf(a, b) for a, b in zip(wide[::2], wide[1::2], strict=True)])
-
     with op.location, ir.InsertionPoint(op):
+        operands, maps = list[ir.Value](), list[ir.AffineMap]()
+        for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            if roles[-1] in own and own[-1] == "k":
+                order = [len(own) - 1, *range(len(own) - 1)]
+                value, own = transposed(value, order), tuple(own[d] for d in order)
+            map_ = map_of(len(roles), [roles.index(role) for role in own if role != "k"])
+            for term in range(rows.shape_of(value)[own.index("k")]):
+                operands.append(slice_at(value, {own.index("k"): term}))
+                maps.append(map_)
+        maps.append(ir.AffineMap.get_identity(len(roles)))
+
+        def total(*given: ir.Value) -> ir.Value:
+            wide = _widened(given)
+            half = len(wide) // 2
+            return reduce(arith.addf, [arith.mulf(a, b) for a, b in zip(wide[:half], wide[half:], strict=True)])
+
         return generic(operands, [found.init], maps, ["parallel"] * len(roles), total).results[0]
 
 

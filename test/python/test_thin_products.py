@@ -3,6 +3,7 @@ taken."""
 
 import pytest
 import torch
+from functions import Function
 from hypothesis import given
 from hypothesis import strategies as st
 from test_gpu_rows import drawn, run
@@ -87,3 +88,22 @@ def test_small_ones_of_a_batch_are_left_to_threads(dtype, small_gpu):
     assert device.pipeline_launches == 1
     assert small_us(6272, 16, 16, 6, targets.load("sm_90a")) < 10
     assert small_us(6272, 33, 16, 6, targets.load("sm_90a")) is None
+
+
+def nearest(x, y):
+    """Squared distances of points in space to the nearest of others."""
+    products = x @ y.mT
+    return (x.square().sum(-1, keepdim=True) + y.square().sum(-1).unsqueeze(1) - 2 * products).amin(-1)
+
+
+def test_distances_in_space_are_not_written():
+    """Each is part of what looks for the least, and the points' coordinates are read along their numbers."""
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 70, 3), torch.randn(2, 130, 3)
+    compiled = compile(Function(nearest), (x, y), target="sm_90a")
+    written = [launch["computes"] for launch in compiled.plan["launches"] if launch["form"] != "operator"]
+    assert len(written) == 1
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x, y)).double()
+    torch.testing.assert_close(found, nearest(x.double(), y.double()), rtol=0, atol=2e-5)
+    large = compile(Function(nearest), (torch.randn(8, 2048, 3), torch.randn(8, 2048, 3)), target="sm_90a")
+    assert large.plan["predicted_us"] < 150  # writing and reading them takes 100 us more
