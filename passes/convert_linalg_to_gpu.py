@@ -41,6 +41,7 @@ from kitsune_mlir.codegen.gpu_parts import IDLE, lower_copy, write_in_place
 from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
+from kitsune_mlir.codegen.gpu_sort import lower_sorts
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes, turn_gathers
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
@@ -135,6 +136,7 @@ class ConvertLinalgToGpu(ModulePass):
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)
+            lower_sorts(main, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)

@@ -22,6 +22,7 @@ from .cpu_math import expand_math
 from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
+from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
 
@@ -59,6 +60,7 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     run_passes(module, _FUSE)
     widen_long_sums(module)
     bufferize(module)
+    lower_sorts(module)
     pass_results_by_reference(module)
     scratch = {}
     for op in walk(module, "func.func"):

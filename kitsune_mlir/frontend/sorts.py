@@ -1,12 +1,12 @@
 """Sorts, and the largest or smallest elements of rows, without a loop that swaps neighbours one after another.
 
-An element's rank is how many elements of its row come before it: a reduction for each element. The element at a place
-of the result is the one whose rank is the place's number: a reduction for each place, or a scatter, of many elements
-all of which are wanted. Comparisons of all with all every element does by itself. Where few elements are wanted they
-are taken out of the row one after another: two reductions each, of a row that stays where threads have it. A long row
-of which some elements are wanted is cut into pieces first: only the first few of each piece can be among the first few
-of the row. One of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an
-element finds by bisection how many of the other run come before it.
+Rows of a known size that a block of threads holds are torch-mlir's own operator, a network of exchanges
+(codegen/gpu_sort.py). Where few elements are wanted they are taken out of the row one after another: two reductions
+each, of a row that stays where threads have it. A long row of which some elements are wanted is cut into pieces first:
+only the first few of each piece can be among the first few of the row. One of which many are wanted is cut, too, and
+the pieces, each in its order then, are merged two by two: an element finds by bisection how many of the other run come
+before it. In a row whose length is open until the call, an element's rank is how many elements come before it: a
+reduction for each element. The element at a place of the result is the one whose rank is the place's number: another.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -22,21 +22,20 @@ from .working import working
 
 aten = torch.ops.aten
 
+_SHORT = 4096  # elements of a row that is sorted at once (codegen/gpu_sort.py)
 _PIECE = 32  # elements of a row's piece, the fewest
-_SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
+_SHARE = 16  # a piece has so many times as many elements as are wanted of it, unless it is sorted at once
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
-_QUICK = 4_000_000  # comparisons that take less time than many elements that are taken one after another
-_RUN = 256  # elements that are compared all with all first
-_LONG = 4096  # elements of a row, more of which are merged from runs
-_MERGE = 12_000_000  # comparisons that take as long as the kernels that merge runs two by two once
-_SCATTER = 5_000_000  # comparisons that take as long as a scatter
+_QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    return _along(x, dim, descending, None)
+    return NotImplemented if x.dim() and _is_short(x, dim) else _along(x, dim, descending, None)
 
 
 def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+    if x.dim() and _is_short(x, dim):
+        return aten.sort.default(x, dim, descending)
     return _along(x, dim, descending, None)
 
 
@@ -66,6 +65,14 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
     return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
 
 
+def _is_short(x: Tensor, dim: int) -> bool:
+    """Whether torch-mlir's own operator does it, of which both targets make a stable sort: along the last dimension, of
+    a type that is compared as it is."""
+    size = x.shape[-1]
+    kinds = (torch.float32, torch.float64, torch.int32, torch.int64)
+    return x.dtype in kinds and dim % x.dim() == x.dim() - 1 and isinstance(size, int) and 0 < size <= _SHORT
+
+
 def _keys(x: Tensor) -> Tensor:
     """Numbers in the same order, of a type that is compared as it is."""
     return working(x) if x.is_floating_point() or x.dtype == torch.int64 else x.to(torch.int32)
@@ -74,15 +81,23 @@ def _keys(x: Tensor) -> Tensor:
 def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
-    if isinstance(size, int) and isinstance(count, int) and _are_taken(x, count):
+    if not isinstance(size, int) or not isinstance(count, int):
+        return _places(x, descending, count)
+    if _are_taken(x, count):
         if size <= _WIDE:
             return _taken(x, descending, count)
         pieces = -(-size // _WIDE)
         return _of_firsts(x, descending, pieces, -(-size // (pieces * _PIECE)) * _PIECE, count)
-    if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
-        is_merged = isinstance(size, int) and isinstance(count, int) and _is_merged(x, size)
-        return _merged(x, descending).narrow(-1, 0, count) if is_merged else _places(x, descending, count)
+    if size <= _SHORT:
+        return _sorted(x, descending, count)
+    if 2 * count > (piece := min(_SHORT, max(_PIECE, _SHARE * count))):
+        return _merged(x, descending).narrow(-1, 0, count)
     return _of_firsts(x, descending, -(-size // piece), piece, count)
+
+
+def _sorted(x: Tensor, descending: bool, count: int) -> Tensor:
+    """The same of rows that are sorted at once."""
+    return aten.sort.stable(x, stable=True, dim=-1, descending=descending)[1].narrow(-1, 0, count).to(torch.int32)
 
 
 def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> Tensor:
@@ -94,9 +109,9 @@ def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
 
 def _are_taken(x: Tensor, count: int) -> bool:
     """Whether elements are taken out of rows one after another: few of them, or of short rows, of a type that kernels
-    of rows reduce. Of few rows, which a step for each of many elements takes long, ranks have all at once."""
+    of rows reduce. Few rows, which a step for each of many elements takes long, are sorted."""
     elements = x.numel()
-    takes_long = not isinstance(elements, int) or elements * max(_PIECE, _SHARE * count) > _QUICK
+    takes_long = not isinstance(elements, int) or elements > _QUICK
     few = count <= (_FEW if takes_long else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
     return few and x.dtype in (torch.float32, torch.int32)
 
@@ -121,16 +136,9 @@ def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
     return torch.cat(found, -1) % size
 
 
-def _is_merged(x: Tensor, size: int) -> bool:
-    """Whether rows of so many elements are cut into runs, not compared all with all."""
-    elements = x.numel()
-    saved = elements * (size - _RUN) if isinstance(elements, int) else 0
-    return size > _LONG or size > _RUN and saved > _MERGE * (_runs(size).bit_length() - 1)
-
-
 def _runs(size: int) -> int:
     """How many runs a row of so many elements is cut into: a power of two."""
-    return 1 << (-(-size // _RUN) - 1).bit_length()
+    return 1 << (-(-size // _SHORT) - 1).bit_length()
 
 
 def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -139,14 +147,14 @@ def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
     if rest := pieces * piece - x.shape[-1]:
         x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
     cut = x.unflatten(-1, (pieces, piece))
-    found = (_taken if _are_taken(x, count) else _places)(cut, descending, count)
+    found = (_taken if _are_taken(cut, count) else _sorted)(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
     return cut, found, found + firsts.unsqueeze(-1)
 
 
 def _merged(x: Tensor, descending: bool) -> Tensor:
     """The places (i32) of all elements of each row."""
-    cut, found, places = _of_pieces(x, descending, _runs(x.shape[-1]), _RUN, _RUN)
+    cut, found, places = _of_pieces(x, descending, _runs(x.shape[-1]), _SHORT, _SHORT)
     keys = cut.gather(-1, found.long())
     while keys.shape[-2] > 1:
         pairs, both = (run.unflatten(-2, (-1, 2)) for run in (keys, places))
@@ -194,8 +202,6 @@ def _places(x: Tensor, descending: bool, count: Any) -> Tensor:
     earlier = numbers < numbers.unsqueeze(-1)
     before = torch.where(earlier, _may_lead(other, own, descending), ~_may_lead(own, other, descending))
     ranks = before.to(torch.int32).sum(-1, dtype=torch.int32)
-    if isinstance(x.numel(), int) and count == x.shape[-1] and x.numel() * count > _SCATTER:
-        return _inverse(ranks)
     is_there = ranks.unsqueeze(-2) == wanted
     return torch.where(is_there, numbers, torch.zeros_like(numbers)).sum(-1, dtype=torch.int32)
 
