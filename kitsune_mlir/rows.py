@@ -268,3 +268,24 @@ def _is_all_of(op: ir.Operation, p: int) -> bool:
     """Whether the dynamic sizes of a slice are `tensor.dim`s, as all of a dimension is written."""
     sizes = [value for value in list(op.operands)[1:]]
     return all((owner := producer(size)) is not None and owner.name == "tensor.dim" for size in sizes)
+
+
+def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
+    """An open size of a tensor as what makes it was told: a number, or the dimension of a tensor of which no more is
+    known."""
+    op, kind = producer(value), ir.RankedTensorType(value.type)
+    if op is not None and op.name in ("tensor.empty", "tensor.expand_shape"):
+        first = op.name == "tensor.expand_shape"
+        return op.operands[first + sum(map(kind.is_dynamic_dim, range(d)))]
+    if op is not None and op.name == "tensor.collapse_shape":
+        long = [axis for axis in groups_of(op)[d] if shape_of(op.operands[0])[axis] != 1]
+        if len(long) == 1:
+            return source_of_size(op.operands[0], long[0])
+    if op is not None and op.name == "tensor.extract_slice" and len(slice_of(op).sizes) == kind.rank:
+        sizes = slice_of(op).sizes
+        first = len(op.operands) - sum(size == DYNAMIC for size in (*sizes, *slice_of(op).strides))
+        return op.operands[first + sum(size == DYNAMIC for size in sizes[:d])]
+    if op is not None and op.name.startswith("linalg."):
+        number = ir.OpResult(value).result_number
+        return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)
+    return value, d

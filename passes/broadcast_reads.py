@@ -18,7 +18,7 @@ from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-from .schedule_build import constant_index, moved, source_of_size, without_units
+from .schedule_build import constant_index, moved, without_units
 
 _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
@@ -127,7 +127,7 @@ def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
     axis = constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
     if op is None or axis is None:
         return size
-    found = source_of_size(op.operands[0], axis)
+    found = rows.source_of_size(op.operands[0], axis)
     if isinstance(found, ir.Value):
         return _origin(found)
     symbol = NO_SYMBOL

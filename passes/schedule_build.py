@@ -101,24 +101,8 @@ def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
 
 def size_of(value: ir.Value, d: int) -> ir.Value:
     """An open size of a tensor as what makes it was told: who asks for it does not wait for the tensor then."""
-    found = source_of_size(value, d)
+    found = rows.source_of_size(value, d)
     return found if isinstance(found, ir.Value) else tensor.dim(found[0], constant_index(found[1]))
-
-
-def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
-    """The same: a number, or the dimension of a tensor of which no more is known."""
-    op, kind = rows.producer(value), ir.RankedTensorType(value.type)
-    if op is not None and op.name in ("tensor.empty", "tensor.expand_shape"):
-        first = op.name == "tensor.expand_shape"
-        return op.operands[first + sum(map(kind.is_dynamic_dim, range(d)))]
-    if op is not None and op.name == "tensor.collapse_shape":
-        long = [axis for axis in rows.groups_of(op)[d] if rows.shape_of(op.operands[0])[axis] != 1]
-        if len(long) == 1:
-            return source_of_size(op.operands[0], long[0])
-    if op is not None and op.name.startswith("linalg."):
-        number = ir.OpResult(value).result_number
-        return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)
-    return value, d
 
 
 def i64(number: int) -> ir.IntegerAttr:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, run_passes, walk
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, replace_op, run_passes, tensor, walk
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -29,6 +30,8 @@ def bufferize(module: ir.Module) -> None:
     _forbid_writes(module)
     stand_ins = [_give_body(op.opview) for op in walk(module, "func.func") if op.opview.is_external]
     run_passes(module, _GENERALIZE)
+    for op in walk(module, "tensor.dim"):
+        _ask_early(op)
     for op in walk(module, "tensor.empty"):  # two concatenations that began with one would be parts of one buffer
         for use in list(op.results[0].uses)[1:]:
             use.owner.operands[use.operand_number] = op.clone(ip=ir.InsertionPoint(use.owner)).results[0]
@@ -36,6 +39,21 @@ def bufferize(module: ir.Module) -> None:
     for function in [op.opview for op in walk(module, "func.func")]:
         if function.name.value in stand_ins:
             _take_body(function)
+
+
+def _ask_early(dim: ir.Operation) -> None:
+    """Has an open size asked of what knows it first, an argument as a rule: what is made of it, as the tensor that the
+    parts of a concatenation are written to, is there before they are."""
+    value, number = dim.operands
+    owner = rows.producer(number)
+    if owner is None or owner.name != "arith.constant":
+        return
+    found = rows.source_of_size(value, ir.IntegerAttr(owner.attributes["value"]).value)
+    if isinstance(found, tuple) and found[0] != value:
+        with dim.location, ir.InsertionPoint(dim):
+            found = tensor.dim(found[0], arith.ConstantOp.create_index(found[1]).result)
+    if isinstance(found, ir.Value):
+        replace_op(dim, found)
 
 
 def results_to_out_params(function: func.FuncOp) -> None:

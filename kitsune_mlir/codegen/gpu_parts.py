@@ -146,6 +146,10 @@ def lie_apart(a: ir.Value, b: ir.Value) -> bool:
     """Whether two parts of a buffer surely have no element in common: `are_apart`, or slices of one view that are apart
     along a dimension, where other dimensions are open, too."""
     first, second = rows.producer(a), rows.producer(b)
+    if first is not None and first.name == "memref.expand_shape":  # of the same elements
+        return lie_apart(first.operands[0], b)
+    if second is not None and second.name == "memref.expand_shape":
+        return lie_apart(a, second.operands[0])
     if first is None or second is None or {first.name, second.name} != {"memref.subview"}:
         return are_apart(a.type, b.type)
     one, two = slice_of(first), slice_of(second)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 from test_gpu_rows import run as run_function
+from torch import nn
 
+import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.codegen.gpu_parts import are_apart
@@ -17,6 +19,7 @@ from kitsune_mlir.planning import target
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.runtime.host_program import make_plan
 from kitsune_mlir.runtime.prepared import Prepared
+from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 CONCAT = """
@@ -161,3 +164,28 @@ def test_what_is_copied_to_where_it_lies_takes_no_kernel(small_gpu):
         return x
 
     run_function(sums, (torch.randn(1, 16, 2, 4),), small_gpu)
+
+
+class Crossed(nn.Module):
+    """A layer of products of pairs of fields, of two tensors, beside one another."""
+
+    def __init__(self, fields, width):
+        super().__init__()
+        self.first, self.second = torch.triu_indices(fields, fields, 1)
+        self.layer = nn.Linear(2 * len(self.first) * width, 64)
+
+    def forward(self, x, y):
+        pairs = [z[:, self.first] * z[:, self.second] for z in (x, y)]
+        return self.layer(torch.cat(pairs, 1).flatten(1)).relu()
+
+
+def test_parts_of_an_open_concatenation_are_computed_where_they_lie():
+    """No copies; the numbers of another batch than the example's."""
+    torch.manual_seed(0)
+    model, batch = Crossed(6, 8).bfloat16(), {0: torch.export.Dim("batch")}
+    args = [torch.randn(40, 6, 8).bfloat16() for _ in range(2)]
+    made = kitsune_mlir.compile(model, tuple(args), target="sm_90a", dynamic_shapes=(batch, batch))
+    assert not any("copy" in launch["computes"] for launch in made.plan["launches"])
+    args = [torch.randn(33, 6, 8).bfloat16() for _ in range(2)]
+    found = torch.as_tensor(Simulation(made, seed=1)(*args)).double()
+    torch.testing.assert_close(found, model.double()(*(x.double() for x in args)).detach(), rtol=0, atol=3e-2)
