@@ -20,9 +20,11 @@ _GRANULE = 16  # bytes, of which the address that a kernel is given is a multipl
 
 @dataclass(frozen=True)
 class _View:
-    """Elements of a tensor of `count` elements in memory: where the first one lies, and the steps to its neighbours."""
+    """Elements of a tensor of `count` in memory, None if its first size is open, or of `row` times that: where the
+    first one lies, and the steps to its neighbours."""
 
-    count: int
+    count: int | None
+    row: int
     offset: int
     strides: list[int]
 
@@ -35,15 +37,18 @@ def place_among(value: ir.Value) -> Place | None:
     pitch = found.strides[0]
     row, first = divmod(found.offset, pitch)
     nbytes = row * pitch * element_bytes(ir.RankedTensorType(value.type).element_type)
-    if first + sizes[1] > pitch or (row + sizes[0]) * pitch > found.count or nbytes % _GRANULE:
+    if first + sizes[1] > pitch or nbytes % _GRANULE:
         return None
+    if found.row % pitch and (found.count is None or (row + sizes[0]) * pitch > found.count):
+        return None  # the last of the longer rows may not be all there
     return Place(first, pitch, shared=True)
 
 
 def begins_at_granule(value: ir.Value) -> bool:
     """Whether a tensor of known sizes lies, as a view, where kernels may read it and its columns."""
     found, kind = _view(value), ir.RankedTensorType(value.type)
-    return found is not None and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
+    known = found is not None and found.count is not None
+    return known and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
 
 
 def is_read_in_place(value: ir.Value) -> bool:
@@ -69,15 +74,16 @@ def lying(value: ir.Value) -> ir.Value:
 
 
 def _view(value: ir.Value) -> _View | None:
-    """A value of known sizes as a view of what it is made of by slices and reshapes alone."""
+    """A value of known sizes, or of an open first one, as a view of what it is made of by slices and reshapes alone."""
     kind, op = ir.RankedTensorType(value.type), rows.producer(value)
-    if not kind.has_static_shape:
+    if rows.DYNAMIC in kind.shape[1:]:
         return None
     if op is None or op.name not in ("tensor.extract_slice", *rows.RESHAPES):
         within = lying(value).type
         strides, place = list(strides_of(within)), place_of(within)
-        count = strides[0] * kind.shape[0] if kind.rank else 1
-        return _View(count, place.first if kind.rank == 2 else 0, strides)
+        row = strides[0] if kind.rank else 1
+        count = (row * kind.shape[0] if kind.shape[0] != rows.DYNAMIC else None) if kind.rank else 1
+        return _View(count, row, place.first if kind.rank == 2 else 0, strides)
     of, sizes = _view(op.operands[0]), rows.shape_of(op.operands[0])
     if of is None:
         return None
@@ -90,21 +96,27 @@ def _view(value: ir.Value) -> _View | None:
             for group, stride in zip(groups, of.strides, strict=True)
             for at in range(len(group))
         ]
-        return _View(of.count, of.offset, strides or [1] * kind.rank)  # a number has no dimension
+        return _View(of.count, of.row, of.offset, strides or [1] * kind.rank)  # a number has no dimension
     joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
-    return None if None in joined else _View(of.count, of.offset, [stride for stride in joined if stride is not None])
+    return (
+        None
+        if None in joined
+        else _View(of.count, of.row, of.offset, [stride for stride in joined if stride is not None])
+    )
 
 
 def _slice(of: _View, op: ir.Operation, shape: Sequence[int]) -> _View | None:
     offsets, sizes, steps = slice_of(op)
-    if ir.ShapedType.get_dynamic_size() in (*offsets, *sizes, *steps):
+    if rows.DYNAMIC in (*offsets, *sizes[1:], *steps):
         return None
     kept: list[int] = []  # dimensions of one element may be dropped
     for d, size in enumerate(sizes):
         if len(kept) < len(shape) and shape[len(kept)] == size:
             kept.append(d)
     offset = of.offset + sum(at * stride for at, stride in zip(offsets, of.strides, strict=True))
-    return _View(of.count, offset, [of.strides[d] * steps[d] for d in kept]) if len(kept) == len(shape) else None
+    return (
+        _View(of.count, of.row, offset, [of.strides[d] * steps[d] for d in kept]) if len(kept) == len(shape) else None
+    )
 
 
 def _joined(dimensions: Sequence[tuple[int, int]]) -> int | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from kitsune_mlir.mlir import func, ir, memref
+from kitsune_mlir.mlir import arith, func, ir, memref
 from kitsune_mlir.runtime.host_program import row_major
 
 from .gpu_buffers import is_alloc, root_of
@@ -78,15 +78,22 @@ def rows_around(value: ir.Value, first: int, pitch: int) -> ir.Value | None:
     kind, root = ir.MemRefType(value.type), root_of(value)
     whole = ir.MemRefType(root.type)
     strides, offset = kind.get_strides_and_offset()
-    if list(strides) != [pitch, 1] or not (kind.has_static_shape and whole.has_static_shape and _is_identity(whole)):
+    known = all(size >= 0 for size in (*kind.shape[1:], *whole.shape[1:]))
+    if list(strides) != [pitch, 1] or not (known and _is_identity(whole)):
         return None
-    begins = offset - first
-    if offset < 0 or begins % pitch or begins + kind.shape[0] * pitch > prod(whole.shape):
+    begins, count = offset - first, kind.shape[0]
+    if offset < 0 or begins % pitch:
+        return None
+    is_whole = prod(whole.shape[1:]) % pitch == 0  # where a row of columns begins within, all of it is there
+    if not is_whole and (min(count, whole.shape[0]) < 0 or begins + count * pitch > prod(whole.shape)):
         return None
     layout = ir.StridedLayoutAttr.get(begins, [pitch, 1])
-    type_ = ir.MemRefType.get([kind.shape[0], pitch], kind.element_type, layout)
-    static = [begins], [kind.shape[0], pitch], [pitch, 1]
-    return memref.ReinterpretCastOp(type_, root, [], [], [], *static).result if _is_aligned(type_) else None
+    type_ = ir.MemRefType.get([count, pitch], kind.element_type, layout)
+    if not _is_aligned(type_):
+        return None
+    rows = [memref.dim(value, arith.ConstantOp.create_index(0).result)] if count < 0 else []
+    static = [begins], [count, pitch], [pitch, 1]
+    return memref.ReinterpretCastOp(type_, root, [], rows, [], *static).result
 
 
 def _callee(call: ir.Operation) -> str:

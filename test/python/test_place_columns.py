@@ -222,6 +222,31 @@ def test_an_open_number_of_computed_rows(tmp_path):
     check("a column of", torch.bfloat16, small(tmp_path, "sm_90a"), 100, dynamic=True)
 
 
+class Variables(nn.Module):
+    """A network for each of several variables, [batch, time, variables, width], of an open batch."""
+
+    def __init__(self, count, width):
+        super().__init__()
+        self.parts = nn.ModuleList(
+            nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)) for _ in range(count)
+        )
+
+    def forward(self, x):
+        return sum(part(x[..., number, :]) for number, part in enumerate(self.parts))
+
+
+def test_variables_of_an_open_batch_are_read_where_they_lie(tmp_path):
+    torch.manual_seed(0)
+    model, batch = Variables(3, 64).bfloat16().eval(), torch.export.Dim("batch")
+    example = torch.randn(4, 20, 3, 64).bfloat16()
+    target = small(tmp_path, "sm_90a")
+    made = kitsune_mlir.compile(model, (example,), target=target, dynamic_shapes=({0: batch},))
+    assert not any("copy" in launch["computes"] for launch in made.plan["launches"])
+    x = torch.randn(7, 20, 3, 64).bfloat16()
+    found, wanted = torch.as_tensor(Simulation(made, seed=1)(x)), model.double()(x.double()).detach()
+    assert (found.double() - wanted).norm() <= ROUNDING[torch.bfloat16] * wanted.norm()
+
+
 def pipelines(compiled):
     (section,) = compiled._content.sections.values()
     return [step for step in section.manifest["program"] if step["op"] == "pipeline"]
