@@ -232,7 +232,7 @@ class Variables(nn.Module):
         )
 
     def forward(self, x):
-        return sum(part(x[..., number, :]) for number, part in enumerate(self.parts))
+        return torch.stack([part(x[..., number, :]) for number, part in enumerate(self.parts)], -2)
 
 
 def test_variables_of_an_open_batch_are_read_where_they_lie(tmp_path):
