@@ -7,26 +7,30 @@ does, then the others.
     %p = linalg.generic {iterator_types = ["parallel", "parallel", "reduction"]} ins(%r) ...      // 16x64
     %s = linalg.generic {iterator_types = ["reduction", "parallel"]} ins(%p) ...
 
-So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before.
+So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before. Sizes
+that are open until the call are no columns: of them a row has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .row_groups import root
-from .schedule_build import generic, map_of, reshaped
+from .schedule_build import generic, map_of, reshaped, size_of
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
+
+_Size = TypeVar("_Size")  # known, or None
 
 
 def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
@@ -48,10 +52,11 @@ def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
 
 @dataclass(frozen=True)
 class _Sum:
-    """A reduction, of loops of these sizes, those from number `first` on along rows of so many columns."""
+    """A reduction, of loops of these sizes, None where one is open, those from number `first` on along rows of so many
+    columns."""
 
     s: rows.Structured
-    sizes: list[int]
+    sizes: list[int | None]
     first: int
     columns: int
 
@@ -71,7 +76,8 @@ class _Sum:
             inputs.append(reshaped(value, [*(self.sizes[d] for d in own), *outer[first:], self.columns]))
             maps.append(map_of(loops, [*own, *range(first, loops)]))
         kind = ir.RankedTensorType(s.op.results[0].type).element_type
-        start = linalg.fill(combiner.neutral(), outs=[tensor.EmptyOp(outer, kind).result])
+        sizes = [self._open_size(loop) if size is None else size for loop, size in enumerate(outer)]
+        start = linalg.fill(combiner.neutral(), outs=[tensor.empty(sizes, kind)])
         maps.append(map_of(loops, range(loops - 1)))
         along = generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"], s.body)
         result = map_of(loops - 1, _dims(s.maps[s.inputs]))
@@ -79,13 +85,20 @@ class _Sum:
         out = [s.op.operands[s.inputs]]
         return generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators, combiner.join)
 
+    def _open_size(self, loop: int) -> ir.Value:
+        """That of a loop that is open, as an input has it."""
+        value, d = next((v, _dims(m).index(loop)) for v, m in zip(self.s.op.operands, self.s.maps) if loop in _dims(m))
+        return size_of(value, d)
+
 
 def _find(s: rows.Structured) -> _Sum | None:
-    """None for a reduction that stays as it is."""
-    sizes, loops = _sizes(s), len(s.iterators)
-    if min(sizes) < 0 or prod(sizes) < LEAST:
+    """None for a reduction that stays as it is. Loops of an open size are none along rows: how large they are taken to
+    be is the example's."""
+    sizes, examples, loops = _sizes(s, rows.known_sizes), _sizes(s, example_sizes.shape_of), len(s.iterators)
+    if prod(examples) < LEAST:
         return None
     last = next((n for n, kind in enumerate(reversed(s.iterators)) if kind != "reduction"), loops)
+    last = min(last, next((n for n, size in enumerate(reversed(sizes)) if size is None), loops))
     fitting = [n for n in range(1, last + 1) if prod(sizes[loops - n :]) in COLUMNS]
     first = loops - fitting[-1] if fitting else loops - 1
     if not last or not _are_rows(s, first):
@@ -94,7 +107,7 @@ def _find(s: rows.Structured) -> _Sum | None:
         found = _Sum(s, sizes, first, prod(sizes[first:]))
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
-    stays = sizes[first] < COLUMNS.stop or prod(sizes[:first]) > MOST_ROWS or _follows(s)
+    stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or _follows(s)
     return None if columns is None or stays else _Sum(s, sizes, first, columns)
 
 
@@ -134,11 +147,11 @@ def _is_flat(op: ir.Operation) -> bool:
     return "reduction" not in rows.Structured(op).iterators
 
 
-def _sizes(s: rows.Structured) -> list[int]:
-    """Those of the loops; negative where one is open, or no operand says it."""
-    found = [-1] * len(s.iterators)
+def _sizes(s: rows.Structured, shape: Callable[[ir.Value], Sequence[_Size]]) -> list[_Size]:
+    """Those of the loops, as `shape` says the sizes of tensors."""
+    found = dict[int, _Size]()
     for value, map_ in zip(s.op.operands, s.maps, strict=True):
-        for size, result in zip(rows.shape_of(value), map_.results) if rows.is_tensor(value) else ():
-            if (loop := rows.dim_of(result)) is not None:
+        for size, loop in zip(shape(value), _dims(map_)) if rows.is_tensor(value) else ():
+            if loop is not None:
                 found[loop] = size
-    return found
+    return [found[loop] for loop in range(len(s.iterators))]
