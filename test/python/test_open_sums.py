@@ -1,4 +1,5 @@
-"""Sums of all elements where a size is open until the call: along rows first, in the kernel of what stands before."""
+"""Sums of all elements, also where a size is open until the call: along rows first, in the kernel of what stands
+before, or by blocks that go through the elements together, all sums of the same in one pass."""
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch.nn import functional as F
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
-BATCH = torch.export.Dim("batch", min=1, max=4096)
+BATCH, TOKENS = (torch.export.Dim(name, min=1, max=1 << 16) for name in ("batch", "tokens"))
 
 
 def focal(x, y):
@@ -41,11 +42,58 @@ def test_one_kernel_reads_the_inputs(function, dtype, small_gpu):
     assert [launch["kernel"] for launch in compiled.plan["launches"]][0] == "rows0"
     simulated = Simulation(compiled)
     for batch in (1, 2, 31, 67):
-        x, y = inputs(batch)
-        tolerance = {"rtol": 2e-6, "atol": 1e-6} if dtype == torch.float32 else {"rtol": 1.6e-2, "atol": 1e-2}
-        for found, wanted in zip(_all(simulated(x, y)), _all(function(x.double(), y.double())), strict=True):
-            torch.testing.assert_close(torch.as_tensor(found).double(), wanted, **tolerance)
+        check(function, simulated, *inputs(batch))
+
+
+def check(function, simulated, *args):
+    wanted = function(*(x.double() for x in args))
+    low = args[0].dtype == torch.bfloat16
+    tolerance = {"rtol": 1.6e-2, "atol": 1e-2} if low else {"rtol": 2e-6, "atol": 1e-6}
+    for found, exact in zip(_all(simulated(*args)), _all(wanted), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found).double(), exact.double(), **tolerance)
 
 
 def _all(found):
     return found if isinstance(found, list | tuple) else [found]
+
+
+def metrics(x, y):
+    error = x - y
+    return error.abs().mean(), (error * error).mean(), error.amax(), (error.sigmoid() * x).sum(), (x > 0).sum()
+
+
+def areas(x, y):
+    """Of boxes: the elements of one lie apart."""
+    return ((x[..., 2] - y[..., 0]) * (x[..., 3] - y[..., 1])).mean()
+
+
+def weighed(x, y):
+    """Means of quantiles: the last loop is short, another operand does not have it."""
+    error = y[..., :1] - x
+    return torch.maximum(error / 3, -error / 2).mean()
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("function", [metrics, areas, weighed])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_blocks_share_the_elements(function, dtype, small_gpu):
+    """Threads had parts of their own: four blocks of boxes, as many kernels as metrics."""
+    torch.manual_seed(0)
+
+    def inputs(batch, tokens):
+        return torch.randn(batch, tokens, 5).to(dtype), torch.rand(batch, tokens, 5).to(dtype)
+
+    shapes = ({0: BATCH, 1: TOKENS},) * 2
+    compiled = kitsune_mlir.compile(Function(function), inputs(37, 83), target=small_gpu, dynamic_shapes=(shapes,))
+    assert len(compiled.plan["launches"]) == 2
+    simulated = Simulation(compiled)
+    for sizes in (1, 1), (2, 31), (37, 83):
+        check(function, simulated, *inputs(*sizes))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_blocks_share_known_elements_that_lie_apart(small_gpu):
+    x, y = torch.randn(20000, 4), torch.randn(20000, 4)
+    compiled = kitsune_mlir.compile(Function(areas), (x, y), target=small_gpu)
+    assert compiled.plan["launches"][0]["ctas"] == 20000 // (8 * 256)
+    check(areas, Simulation(compiled), x, y)
