@@ -20,6 +20,7 @@ from .block_order import Order
 from .row_bodies import RowPlan, rows_behind
 from .row_groups import Group, Member, find, root, space_of, users
 from .softmax_rows import Online, find_online
+from .split_sums import MOST_ROWS
 from .stage_cost import DEAR
 from .tensor_sizes import TensorSizes
 
@@ -32,12 +33,19 @@ def long_reductions(block: ir.Block, target: Target) -> set[ir.Value]:
     order, sizes = Order(block), TensorSizes(block)
     found = set[ir.Value]()
     for group in find(order, sizes.shape):
-        if is_open(group.space.columns) or group.space.columns <= WIDEST:
+        if is_open(group.space.columns) or group.space.columns <= WIDEST or _is_split(group, sizes.taken):
             continue
         plan = plan_long(group, sizes.taken)
         if plan is not None and choose_parts(plan, target) is not None:
             found |= {result for result, member in group.members.items() if member.kind == "reduction"}
     return found
+
+
+def _is_split(group: Group, taken: Callable[[int], int]) -> bool:
+    """Whether a group does nothing but reduce a few rows once: those of parts of them are as much one pass, which all
+    of the GPU does together."""
+    rows_, outputs = taken(group.space.rows), [m for m in group.outputs if m.kind == "tile"]
+    return rows_ <= MOST_ROWS and not outputs and len(levels_of(group)) == 1
 
 
 def _hands_on(group: Group) -> bool:

@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .row_groups import root
+from .row_groups import root, users
 from .schedule_build import generic, map_of, reshaped, size_of
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
@@ -101,13 +101,13 @@ def _find(s: rows.Structured) -> _Sum | None:
     last = min(last, next((n for n, size in enumerate(reversed(sizes)) if size is None), loops))
     fitting = [n for n in range(1, last + 1) if prod(sizes[loops - n :]) in COLUMNS]
     first = loops - fitting[-1] if fitting else loops - 1
-    if not last or not _are_rows(s, first):
+    if not last or not _are_rows(s, first) or _reads_slices(s):
         return None
     if fitting:
         found = _Sum(s, sizes, first, prod(sizes[first:]))
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
-    stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or _follows(s)
+    stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or not _is_summed_alone(s)
     return None if columns is None or stays else _Sum(s, sizes, first, columns)
 
 
@@ -135,16 +135,37 @@ def _has_others(map_: ir.AffineMap) -> bool:
     return any(not isinstance(result, ir.AffineDimExpr | ir.AffineConstantExpr) for result in map_.results)
 
 
-def _follows(s: rows.Structured) -> bool:
-    """Whether elementwise operators come before, whose loops are no rows."""
-    makers = [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
-    return any(
-        op is not None and op.name == "linalg.generic" and len(op.results) == 1 and _is_flat(op) for op in makers
-    )
+def _is_summed_alone(s: rows.Structured) -> bool:
+    """Whether of the elementwise operators that come before, for each element, nothing but sums is made, whose rows
+    they can take: what else reads them, such as the numbers that a norm scales, has other rows."""
+    count = prod(_sizes(s, example_sizes.shape_of))
+    seen, waiting = list[ir.Operation](), [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
+    while waiting:
+        op = waiting.pop()
+        if op is None or op in seen or not _is_flat(op) or prod(example_sizes.shape_of(op.results[0])) != count:
+            continue
+        seen.append(op)
+        readers = [user for user in users(op.results[0]) if user.name != "tensor.dim"]
+        if any(user.name != "linalg.generic" for user in readers):
+            return False
+        waiting += [*readers, *(rows.producer(root(value)) for value in op.operands if rows.is_tensor(value))]
+    return True
 
 
 def _is_flat(op: ir.Operation) -> bool:
-    return "reduction" not in rows.Structured(op).iterators
+    return op.name == "linalg.generic" and "reduction" not in rows.Structured(op).iterators
+
+
+def _reads_slices(s: rows.Structured) -> bool:
+    """Whether what it sums is computed element by element of parts of tensors, whose rows lie apart: the kernel of a
+    single sum reads them where they are."""
+    for value in list(s.op.operands)[: s.inputs]:
+        op = rows.producer(root(value)) if rows.is_tensor(value) else None
+        if op is None or op.name not in ("linalg.generic", "tensor.extract_slice"):
+            continue
+        if op.name == "tensor.extract_slice" or (made := rows.Structured(op)).is_elementwise() and _reads_slices(made):
+            return True
+    return False
 
 
 def _sizes(s: rows.Structured, shape: Callable[[ir.Value], Sequence[_Size]]) -> list[_Size]:

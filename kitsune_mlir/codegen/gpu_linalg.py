@@ -132,15 +132,14 @@ class _Parts:
 
 def _parts(generic: Generic, threads: int) -> _Parts | None:
     """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it: where their
-    number is open, in the example. Of known loops the longest is cut; where one is open, the one that gives most parts
-    in the example, for there may be few turns of it, as of a batch of images."""
+    number is open, in the example. The loop is cut that gives most parts there: of an open one there may be few turns,
+    as of a batch of images, and the longest may be the one that a warp shares, as the lines of images that lie apart."""
     results = [generic.example_size(d) for d in generic.parallel]
     if 0 in results:
         return None
     sizes = {d: generic.known_size(d) for d in generic.reduction}
-    loops = list(sizes) if None in sizes.values() else [max(sizes, key=lambda d: sizes[d])]
     most = SPREAD // (prod(results) * threads)
-    found = [_Parts(loop, min(most, 1024, _most_parts(generic, sizes, loop, threads))) for loop in loops]
+    found = [_Parts(loop, min(most, 1024, _most_parts(generic, sizes, loop, threads))) for loop in sizes]
     best = max(found, key=lambda parts: min(parts.count, generic.example_size(parts.loop)))
     return best if best.count > 1 else None
 

@@ -97,3 +97,27 @@ def test_blocks_share_known_elements_that_lie_apart(small_gpu):
     compiled = kitsune_mlir.compile(Function(areas), (x, y), target=small_gpu)
     assert compiled.plan["launches"][0]["ctas"] == 20000 // (8 * 256)
     check(areas, Simulation(compiled), x, y)
+
+
+def per_image(x, y):
+    p, y = x.sigmoid().flatten(1), y.flatten(1)
+    return (2 * (p * y).sum(1) + 1) / (p.sum(1) + y.sum(1) + 1)
+
+
+def variation(x, y):
+    """Differences of neighbours are computed where they are summed, not written as rows."""
+    return (x[..., 1:, :] - x[..., :-1, :]).abs().sum((1, 2, 3)) + y[..., 1:].mean()
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("function", [per_image, variation])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_images_are_read_once(function, is_open, small_gpu):
+    """Eight multiprocessors had three rows to sum, whose elements had been computed before."""
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 1, 128, 160), torch.rand(3, 1, 128, 160)
+    shapes = {0: BATCH} if is_open else {}
+    compiled = kitsune_mlir.compile(Function(function), (x, y), target=small_gpu, dynamic_shapes=((shapes, shapes),))
+    first = compiled.plan["launches"][0]
+    assert "elementwise" not in first["computes"] and first["ctas"] >= 8
+    check(function, Simulation(compiled), x, y)
