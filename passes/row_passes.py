@@ -67,7 +67,9 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
     pass by operators as well, or more than one size of it is open."""
     plan = RowPlan(group, _open_cuts(group), taken)
-    open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
+    if len(_open_sizes(plan)) > 1 and not is_open(group.space.columns):
+        plan = RowPlan(group, (), taken)  # rows of several open sizes, which are as well one
+    open_ = _open_sizes(plan)
     if _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
@@ -75,8 +77,15 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     return plan if fits and not once else None
 
 
+def _open_sizes(plan: RowPlan) -> set[int]:
+    return {size for size in (*(plan.segments or ()), plan.space.columns) if size is not None and is_open(size)}
+
+
 def _has_sizes(plan: RowPlan, member: Member) -> bool:
-    """Whether an operator reads each tensor from around with an open size for each that the kernel has."""
+    """Whether an operator reads each tensor from around with an open size for each that the kernel has. Where columns
+    are known, those of rows may as well be one."""
+    if not is_open(plan.space.columns):
+        return True
     for value, role in zip(member.op.operands, member.roles):
         if role is None or plan.is_inside(value) or plan.segments is None:
             continue

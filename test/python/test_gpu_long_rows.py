@@ -97,6 +97,26 @@ def test_rows_that_no_registers_hold(columns, dtype, small_gpu, monkeypatch):
     assert (device.pipeline_launches, device.launches) == (1, 0)
 
 
+def language(x, shift, mask):
+    """What a loss makes of logits: they are of several open sizes, which are one number of rows."""
+    y = x + shift
+    largest = torch.logsumexp(y, -1)
+    probabilities = y.softmax(-1)
+    return (largest * mask).sum(), (probabilities * y).sum(-1) - largest
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_rows_of_two_open_sizes(dtype, small_gpu, monkeypatch):
+    monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 2)
+
+    def inputs(batch, tokens):
+        return drawn((batch, tokens, 900), (900,), (batch, tokens), dtype=dtype)
+
+    sizes = {0: Dim("batch"), 1: TOKENS}
+    device = run(language, inputs(3, 5), small_gpu, ((sizes, None, sizes),), [inputs(1, 7), inputs(2, 2)])
+    assert device.pipeline_launches >= 3
+
+
 @pytest.mark.parametrize("warps", [1, 2, 16])
 def test_short_parts(warps, small_gpu, monkeypatch):
     """Many turns of each loop. What several warps find of a row meets in shared memory in each."""
