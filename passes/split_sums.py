@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .row_groups import root, users
+from .row_groups import Space, root, space_of, users
 from .schedule_build import generic, map_of, reshaped, size_of
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
@@ -34,20 +34,27 @@ _Size = TypeVar("_Size")  # known, or None
 
 
 def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
-    """Rewrites such reductions of a block but those that give `others`."""
+    """Rewrites such reductions of a block but those that give `others`, whose rows kernels go through."""
     waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    long_ = {space.columns for op in waiting if (space := space_of(op)) is not None and _is_long(op, space)}
     waiting = [op for op in waiting if not any(result in others for result in op.results)]
     while waiting:
         op = waiting.pop()
         s = rows.Structured(op)
         if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
             continue
-        found, (combiner,) = _find(s), combiners(s.body, s.inputs, other=True) or [None]
+        found, (combiner,) = _find(s, long_), combiners(s.body, s.inputs, other=True) or [None]
         if found is not None and combiner is not None:
             with op.location, ir.InsertionPoint(op):
                 across = found.split(combiner)
             replace_op(op, across.results[0])
             waiting.append(across)
+
+
+def _is_long(op: ir.Operation, space: Space) -> bool:
+    """Whether a reduction is of rows that are worth a kernel which goes through them, and so many that they keep a GPU
+    busy as they are."""
+    return space.columns > WIDEST and prod(example_sizes.shape_of(op.results[0])) > MOST_ROWS
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,16 @@ class _Sum:
         return size_of(value, d)
 
 
-def _find(s: rows.Structured) -> _Sum | None:
+def _find(s: rows.Structured, long_: Container[int]) -> _Sum | None:
     """None for a reduction that stays as it is. Loops of an open size are none along rows: how large they are taken to
-    be is the example's."""
+    be is the example's. Of rows of `long_` columns there are others, such as those of a softmax before a sum of all."""
     sizes, examples, loops = _sizes(s, rows.known_sizes), _sizes(s, example_sizes.shape_of), len(s.iterators)
     if prod(examples) < LEAST:
         return None
     last = next((n for n, kind in enumerate(reversed(s.iterators)) if kind != "reduction"), loops)
     last = min(last, next((n for n, size in enumerate(reversed(sizes)) if size is None), loops))
-    fitting = [n for n in range(1, last + 1) if prod(sizes[loops - n :]) in COLUMNS]
+    columns_of = {n: prod(sizes[loops - n :]) for n in range(1, last + 1)}
+    fitting = [n for n, columns in columns_of.items() if columns in COLUMNS or columns in long_]
     first = loops - fitting[-1] if fitting else loops - 1
     if not last or not _are_rows(s, first) or _reads_slices(s):
         return None
