@@ -121,3 +121,17 @@ def test_images_are_read_once(function, is_open, small_gpu):
     first = compiled.plan["launches"][0]
     assert "elementwise" not in first["computes"] and first["ctas"] > 3
     check(function, Simulation(compiled), x, y)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_weights_of_classes_are_taken_where_they_are(small_gpu):
+    """They were repeated for each row, and all of the logarithms were multiplied with them."""
+    torch.manual_seed(0)
+    x, y, weight = torch.randn(9, 50), torch.randint(0, 50, (9,)), torch.rand(50)
+    y[4] = -100
+    compiled = kitsune_mlir.compile(
+        Function(F.cross_entropy), (x, y, weight), target=small_gpu, dynamic_shapes=(({0: BATCH}, {0: BATCH}, None),)
+    )
+    assert compiled.mlir("prepare-linalg").count("tensor.extract %arg2[") == 2
+    found = torch.as_tensor(Simulation(compiled)(x, y, weight))
+    torch.testing.assert_close(found.double(), F.cross_entropy(x.double(), y, weight.double()), rtol=2e-6, atol=1e-6)
