@@ -50,6 +50,7 @@ from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
 from .sliced_parts import slice_fill, slice_part
+from .turned_broadcasts import turn_broadcasts
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
@@ -101,6 +102,7 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "tensor.extract_slice"):
                 slice_fill(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            turn_broadcasts(module)
             merge_equal_scatters(module)
             gather_once(module)
             take_elements(module)

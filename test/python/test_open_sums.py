@@ -136,3 +136,25 @@ def test_weights_of_classes_are_taken_where_they_are(small_gpu):
     assert all("%arg0" in line for line in extracts if "tensor<?x50xf32>" in line)
     found = torch.as_tensor(Simulation(compiled)(x, y, weight))
     torch.testing.assert_close(found.double(), F.cross_entropy(x.double(), y, weight.double()), rtol=2e-6, atol=1e-6)
+
+
+def dice_of_classes(x, y):
+    p = x.softmax(1)
+    t = F.one_hot(y, x.shape[1]).permute(0, 3, 1, 2).to(p.dtype)
+    return 1 - ((2 * (p * t).sum((0, 2, 3)) + 1e-5) / ((p + t).sum((0, 2, 3)) + 1e-5)).mean()
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_codes_of_classes_are_compared_where_they_are_read(is_open, small_gpu):
+    """They were written as numbers of 64 bits, classes last, and turned."""
+    torch.manual_seed(0)
+    x, y = torch.randn(3, 5, 24, 32), torch.randint(0, 5, (3, 24, 32))
+    shapes = {0: BATCH} if is_open else {}
+    compiled = kitsune_mlir.compile(
+        Function(dice_of_classes), (x, y), target=small_gpu, dynamic_shapes=((shapes, shapes),)
+    )
+    assert "linalg.transpose" not in compiled.mlir("prepare-linalg")
+    assert compiled.plan["launches"][0]["kernel"] == "rows0"
+    found = torch.as_tensor(Simulation(compiled)(x, y)).double()
+    torch.testing.assert_close(found, dice_of_classes(x.double(), y), rtol=2e-6, atol=1e-6)
