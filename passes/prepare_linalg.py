@@ -49,6 +49,7 @@ from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
+from .sliced_elements import compute_slices
 from .sliced_parts import slice_fill, slice_part
 from .turned_broadcasts import turn_broadcasts
 
@@ -73,6 +74,7 @@ class PrepareLinalg(ModulePass):
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)
+            compute_slices(module)
             for op in walk(module, "tensor.extract_slice"):
                 slice_part(op)
             for op in walk(module, "arith.constant"):

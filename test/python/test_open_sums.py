@@ -63,8 +63,9 @@ def metrics(x, y):
 
 
 def areas(x, y):
-    """Of boxes: the elements of one lie apart."""
-    return ((x[..., 2] - y[..., 0]) * (x[..., 3] - y[..., 1])).mean()
+    """Of boxes: the elements of one lie apart, and sizes are computed where they are multiplied."""
+    size = (x[..., 2:4] - y[..., :2]).clamp(min=0)
+    return (size[..., 0] * size[..., 1]).mean()
 
 
 def weighed(x, y):
