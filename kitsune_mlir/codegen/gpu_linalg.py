@@ -133,7 +133,7 @@ class _Parts:
 def _parts(generic: Generic, threads: int) -> _Parts | None:
     """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it: where their
     number is open, in the example. The loop is cut that gives most parts there: of an open one there may be few turns,
-    as of a batch of images, and the longest may be the one that a warp shares, as the lines of images that lie apart."""
+    as of a batch of images, and the longest may be the one that a warp shares, as lines of images that lie apart."""
     results = [generic.example_size(d) for d in generic.parallel]
     if 0 in results:
         return None
