@@ -65,6 +65,7 @@ from .repeated_elements import repeat_elements
 from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
+from .shared_sums import share_sums
 from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
 
@@ -104,6 +105,10 @@ class ConvertLinalgToGpu(ModulePass):
                 run_passes(module, _FUSE)
                 for _ in range(_ROUNDS):
                     if not drop_unit_dims(_main(module)):
+                        break
+                    run_passes(module, _FUSE)
+                for _ in range(_ROUNDS):
+                    if not share_sums(_main(module)):
                         break
                     run_passes(module, _FUSE)
                 if repeat_elements(_main(module)) | size_reductions(_main(module)):

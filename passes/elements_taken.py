@@ -52,15 +52,24 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     if all(map(is_weight, inputs)) or not all(map(rows.is_tensor, inputs)):
         return False
-    found = [rows.dim_of(expr) for map_ in s.maps[: s.inputs] for expr in map_.results]
-    if not set(range(len(s.iterators))) <= set(found) or not all(map(_is_place, s.maps[: s.inputs])):
-        return False  # an index that no operand has would not be checked
+    found = {rows.dim_of(expr) for map_ in s.maps[: s.inputs] for expr in map_.results}
+    unread = {*range(len(s.iterators))} - found
+    if not all(map(_is_place, s.maps[: s.inputs])) or not all(_is_own(made, d) for d in unread):
+        return False
     takers = [_taker(use.owner.operation) for use in made.results[0].uses]
     is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
     if not is_cheap and any(taker is None for taker in takers):
         return False
     taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _is_own(made: ir.Operation, d: int) -> bool:
+    """Whether elements are taken at their own places along a dimension that is the same everywhere, as class weights
+    are for all rows: a number of a place that no operand has would not be checked."""
+    extracts = [use.owner.operation for use in made.results[0].uses if use.owner.name == "tensor.extract"]
+    places = [rows.producer(op.operands[1 + d]) for op in extracts]
+    return all(place is not None and place.name == "linalg.index" for place in places)
 
 
 def _is_place(map_: ir.AffineMap) -> bool:

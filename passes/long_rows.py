@@ -66,7 +66,7 @@ class LongRowBody(RowBody):
         shape = self._shape(present, columns)
         read = [v for m in self.plan.group.ordered for v, one in zip(m.op.operands, self._keys(m)) if one == key]
         alike = [v for v in (value, *read) if rows.shape_of(v).count(rows.DYNAMIC) == shape.count(None)]
-        return reshaped(alike[0], shape)
+        return reshaped([*alike, value][0], shape)
 
     @property
     def columns(self) -> int:

@@ -12,11 +12,14 @@ done by blocks of elements (codegen/gpu_turned.py) where lines have whole sector
 
 from __future__ import annotations
 
+from math import prod
+
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, linalg, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 
+from .row_groups import root
 from .schedule_build import generic, map_of, reshaped
 
 
@@ -37,8 +40,9 @@ def _merged(op: ir.Operation) -> ir.Operation | None:
     dims = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps]  # None of one element
     for first in range(len(s.iterators) - 1):
         pair = [first, first + 1]
-        wanted = [s.iterators[loop] for loop in pair] == ["reduction"] * 2 or _is_short_line(s, dims, pair)
-        if wanted and all(_may_merge(value, own, pair) for value, own in zip(op.operands, dims, strict=True)):
+        reduced = [s.iterators[loop] for loop in pair] == ["reduction"] * 2
+        wanted = reduced or _is_short_line(s, dims, pair)
+        if wanted and all(_may_merge(value, own, pair, reduced) for value, own in zip(op.operands, dims, strict=True)):
             return _merge(s, dims, first)
     return None
 
@@ -57,18 +61,19 @@ def _is_short_line(s: rows.Structured, dims: list[list[int | None]], pair: list[
     return any(found[-1] == pair[1] and 0 < line_bytes(value) < SECTOR for value, found in lines)
 
 
-def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int]) -> bool:
-    """Whether an operand has both loops as neighbouring dimensions of known sizes, or neither."""
+def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int], reduced: bool) -> bool:
+    """Whether an operand has both loops as neighbouring dimensions, or neither. Their sizes are known, or they are
+    reduced: of sums of all elements one may be open, or both."""
     places = [place for place, loop in enumerate(dims) if loop in pair]
     if not places:
         return True
-    first, made = places[0], rows.producer(value)
+    first, made = places[0], rows.producer(root(value))
     whole = made is None or made.name != "tensor.extract_slice"  # rows that lie apart make no longer ones
-    return whole and dims[first : first + 2] == pair == [dims[place] for place in places] and _are_known(value, places)
-
-
-def _are_known(value: ir.Value, places: list[int]) -> bool:
-    return all(rows.shape_of(value)[place] != rows.DYNAMIC for place in places)
+    return (
+        whole
+        and dims[first : first + 2] == pair == [dims[place] for place in places]
+        and (reduced or all(rows.shape_of(value)[place] != rows.DYNAMIC for place in places))
+    )
 
 
 def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.Operation:
@@ -77,8 +82,8 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
     with op.location, ir.InsertionPoint(op):
         for value, own in zip(op.operands, dims, strict=True):
             if first in own:
-                at, sizes = own.index(first), rows.known_sizes(value)
-                value = _reshaped(value, [*sizes[:at], sizes[at] * sizes[at + 1], *sizes[at + 2 :]])
+                at = own.index(first)
+                value = _joined(value, at)
                 own = [*own[: at + 1], *own[at + 2 :]]
             operands.append(value)
             maps.append(map_of(loops, [None if loop is None else loop - (loop > first) for loop in own]))
@@ -96,8 +101,13 @@ def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.O
     return made
 
 
-def _reshaped(value: ir.Value, sizes: list[int | None]) -> ir.Value:
-    made = rows.producer(value)
-    if made is None or made.name != "tensor.empty" or None in sizes:
-        return reshaped(value, sizes)
-    return tensor.empty(sizes, ir.RankedTensorType(value.type).element_type)
+def _joined(value: ir.Value, at: int) -> ir.Value:
+    """A tensor with dimension `at` and the next one as one."""
+    sizes, kind = rows.shape_of(value), ir.RankedTensorType(value.type)
+    pair, made = sizes[at : at + 2], rows.producer(value)
+    size = rows.DYNAMIC if rows.DYNAMIC in pair else prod(pair)
+    joined = [*sizes[:at], size, *sizes[at + 2 :]]
+    if made is not None and made.name == "tensor.empty" and rows.DYNAMIC not in joined:
+        return tensor.empty(joined, kind.element_type)
+    places = [[d] if d < at else [d + 1] if d > at else [d, d + 1] for d in range(len(joined))]
+    return tensor.CollapseShapeOp(ir.RankedTensorType.get(joined, kind.element_type), value, places).result

@@ -49,7 +49,9 @@ from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
+from .sliced_elements import compute_slices
 from .sliced_parts import slice_fill, slice_part
+from .turned_broadcasts import turn_broadcasts
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
@@ -72,6 +74,7 @@ class PrepareLinalg(ModulePass):
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)
+            compute_slices(module)
             for op in walk(module, "tensor.extract_slice"):
                 slice_part(op)
             for op in walk(module, "arith.constant"):
@@ -101,6 +104,7 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "tensor.extract_slice"):
                 slice_fill(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            turn_broadcasts(module)
             merge_equal_scatters(module)
             gather_once(module)
             take_elements(module)

@@ -20,6 +20,7 @@ from .block_order import Order
 from .row_bodies import RowPlan, rows_behind
 from .row_groups import Group, Member, find, root, space_of, users
 from .softmax_rows import Online, find_online
+from .split_sums import MOST_ROWS
 from .stage_cost import DEAR
 from .tensor_sizes import TensorSizes
 
@@ -32,12 +33,19 @@ def long_reductions(block: ir.Block, target: Target) -> set[ir.Value]:
     order, sizes = Order(block), TensorSizes(block)
     found = set[ir.Value]()
     for group in find(order, sizes.shape):
-        if is_open(group.space.columns) or group.space.columns <= WIDEST:
+        if is_open(group.space.columns) or group.space.columns <= WIDEST or _is_split(group, sizes.taken):
             continue
         plan = plan_long(group, sizes.taken)
         if plan is not None and choose_parts(plan, target) is not None:
             found |= {result for result, member in group.members.items() if member.kind == "reduction"}
     return found
+
+
+def _is_split(group: Group, taken: Callable[[int], int]) -> bool:
+    """Whether a group does nothing but reduce a few rows once: those of parts of them are as much one pass, which all
+    of the GPU does together."""
+    rows_, outputs = taken(group.space.rows), [m for m in group.outputs if m.kind == "tile"]
+    return rows_ <= MOST_ROWS and not outputs and len(levels_of(group)) == 1
 
 
 def _hands_on(group: Group) -> bool:
@@ -59,7 +67,9 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
     pass by operators as well, or more than one size of it is open."""
     plan = RowPlan(group, _open_cuts(group), taken)
-    open_ = {size for size in (*(plan.segments or ()), group.space.columns) if size is not None and is_open(size)}
+    if len(_open_sizes(plan)) > 1 and not is_open(group.space.columns):
+        plan = RowPlan(group, (), taken)  # rows of several open sizes, which are as well one
+    open_ = _open_sizes(plan)
     if _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
@@ -67,8 +77,15 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     return plan if fits and not once else None
 
 
+def _open_sizes(plan: RowPlan) -> set[int]:
+    return {size for size in (*(plan.segments or ()), plan.space.columns) if size is not None and is_open(size)}
+
+
 def _has_sizes(plan: RowPlan, member: Member) -> bool:
-    """Whether an operator reads each tensor from around with an open size for each that the kernel has."""
+    """Whether an operator reads each tensor from around with an open size for each that the kernel has. Where columns
+    are known, those of rows may as well be one."""
+    if not is_open(plan.space.columns):
+        return True
     for value, role in zip(member.op.operands, member.roles):
         if role is None or plan.is_inside(value) or plan.segments is None:
             continue

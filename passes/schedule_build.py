@@ -144,21 +144,26 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         return made
     if (groups := _joined(list(kind.shape), sizes)) is not None:
         return tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups).result
+    flat = value
     if kind.rank > 1:
         count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
         type_ = ir.RankedTensorType.get([count], kind.element_type)
-        value = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
+        flat = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
     if len(sizes) == 1:
-        return value
-    open_ = []
-    if rows.DYNAMIC in sizes:
-        open_ = [
-            arith.divui(
-                tensor.dim(value, constant_index(0)), constant_index(prod(size for size in shape if size is not None))
-            )
-        ]
+        return flat
+    open_ = [_open_size(value, flat, sizes)] if rows.DYNAMIC in sizes else []
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
+    return tensor.ExpandShapeOp(type_, flat, [list(range(len(sizes)))], open_, sizes).result
+
+
+def _open_size(value: ir.Value, flat: ir.Value, sizes: Sequence[int]) -> ir.Value:
+    """The open one of these sizes, those of a reshape of a tensor, which is also there as a vector: the tensor's own
+    open size where that has as many elements for each."""
+    shape = rows.shape_of(value)
+    own, wanted = (prod(size for size in some if size != rows.DYNAMIC) for some in (shape, sizes))
+    if own == wanted and shape.count(rows.DYNAMIC) == 1:
+        return size_of(value, shape.index(rows.DYNAMIC))
+    return arith.divui(tensor.dim(flat, constant_index(0)), constant_index(wanted))
 
 
 def _behind_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value | None:

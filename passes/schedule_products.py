@@ -45,7 +45,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.open_rows import MANY
-from kitsune_mlir.planning.open_sizes import is_open, is_single
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.planning.product_tiles import CLUSTERS, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.thin_products import THIN_BY, small_us
@@ -224,7 +224,7 @@ class _Scheduler(PricedProduct):
         operands = (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
         sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
         open_ = [size for role, size in sizes.items() if role in self.sizes and is_open(size)]
-        if len({*open_}) > 1 or len(open_) > 1 and not is_single(open_[0]):
+        if len({*open_}) > 1:
             raise UnsupportedError("two of its sizes are open until the call")
         vectors = 1 in (self.sizes["m"], self.sizes["n"])
         if vectors and any(map(has_open_lines, (self.found.left, self.found.right, self.op.results[0]))):

@@ -7,38 +7,43 @@ does, then the others.
     %p = linalg.generic {iterator_types = ["parallel", "parallel", "reduction"]} ins(%r) ...      // 16x64
     %s = linalg.generic {iterator_types = ["reduction", "parallel"]} ins(%p) ...
 
-So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before.
+So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before. Sizes
+that are open until the call are no columns: of them a row has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .row_groups import root
-from .schedule_build import generic, map_of, reshaped
+from .row_groups import Space, root, space_of, users
+from .schedule_build import generic, map_of, reshaped, size_of
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
 
+_Size = TypeVar("_Size")  # known, or None
+
 
 def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
-    """Rewrites such reductions of a block but those that give `others`."""
+    """Rewrites such reductions of a block but those that give `others`, whose rows kernels go through."""
     waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    long_ = {space.columns for op in waiting if (space := space_of(op)) is not None and _is_long(op, space)}
     waiting = [op for op in waiting if not any(result in others for result in op.results)]
     while waiting:
         op = waiting.pop()
         s = rows.Structured(op)
         if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
             continue
-        found, (combiner,) = _find(s), combiners(s.body, s.inputs, other=True) or [None]
+        found, (combiner,) = _find(s, long_), combiners(s.body, s.inputs, other=True) or [None]
         if found is not None and combiner is not None:
             with op.location, ir.InsertionPoint(op):
                 across = found.split(combiner)
@@ -46,12 +51,19 @@ def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
             waiting.append(across)
 
 
+def _is_long(op: ir.Operation, space: Space) -> bool:
+    """Whether a reduction is of rows that are worth a kernel which goes through them, and so many that they keep a GPU
+    busy as they are."""
+    return space.columns > WIDEST and prod(example_sizes.shape_of(op.results[0])) > MOST_ROWS
+
+
 @dataclass(frozen=True)
 class _Sum:
-    """A reduction, of loops of these sizes, those from number `first` on along rows of so many columns."""
+    """A reduction, of loops of these sizes, None where one is open, those from number `first` on along rows of so many
+    columns."""
 
     s: rows.Structured
-    sizes: list[int]
+    sizes: list[int | None]
     first: int
     columns: int
 
@@ -71,7 +83,8 @@ class _Sum:
             inputs.append(reshaped(value, [*(self.sizes[d] for d in own), *outer[first:], self.columns]))
             maps.append(map_of(loops, [*own, *range(first, loops)]))
         kind = ir.RankedTensorType(s.op.results[0].type).element_type
-        start = linalg.fill(combiner.neutral(), outs=[tensor.EmptyOp(outer, kind).result])
+        sizes = [self._open_size(loop) if size is None else size for loop, size in enumerate(outer)]
+        start = linalg.fill(combiner.neutral(), outs=[tensor.empty(sizes, kind)])
         maps.append(map_of(loops, range(loops - 1)))
         along = generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"], s.body)
         result = map_of(loops - 1, _dims(s.maps[s.inputs]))
@@ -79,22 +92,30 @@ class _Sum:
         out = [s.op.operands[s.inputs]]
         return generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators, combiner.join)
 
+    def _open_size(self, loop: int) -> ir.Value:
+        """That of a loop that is open, as an input has it."""
+        value, d = next((v, _dims(m).index(loop)) for v, m in zip(self.s.op.operands, self.s.maps) if loop in _dims(m))
+        return size_of(value, d)
 
-def _find(s: rows.Structured) -> _Sum | None:
-    """None for a reduction that stays as it is."""
-    sizes, loops = _sizes(s), len(s.iterators)
-    if min(sizes) < 0 or prod(sizes) < LEAST:
+
+def _find(s: rows.Structured, long_: Container[int]) -> _Sum | None:
+    """None for a reduction that stays as it is. Loops of an open size are none along rows: how large they are taken to
+    be is the example's. Of rows of `long_` columns there are others, such as those of a softmax before a sum of all."""
+    sizes, examples, loops = _sizes(s, rows.known_sizes), _sizes(s, example_sizes.shape_of), len(s.iterators)
+    if prod(examples) < LEAST:
         return None
     last = next((n for n, kind in enumerate(reversed(s.iterators)) if kind != "reduction"), loops)
-    fitting = [n for n in range(1, last + 1) if prod(sizes[loops - n :]) in COLUMNS]
+    last = min(last, next((n for n, size in enumerate(reversed(sizes)) if size is None), loops))
+    columns_of = {n: prod(sizes[loops - n :]) for n in range(1, last + 1)}
+    fitting = [n for n, columns in columns_of.items() if columns in COLUMNS or columns in long_]
     first = loops - fitting[-1] if fitting else loops - 1
-    if not last or not _are_rows(s, first):
+    if not last or not _are_rows(s, first) or _reads_slices(s):
         return None
     if fitting:
         found = _Sum(s, sizes, first, prod(sizes[first:]))
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
-    stays = sizes[first] < COLUMNS.stop or prod(sizes[:first]) > MOST_ROWS or _follows(s)
+    stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or not _is_summed_alone(s)
     return None if columns is None or stays else _Sum(s, sizes, first, columns)
 
 
@@ -122,23 +143,44 @@ def _has_others(map_: ir.AffineMap) -> bool:
     return any(not isinstance(result, ir.AffineDimExpr | ir.AffineConstantExpr) for result in map_.results)
 
 
-def _follows(s: rows.Structured) -> bool:
-    """Whether elementwise operators come before, whose loops are no rows."""
-    makers = [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
-    return any(
-        op is not None and op.name == "linalg.generic" and len(op.results) == 1 and _is_flat(op) for op in makers
-    )
+def _is_summed_alone(s: rows.Structured) -> bool:
+    """Whether of the elementwise operators that come before, for each element, nothing but sums is made, whose rows
+    they can take: what else reads them, such as the numbers that a norm scales, has other rows."""
+    count = prod(_sizes(s, example_sizes.shape_of))
+    seen, waiting = list[ir.Operation](), [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
+    while waiting:
+        op = waiting.pop()
+        if op is None or op in seen or not _is_flat(op) or prod(example_sizes.shape_of(op.results[0])) != count:
+            continue
+        seen.append(op)
+        readers = [user for user in users(op.results[0]) if user.name != "tensor.dim"]
+        if any(user.name != "linalg.generic" for user in readers):
+            return False
+        waiting += [*readers, *(rows.producer(root(value)) for value in op.operands if rows.is_tensor(value))]
+    return True
 
 
 def _is_flat(op: ir.Operation) -> bool:
-    return "reduction" not in rows.Structured(op).iterators
+    return op.name == "linalg.generic" and "reduction" not in rows.Structured(op).iterators
 
 
-def _sizes(s: rows.Structured) -> list[int]:
-    """Those of the loops; negative where one is open, or no operand says it."""
-    found = [-1] * len(s.iterators)
+def _reads_slices(s: rows.Structured) -> bool:
+    """Whether what it sums is computed element by element of parts of tensors, whose rows lie apart: the kernel of a
+    single sum reads them where they are."""
+    for value in list(s.op.operands)[: s.inputs]:
+        op = rows.producer(root(value)) if rows.is_tensor(value) else None
+        if op is None or op.name not in ("linalg.generic", "tensor.extract_slice"):
+            continue
+        if op.name == "tensor.extract_slice" or (made := rows.Structured(op)).is_elementwise() and _reads_slices(made):
+            return True
+    return False
+
+
+def _sizes(s: rows.Structured, shape: Callable[[ir.Value], Sequence[_Size]]) -> list[_Size]:
+    """Those of the loops, as `shape` says the sizes of tensors."""
+    found = dict[int, _Size]()
     for value, map_ in zip(s.op.operands, s.maps, strict=True):
-        for size, result in zip(rows.shape_of(value), map_.results) if rows.is_tensor(value) else ():
-            if (loop := rows.dim_of(result)) is not None:
+        for size, loop in zip(shape(value), _dims(map_)) if rows.is_tensor(value) else ():
+            if loop is not None:
                 found[loop] = size
-    return found
+    return [found[loop] for loop in range(len(s.iterators))]

@@ -108,7 +108,7 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
         return None
     buffers = [v for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
     nbytes = max((bytes_of(buffer.type) for buffer in buffers), default=1)
-    words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs)) if across else 1
+    words = min(WORD // nbytes, MOST_SUMS // power_of_two(len(generic.outputs))) if across else 1
     while words > 1 and not (buffers and all(keeps_words(buffer, words) for buffer in buffers)):
         words //= 2
     return loop, divide(results, length, nbytes, words, _operations(generic))
@@ -142,7 +142,7 @@ def lower(nest: Nest, loop: int, shares: Shares) -> None:
 
     def again(kernel: Kernel, _: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
         buffers = [kernel.inside(buffer) for buffer in partial]
-        return _join_rows(joined, buffers, Walk(row, as_value(shares.parts), whole.warps * whole.slots), column)
+        return join_rows(joined, buffers, Walk(row, as_value(shares.parts), whole.warps * whole.slots), column)
 
     whole = _shared(shares.results, shares.parts, SECTOR // BYTES, 1, MOST_WARPS)
     if shares.parts == 1:
@@ -155,7 +155,7 @@ def lower(nest: Nest, loop: int, shares: Shares) -> None:
         _kernel(nest, whole, again, finish)
 
 
-def _join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, column: ir.Value) -> list[ir.Value]:
+def join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, column: ir.Value) -> list[ir.Value]:
     """What stands in one column of buffers, in these rows, joined."""
     loop = scf.ForOp(walk.first, walk.last, as_value(walk.step), [one.neutral() for one in joined])
     with ir.InsertionPoint(loop.body):
@@ -192,5 +192,5 @@ def _kernel(
         gpu.barrier()
         column = arith.addi(first, thread)
         with only_if(thread, wide), only_if(column, shares.results):
-            then(kernel, part, column, _join_rows(joined, buffers, Walk(as_value(0), as_value(warps)), thread))
+            then(kernel, part, column, join_rows(joined, buffers, Walk(as_value(0), as_value(warps)), thread))
     kernel.launch(shares.parts * shares.columns)

@@ -4,8 +4,9 @@ One thread computes one element of the result, or a word of neighbours where an 
 (gpu_words.py, gpu_turned.py); consecutive threads the last dimension. Reductions keep
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
 element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
-elements is done in parts, whose results a second kernel joins; one across the memory of its inputs, to neighbouring
-elements, by all warps of a block, which each take some of the rows (gpu_columns.py).
+elements is done in parts, whose results a second kernel joins, by blocks where elements are few (gpu_blocks.py); one
+across the memory of its inputs, to neighbouring elements, by all warps of a block, which each take some of the rows
+(gpu_columns.py).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.open_rows import MANY
 
-from . import gpu_columns, gpu_products, gpu_turned
+from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
 from .gpu_generic import Generic
 from .gpu_kernel import (
@@ -79,6 +80,10 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     multiplies = joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic)
     # A product of few results and a long sum takes less time in parts than as tiles.
     has_tiles = multiplies and prod(map(generic.example_size, generic.parallel)) >= gpu_products.SIDE**2
+    if joined is not None and not has_tiles and (blocks := gpu_blocks.shares(generic)) is not None:
+        gpu_blocks.lower(nest, blocks)
+        op.erase()
+        return
     parts = None if joined is None or has_tiles else _parts(generic, WARP if by_warps else 1)
     if parts is not None:
         _lower_in_parts(nest, parts, by_warps)
@@ -127,15 +132,14 @@ class _Parts:
 
 def _parts(generic: Generic, threads: int) -> _Parts | None:
     """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it: where their
-    number is open, in the example. Of known loops the longest is cut; where one is open, the one that gives most parts
-    in the example, for there may be few turns of it, as of a batch of images."""
+    number is open, in the example. The loop is cut that gives most parts there: of an open one there may be few turns,
+    as of a batch of images, and the longest may be the one that a warp shares, as lines of images that lie apart."""
     results = [generic.example_size(d) for d in generic.parallel]
     if 0 in results:
         return None
     sizes = {d: generic.known_size(d) for d in generic.reduction}
-    loops = list(sizes) if None in sizes.values() else [max(sizes, key=lambda d: sizes[d])]
     most = SPREAD // (prod(results) * threads)
-    found = [_Parts(loop, min(most, 1024, _most_parts(generic, sizes, loop, threads))) for loop in loops]
+    found = [_Parts(loop, min(most, 1024, _most_parts(generic, sizes, loop, threads))) for loop in sizes]
     best = max(found, key=lambda parts: min(parts.count, generic.example_size(parts.loop)))
     return best if best.count > 1 else None
 

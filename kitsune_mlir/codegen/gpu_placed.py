@@ -186,7 +186,8 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
     whole = value
     while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
         whole = whole.owner.operands[0]
-    if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape)[1:] == [place.pitch]:
+    longer = [ir.MemRefType(value.type).shape[0], place.pitch]
+    if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape) == longer:
         return whole
     with ir.InsertionPoint(call):
         if (longer := rows_around(value, place.first, place.pitch)) is not None:

@@ -1,8 +1,8 @@
-"""Places of the largest and the smallest elements."""
+"""The largest and the smallest elements, and their places."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -48,7 +48,21 @@ def with_place(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
     return both
 
 
+def of_all(extremum: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    """A rule for the largest or the smallest element of several dimensions that are all there are: one reduction, where
+    those of some are one after the other."""
+
+    def over(x: Tensor, dim: Sequence[int] = (), keepdim: bool = False) -> Any:
+        if x.dim() < 2 or len({d % x.dim() for d in dim} or range(x.dim())) < x.dim():
+            return NotImplemented
+        return extremum(x).reshape([1] * x.dim() if keepdim else [])
+
+    return over
+
+
 EXTREMA = {
+    aten.amax.default: of_all(torch.max),
+    aten.amin.default: of_all(torch.min),
     aten.argmax.default: place_of(torch.amax),
     aten.argmin.default: place_of(torch.amin),
     aten.max.dim: with_place(torch.amax),

@@ -13,7 +13,7 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import kitsune_mlir
-from kitsune_mlir.passes import row_passes
+from kitsune_mlir.passes import row_passes, split_sums
 from kitsune_mlir.planning import row_tiles
 
 TOKENS = Dim("tokens")
@@ -95,6 +95,46 @@ def test_rows_that_no_registers_hold(columns, dtype, small_gpu, monkeypatch):
     monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 0)
     device = run(lambda x: x.log_softmax(-1), drawn((3, columns), dtype=dtype), small_gpu)
     assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+def language(x, shift, mask):
+    """What a loss makes of logits: they are of several open sizes, which are one number of rows."""
+    y = x + shift
+    largest = torch.logsumexp(y, -1)
+    probabilities = y.softmax(-1)
+    return (largest * mask).sum(), (probabilities * y).sum(-1) - largest
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_rows_of_two_open_sizes(dtype, small_gpu, monkeypatch):
+    monkeypatch.setattr(row_tiles, "MOST_COLUMNS", 2)
+
+    def inputs(batch, tokens):
+        return drawn((batch, tokens, 900), (900,), (batch, tokens), dtype=dtype)
+
+    sizes = {0: Dim("batch"), 1: TOKENS}
+    device = run(language, inputs(3, 5), small_gpu, ((sizes, None, sizes),), [inputs(1, 7), inputs(2, 2)])
+    assert device.pipeline_launches >= 3
+
+
+def divergence(x, y):
+    return (x.softmax(-1) * (x - y)).sum()
+
+
+def test_a_sum_of_all_elements_of_such_rows(small_gpu, monkeypatch):
+    """It is one of rows first, in the kernel of what is made of each row before."""
+    for module, name, value in (
+        (row_tiles, "MOST_COLUMNS", 0),
+        (split_sums, "WIDEST", 512),
+        (split_sums, "COLUMNS", range(64, 513)),
+        (split_sums, "LEAST", 64),
+        (split_sums, "MOST_ROWS", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
+    batch = {0: Dim("batch", min=1)}
+    calls = [drawn((n, 900), (n, 900), dtype=torch.float32) for n in (5, 1, 2)]
+    device = run(divergence, calls[0], small_gpu, ((batch, batch),), calls[1:])
+    assert device.pipeline_launches == 3
 
 
 @pytest.mark.parametrize("warps", [1, 2, 16])

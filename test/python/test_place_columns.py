@@ -211,6 +211,20 @@ def test_no_kernel_writes_over_what_its_threads_read(tmp_path):
     assert (found.double() - wanted).norm() <= ROUNDING[torch.bfloat16] * wanted.norm()
 
 
+def quarters(_, x):
+    """A matrix of distances has them, of which each is summed."""
+    half = x.shape[0] // 2
+    return x[:half, :256].softmax(1), x[:half, 256:].softmax(1), x[half:, :256].softmax(1)
+
+
+def test_some_of_the_rows(tmp_path):
+    """A kernel of the first rows of a tensor was given all of it, which is another type."""
+    x = torch.randn(20, 512)
+    found = Simulation(kitsune_mlir.compile(Model(quarters, []), (x,), target=small(tmp_path, "sm_90a")))(x)
+    for a, b in zip(found, quarters(None, x), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 @pytest.mark.parametrize("form", ["beside", "of both"])
 def test_an_open_number_of_rows(form, tmp_path):
     compiled = check(form, torch.bfloat16, small(tmp_path, "sm_90a"), 150, dynamic=True)

@@ -65,3 +65,26 @@ def test_a_kernel_turns_what_many_tiles_read(gpu_of):
     launches = [(launch["form"], launch["computes"].partition(",")[0]) for launch in compiled.plan["launches"]]
     assert launches[:2] == [("operator", "elementwise"), ("scheduled product", "512x512")]
     torch.testing.assert_close(Simulation(compiled, seed=1)(x), model(x.double()).float(), rtol=2e-3, atol=0.07)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_twice_an_open_number_of_rows(dtype, gpu_of):
+    """Scores of all views of a batch with all: both sizes are the same, though no open size of an argument."""
+
+    def scores(x, y):
+        z = torch.cat([x, y])
+        return (z @ z.t() / 8).relu()
+
+    def inputs(rows):
+        return tuple(torch.randn(rows, 64).to(dtype) for _ in range(2))
+
+    torch.manual_seed(0)
+    rows = ({0: torch.export.Dim("rows", min=1)},) * 2
+    compiled = kitsune_mlir.compile(Form(scores), inputs(70), target=gpu_of(16), dynamic_shapes=(rows,))
+    assert "scheduled product" in [launch["form"] for launch in compiled.plan["launches"]]
+    simulation = Simulation(compiled, seed=1)
+    for number in (70, 1, 33):
+        args = inputs(number)
+        found, wanted = simulation(*args).double(), scores(*(x.double() for x in args))
+        assert (found - wanted).norm() <= (1e-5 if dtype == torch.float32 else 6e-3) * wanted.norm()
