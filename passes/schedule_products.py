@@ -60,7 +60,7 @@ from .patch_kernel import PatchKernel
 from .priced_product import Asked, PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import ProductKernel
-from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
+from .product_rows import MOST_IN_PIECES, Followings, is_faster, rows_of
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import generic, sizes_of, zero_tensor
@@ -291,11 +291,10 @@ class _Scheduler(PricedProduct):
 
     def _with_rows(self, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""
-        b, m, n, _ = (self.sizes.get(role, 1) for role in "bmnk")
+        n = self.sizes.get("n", 1)
         if n is None or (self.pieces > 1 and n > MOST_IN_PIECES):
             return False
-        shape = Rows(m, (b or 1) * (m or 1), b is None or m is None, "b" in self.sizes)
-        plan = self.rows.of(self.op, shape, n)
+        plan = self.rows.of(self.op, rows_of(self.sizes), n)
         if plan is None:
             return False
         tiles = self.whole_tiles(plan.counts().work)
