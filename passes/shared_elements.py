@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import cloned, generic
+from .schedule_build import cloned, generic, size_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
@@ -62,11 +62,11 @@ def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    """Whether it computes whole tensors of known sizes, each element of its own, and is nothing that others know."""
+    """Whether it computes whole tensors, each element of its own, and is nothing that others know."""
     if op.name != "linalg.generic" or {name for name, _ in op.attributes.items()} != _PLAIN:
         return False
     s, kinds = rows.Structured(op), [result.type for result in op.results]
-    own = all(rows.is_tensor(result) and result.type.has_static_shape for result in op.results)
+    own = all(map(rows.is_tensor, op.results))
     same = own and all(ir.RankedTensorType(kind).shape == ir.RankedTensorType(kinds[0]).shape for kind in kinds)
     return same and bool(s.iterators) and s.is_elementwise() and s.reads() == list(range(s.inputs))
 
@@ -129,7 +129,8 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
         return [*(values[number] for number in kept), *cloned(b.body, [*read, *[None] * len(second.results)])]
 
     with second.location, ir.InsertionPoint(at):
-        starts = [tensor.empty(rows.shape_of(value), value.type.element_type) for value in results]
+        sizes = _sizes(first.operands[a.inputs])
+        starts = [tensor.empty(sizes, ir.RankedTensorType(value.type).element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
         joined = generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators), body)
     for old, new in zip(results, joined.results, strict=True):
@@ -137,6 +138,12 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
     second.erase()
     first.erase()
     return joined.operation
+
+
+def _sizes(value: ir.Value) -> list[ir.Value | int]:
+    """The sizes of a tensor that an operator's results are like."""
+    kind = ir.RankedTensorType(value.type)
+    return [size_of(value, d) if kind.is_dynamic_dim(d) else size for d, size in enumerate(kind.shape)]
 
 
 def _move(value: ir.Value, before: ir.Operation) -> None:
