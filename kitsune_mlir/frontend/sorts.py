@@ -5,8 +5,9 @@ of the result is the one whose rank is the place's number: a reduction for each 
 all of which are wanted. Comparisons of all with all every element does by itself. Where few elements are wanted they
 are taken out of the row one after another: two reductions each, of a row that stays where threads have it. A long row
 of which some elements are wanted is cut into pieces first: only the first few of each piece can be among the first few
-of the row. One of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an
-element finds by bisection how many of the other run come before it.
+of the row, and, of all pieces, those alone whose own first elements are among the first few of such elements. A row of
+which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
+bisection how many of the other run come before it.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -24,6 +25,7 @@ aten = torch.ops.aten
 
 _PIECE = 32  # elements of a row's piece, the fewest
 _SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
+_BEST = 8  # a row has so many times as many elements as are wanted of it, for its best pieces to be looked for
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
 _QUICK = 4_000_000  # comparisons that take less time than many elements that are taken one after another
 _RUN = 256  # elements that are compared all with all first
@@ -74,15 +76,35 @@ def _keys(x: Tensor) -> Tensor:
 def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
-    if isinstance(size, int) and isinstance(count, int) and _are_taken(x, count):
+    are_known = isinstance(size, int) and isinstance(count, int)
+    if are_known and _are_taken(x, count):
         if size <= _WIDE:
             return _taken(x, descending, count)
         pieces = -(-size // _WIDE)
         return _of_firsts(x, descending, pieces, -(-size // (pieces * _PIECE)) * _PIECE, count)
-    if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
-        is_merged = isinstance(size, int) and isinstance(count, int) and _is_merged(x, size)
+    if are_known and size > _BEST * count and _takes_long(x, count):
+        return _of_best_pieces(x, descending, count)
+    if not are_known or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
+        is_merged = are_known and _is_merged(x, size)
         return _merged(x, descending).narrow(-1, 0, count) if is_merged else _places(x, descending, count)
     return _of_firsts(x, descending, -(-size // piece), piece, count)
+
+
+def _of_best_pieces(x: Tensor, descending: bool, count: int) -> Tensor:
+    """The same of long rows of which few elements are wanted. They lie in the pieces whose own first elements are the
+    first: any other piece has as many elements of others before its own."""
+    size = x.shape[-1]
+    piece = min((1 << power for power in range(1, size.bit_length())), key=lambda own: size // own + count * own)
+    cut = _cut(x, descending, -(-size // piece), piece)
+    best = cut.amax(-1) if descending else cut.amin(-1)
+    if x.is_floating_point() and not descending:  # NaN is last
+        numbers = torch.where(cut != cut, torch.inf, cut).amin(-1)
+        best = torch.where((cut == cut).any(-1), numbers, torch.nan)
+    chosen = _first(best, descending, count)
+    chosen = chosen.gather(-1, _first(chosen, False, count).long())  # equal elements stay in their order
+    left = cut.gather(-2, chosen.long().unsqueeze(-1).expand(*chosen.shape, piece)).flatten(-2)
+    found = _first(left, descending, count)
+    return chosen.gather(-1, (found // piece).long()) * piece + found % piece
 
 
 def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> Tensor:
@@ -95,10 +117,14 @@ def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int)
 def _are_taken(x: Tensor, count: int) -> bool:
     """Whether elements are taken out of rows one after another: few of them, or of short rows, of a type that kernels
     of rows reduce. Of few rows, which a step for each of many elements takes long, ranks have all at once."""
-    elements = x.numel()
-    takes_long = not isinstance(elements, int) or elements * max(_PIECE, _SHARE * count) > _QUICK
-    few = count <= (_FEW if takes_long else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
+    few = count <= (_FEW if _takes_long(x, count) else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
     return few and x.dtype in (torch.float32, torch.int32)
+
+
+def _takes_long(x: Tensor, count: int) -> bool:
+    """Whether pieces whose elements are compared all with all take longer than a few kernels more."""
+    elements = x.numel()
+    return not isinstance(elements, int) or elements * max(_PIECE, _SHARE * count) > _QUICK
 
 
 def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
@@ -134,14 +160,19 @@ def _runs(size: int) -> int:
 
 
 def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows cut into pieces, the last of which are filled up, and the places (i32) of the first `count` elements of
+    """Rows cut into pieces, and the places (i32) of the first `count` elements of
     each: in the piece, and in the row."""
-    if rest := pieces * piece - x.shape[-1]:
-        x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
-    cut = x.unflatten(-1, (pieces, piece))
+    cut = _cut(x, descending, pieces, piece)
     found = (_taken if _are_taken(x, count) else _places)(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
     return cut, found, found + firsts.unsqueeze(-1)
+
+
+def _cut(x: Tensor, descending: bool, pieces: int, piece: int) -> Tensor:
+    """Rows cut into pieces, the last of which are filled up."""
+    if rest := pieces * piece - x.shape[-1]:
+        x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
+    return x.unflatten(-1, (pieces, piece))
 
 
 def _merged(x: Tensor, descending: bool) -> Tensor:

@@ -59,6 +59,25 @@ def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
         same(sorts.topk(x, 8, -1, largest), [part[..., :8] for part in wanted])
 
 
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int64], ids=str)
+def test_some_lie_in_the_best_pieces(dtype, largest, monkeypatch):
+    monkeypatch.setattr(sorts, "_QUICK", 0)
+    monkeypatch.setattr(sorts, "_FEW", 0)
+    for size, count in ((90, 3), (133, 11), (700, 40)):
+        x = drawn((2, 3, size), dtype)
+        if dtype.is_floating_point:
+            x[0, 0], x[0, 1, 5:], x[1, 0] = math.nan, math.nan, torch.randn(size).to(dtype)
+        wanted = torch.sort(x, descending=largest, stable=True)
+        same(sorts.topk(x, count, -1, largest), [part[..., :count] for part in wanted])
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_some_of_long_rows_are_looked_for_in_few_pieces():
+    compiled = kitsune_mlir.compile(Function(lambda x: x.topk(50)), (torch.randn(64, 16000),), target="sm_90a")
+    assert compiled.plan["predicted_us"] < 80  # 450 where all pieces give their first elements
+
+
 def test_few_of_many_rows_are_one_kernel():
     compiled = kitsune_mlir.compile(Function(lambda x: x.topk(4)), (torch.randn(4096, 64),), target="sm_90a")
     assert [one["form"] for one in compiled.plan["launches"]].count("scheduled rows") == 1
