@@ -9,7 +9,7 @@ from decomposed_functions import TARGETS, results
 from functions import Function
 
 import kitsune_mlir
-from kitsune_mlir.frontend import sorts
+from kitsune_mlir.frontend import graph_rewrites, sorts
 
 DTYPES = [
     torch.float32, torch.bfloat16, torch.float16, torch.float64,
@@ -82,6 +82,26 @@ def test_few_of_many_rows_are_one_kernel():
     compiled = kitsune_mlir.compile(Function(lambda x: x.topk(4)), (torch.randn(4096, 64),), target="sm_90a")
     assert [one["form"] for one in compiled.plan["launches"]].count("scheduled rows") == 1
     assert compiled.plan["predicted_us"] < 10
+
+
+@pytest.mark.parametrize(
+    "function, is_whole",
+    [
+        (lambda x: x.sort(-1)[0][..., :5], False),
+        (lambda x: torch.sort(x, dim=1, descending=True, stable=True)[1][:, :3], False),
+        (lambda x: tuple(part[:, :2] for part in torch.sort(x, 1)), False),
+        (lambda x: x.sort(-1)[0][..., 1:], True),
+        (lambda x: tuple(part + 1 for part in x.sort(-1)), True),
+    ],
+    ids=["least", "places", "both", "not the first", "all"],
+)
+def test_sorts_of_which_the_first_are_read(function, is_whole):
+    x = drawn((4, 9, 40))
+    exported = torch.export.export(Function(function), (x,))
+    names = {str(node.target) for node in graph_rewrites.rewritten(exported).graph.nodes}
+    assert any("sort" in name for name in names) == is_whole and any("topk" in name for name in names) != is_whole
+    found, wanted = kitsune_mlir.compile(exported, target="cpu")(x), function(x)
+    same(*((one,) if isinstance(one, torch.Tensor) else one for one in (found, wanted)))
 
 
 @pytest.fixture
