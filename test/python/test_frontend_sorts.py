@@ -91,7 +91,7 @@ def test_few_of_many_rows_are_one_kernel():
         (lambda x: torch.sort(x, dim=1, descending=True, stable=True)[1][:, :3], False),
         (lambda x: tuple(part[:, :2] for part in torch.sort(x, dim=1, stable=True)), False),
         (lambda x: x.sort(-1)[0][..., 1:], True),
-        (lambda x: tuple(part + 1 for part in x.sort(-1, stable=True)), True),
+        (lambda x: tuple(part + 1 for part in x.sort(dim=-1, stable=True)), True),
     ],
     ids=["least", "places", "both", "not the first", "all"],
 )
