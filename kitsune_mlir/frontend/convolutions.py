@@ -6,6 +6,9 @@ patches do, and are wider than a chunk of what tensor cores sum, it is a linear 
 Of volumes of few channels filters of one slice see images: a row of such an image is one element of all its channels
 (passes/convolutions.py), where a volume's elements would be mostly zeros.
 
+Other transposed ones whose strides are not 1 would be convolutions of images with zeros between their elements. They
+are such of the images as they are, with several results for each element.
+
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
 between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
 of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
@@ -54,7 +57,11 @@ def convolution(
             stride, padding = [1] * len(stride), [0] * len(stride)
         return _of_open_groups(x, weight, bias, stride, padding, dilation, groups)
     if groups == 1:
-        return _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
+        found = _linear(x, weight, bias, [*padding, *output_padding], dilation, transposed)
+        if found is NotImplemented and transposed and set(stride) != {1} and set(dilation) == {1}:
+            known = all(isinstance(size, int) for size in (*x.shape[2:], *weight.shape))
+            return _in_phases(x, weight, bias, stride, padding, output_padding) if known else found
+        return found
     if weight.shape[:2] != (groups, 1):
         return NotImplemented
     if not transposed:
@@ -68,6 +75,42 @@ def convolution(
     x, kernel = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
     ones, none = [1] * len(stride), [0] * len(stride)
     return aten.convolution(x, kernel, bias, ones, none, dilation, False, none, groups)
+
+
+def _in_phases(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    output_padding: Sequence[int],
+) -> Tensor:
+    """A transposed convolution as one of the image as it is, whose results between two elements of that are channels of
+    their own: place s * i + r of the results sums, for each o, the image's element i + o times the filter's element
+    r + padding - s * o, where there are such."""
+    filter_, rank, around = list(weight.shape[2:]), len(stride), []
+    sizes = [
+        (n - 1) * s - 2 * p + k + more
+        for n, s, p, k, more in zip(x.shape[2:], stride, padding, filter_, output_padding)
+    ]
+    for i, (n, s, p, k, size) in enumerate(zip(x.shape[2:], stride, padding, filter_, sizes, strict=True)):
+        first, last = -((k - 1 - p) // s), (s - 1 + p) // s  # the o's
+        before = s * last - p
+        sides = [0, 0] * (rank - 1 - i) + [before, s * (last - first + 1) - before - k]
+        weight = F.pad(weight, sides + [0, 0] * i).unflatten(2 + 2 * i, (-1, s)).flip(2 + 2 * i)
+        around.append((-first, -(-size // s) + last - n))
+    kernel = weight.permute(1, *range(3, 3 + 2 * rank, 2), 0, *range(2, 2 + 2 * rank, 2)).flatten(0, rank)
+    if any(before != after or before < 0 for before, after in around):
+        x, around = F.pad(x, [size for each in reversed(around) for size in each]), [(0, 0)] * rank
+    if bias is not None:
+        bias = bias.repeat_interleave(kernel.shape[0] // bias.shape[0])
+    ones, none = [1] * rank, [0] * rank
+    y = aten.convolution(x, kernel, bias, ones, [before for before, _ in around], ones, False, none, 1)
+    y = y.unflatten(1, (-1, *stride)).permute(0, 1, *[d for i in range(rank) for d in (2 + rank + i, 2 + i)])
+    for i, size in enumerate(sizes):
+        y = y.flatten(2 + i, 3 + i)
+        y = y if y.shape[2 + i] == size else y.narrow(2 + i, 0, size)
+    return y
 
 
 def _as_direct(
