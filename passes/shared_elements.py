@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import cloned, generic, size_of
+from .schedule_build import cloned, generic, sizes_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
@@ -129,7 +129,7 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
         return [*(values[number] for number in kept), *cloned(b.body, [*read, *[None] * len(second.results)])]
 
     with second.location, ir.InsertionPoint(at):
-        sizes = _sizes(first.operands[a.inputs])
+        sizes = sizes_of(first.operands[a.inputs])
         starts = [tensor.empty(sizes, ir.RankedTensorType(value.type).element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
         joined = generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators), body)
@@ -138,12 +138,6 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
     second.erase()
     first.erase()
     return joined.operation
-
-
-def _sizes(value: ir.Value) -> list[ir.Value | int]:
-    """The sizes of a tensor that an operator's results are like."""
-    kind = ir.RankedTensorType(value.type)
-    return [size_of(value, d) if kind.is_dynamic_dim(d) else size for d, size in enumerate(kind.shape)]
 
 
 def _move(value: ir.Value, before: ir.Operation) -> None:
