@@ -146,7 +146,8 @@ class _Scheduler(PricedProduct):
         if prod(known.values()) >= LEAST:
             with ir.InsertionPoint(self.op):
                 self.found = by_number(self.found)
-        thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
+        sizes = known if self._are_vectors else self.sizes
+        thin = predicted_us(self.found, sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
             dots.build(small, self.target, self.name)
@@ -159,7 +160,7 @@ class _Scheduler(PricedProduct):
             if thin is not None:
                 self._by_rows()
             return False
-        if thin is not None and known.get("b", 1) > self.target.sms and 1 in (known["m"], known["n"]):
+        if thin is not None and self._are_vectors:
             self._by_rows()
             return False
         plain, self.found = self.found, self._where_it_lies()
@@ -243,6 +244,12 @@ class _Scheduler(PricedProduct):
         with self.op.location, ir.InsertionPoint(self.op):
             turned = with_last(value, roles.index(known[0]))
         return turned, (*(role for role in roles if role != known[0]), known[0])
+
+    @property
+    def _are_vectors(self) -> bool:
+        """Whether matrices of a large batch, which may be open, are multiplied with a vector each."""
+        m, n, k = (self.sizes.get(role, 1) for role in "mnk")
+        return self.taken.get("b", 1) > self.target.sms and None not in (m, n, k) and 1 in (m, n)
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

@@ -3,6 +3,7 @@ taken."""
 
 import pytest
 import torch
+from functions import Function
 from hypothesis import given
 from hypothesis import strategies as st
 from test_gpu_rows import drawn, run
@@ -30,6 +31,19 @@ def test_two_layers(rows, k, n, last, dtype, small_gpu):
 def test_a_vector_for_each_of_a_batch(small_gpu):
     device = run(lambda q, k: torch.softmax(q @ k.mT, -1), drawn((30, 1, 64), (30, 50, 64)), small_gpu)
     assert device.pipeline_launches == 2
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["", "open"])
+def test_a_column_for_each_of_a_batch(is_open):
+    """The column is no dimension of its rows, and the batch may be open."""
+    product = Function(lambda states, keys: torch.einsum("bhkv,bhv->bhk", states, keys))
+    args = torch.randn(9, 16, 8, 40).bfloat16(), torch.randn(9, 16, 40).bfloat16()
+    shapes = (({0: torch.export.Dim("batch")},) * 2,) if is_open else None
+    compiled = compile(product, args, target="sm_90a", dynamic_shapes=shapes)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled rows"]
+    wanted = product(*(x.double() for x in args))
+    assert (torch.as_tensor(Simulation(compiled)(*args)).double() - wanted).norm() <= 4e-3 * wanted.norm()
 
 
 def test_one_column_behind_a_product():
