@@ -65,7 +65,10 @@ def elementwise_predicted_us(
     if found.numbers is not None or not wide or has_windows(found):
         return None
     nbytes = sum(map(tensor_bytes, (found.left, found.right, op.results[0])))
-    return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)
+    last = next((role for role in "nmb" if sizes.get(role, 1) != 1), "n")
+    apart = any(last in roles and roles[-1] != last for roles in (found.left_roles, found.right_roles))
+    results = prod(size for role, size in sizes.items() if role != "k")
+    return elementwise_us(results, sizes["k"], nbytes, target, apart)
 
 
 def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
