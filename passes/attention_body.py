@@ -228,7 +228,8 @@ class Weighing(RowBody):
             largest = self._of_rows([largest], lambda a: arith.mulf(a, arith.constant(self.f32, factor)))
         result = found.largest.op.results[0]
         self.values[result] = self._typed(largest, _element_of(result))
-        for member in found.shifts:
+        free = (member for member in found.scores if member.kind == "rows" and member.op.results[0] not in self.values)
+        for member in (*free, *found.shifts):
             self._emit(member)
         return self.values[found.shift]
 

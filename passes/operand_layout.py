@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import root
-from .schedule_build import constant_index, generic, moved, reshaped, size_of, sizes_of
+from .schedule_build import constant_index, generic, moved, reshaped, sizes_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
@@ -131,7 +131,7 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
     """Pieces of a tensor whose lines of an open length are made multiples of so many elements; nobody reads what they
     end with."""
     kind = ir.RankedTensorType(whole.type)
-    sizes = [size_of(whole, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    sizes = sizes_of(whole)
     words = arith.divui(arith.addi(sizes[-1], constant_index(count - 1)), constant_index(count))
     longer, found = [*sizes[:-1], arith.muli(words, constant_index(count))], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import row_tiles
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_tiles import ProductTiles
 from kitsune_mlir.planning.target import Target
 
 from .block_order import Order
+from .priced_product import PricedProduct
 from .row_bodies import RowPlan
 from .row_groups import Group, Member, find, root, users
 
@@ -36,6 +38,12 @@ class Rows:
     known: int
     is_open: bool
     batched: bool
+
+
+def rows_of(sizes: dict[str, int | None]) -> Rows:
+    """The rows of a product whose sizes are these by role; None: open until the call."""
+    b, m = sizes.get("b", 1), sizes.get("m", 1)
+    return Rows(m, (b or 1) * (m or 1), b is None or m is None, "b" in sizes)
 
 
 class Followings:
@@ -57,6 +65,14 @@ class Followings:
         wanted = 2 if rows.batched and rows.each != 1 else 1
         fits = plan.segments is not None and len(plan.segments) == wanted
         return plan if fits and kept(group, value) * columns // _ROW_PARTS <= MOST_KEPT else None
+
+    def joined_tiles(self, product: PricedProduct, sizes: dict[str, int], work: float) -> ProductTiles | None:
+        """The tiles on which the group behind a product would be computed, if it may be, with so many instructions for
+        each element. The product's sizes are these by role, as tensor_sizes.py says them."""
+        tiles = product.whole_tiles(work)
+        of_batch = "b" in (*product.found.left_roles, *product.found.right_roles)
+        known = {role: None if is_open(sizes[role]) else sizes[role] for role in ("bm" if of_batch else "m")}
+        return None if tiles is None or self.of(product.op, rows_of(known), sizes["n"]) is None else tiles
 
     def take(self, op: ir.Operation, plan: RowPlan) -> None:
         """The group is computed with the product."""

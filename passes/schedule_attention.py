@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import inf, prod
 from typing import ClassVar
 
@@ -50,6 +50,7 @@ from .flat_follows import flatten_follows
 from .of_places import Range, is_of_places, range_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
+from .product_rows import Followings
 from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .single_products import LEAST
@@ -102,8 +103,13 @@ class _Groups:
     them may go into a kernel."""
 
     def __init__(self, block: ir.Block):
-        self.order, self.sizes = Order(block), TensorSizes(block)
+        self.block, self.order, self.sizes = block, Order(block), TensorSizes(block)
         self.groups = find(Order(block), self.sizes.shape)
+
+    @cached_property
+    def followings(self) -> Followings:
+        """The groups as schedule-products will find them."""
+        return Followings(self.block)
 
 
 @dataclass
@@ -112,13 +118,12 @@ class _Pair:
 
     first: PricedProduct
     second: PricedProduct
-    order: Order
+    groups: _Groups
     group: Group
     weights: Weights
     plan: RowPlan
     range: Range
     sizes: dict[str, int]
-    known: TensorSizes
 
     @classmethod
     def of(cls, op: ir.Operation, groups: _Groups, target: Target) -> _Pair | None:
@@ -177,7 +182,7 @@ class _Pair:
         plan = RowPlan(group, cuts, groups.sizes.taken)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
-        return cls(first, second, order, group, found, plan, _range(found, plan, sizes), sizes, groups.sizes)
+        return cls(first, second, groups, group, found, plan, _range(found, plan, sizes), sizes)
 
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
@@ -202,7 +207,7 @@ class _Pair:
                 read += element_bytes(ir.RankedTensorType(value.type).element_type)
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
-        given = map(self.known.taken, (blocks, rows, *sizes))
+        given = map(self.groups.sizes.taken, (blocks, rows, *sizes))
         second, nbytes = self.second, 2
         if second.pieces == 1:
             nbytes = element_bytes(ir.RankedTensorType(second.found.right.type).element_type)
@@ -226,10 +231,10 @@ class _Pair:
         values = self.second.tiles(follows_of(self.second.op))
         apart = max(_alone_us(self.first, self.first.tiles(Follows())), self._dram_us([left, right]))
         apart += max(_alone_us(self.second, values), self._dram_us(around))
-        nbytes = self.known.taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
+        nbytes = self.groups.sizes.taken(self.sizes["b"] * self.sizes["m"] * self.sizes["n"]) * 4.0
         apart += between.microseconds if between is not None else target.launch_us
         apart = max(apart, dram_us(2.5 * nbytes, target))
-        joined = self.first.whole_tiles(self.plan.counts().work)
+        joined = self.groups.followings.joined_tiles(self.first, self.sizes, self.plan.counts().work)
         if joined is not None and values is not None:
             moved = max(joined.microseconds, self._dram_us([left, right, *weights]))
             apart = min(apart, moved + max(values.microseconds, self._dram_us([*weights, *around])))
@@ -243,10 +248,8 @@ class _Pair:
 
     def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
         """What DRAM takes for tensors, all of which have about the elements of the operands."""
-        nbytes = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type)
-        return dram_us(
-            sum(nbytes * self.known.taken(prod(self.known.shape(value))) for value in tensors), self.second.target
-        )
+        nbytes, known = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type), self.groups.sizes
+        return dram_us(sum(nbytes * known.taken(prod(known.shape(value))) for value in tensors), self.second.target)
 
     def _before_us(self) -> float:
         """What kernels take that make pieces of operands of f32, or turn them, and the values' rows."""
@@ -261,7 +264,7 @@ class _Pair:
             each, alone = 8.0, target.launch_us + KERNEL_US
             moved = [own["values"], own["values"]]
             moved += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
-        nbytes = [each * self.known.taken(prod(self.known.shape(value))) for value in moved]
+        nbytes = [each * self.groups.sizes.taken(prod(self.groups.sizes.shape(value))) for value in moved]
         return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
 
     @property
@@ -275,12 +278,12 @@ class _Pair:
         made = [self.second.op.results[0], *(op.results[0] for op in found.ops)]
         inputs = [value for op in found.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
         read = [value for value in inputs if rows.is_tensor(value) and value not in made]
-        sizes = [size for value in read for size in self.known.shape(value) if is_open(size)]
+        sizes = [size for value in read for size in self.groups.sizes.shape(value) if is_open(size)]
         return found if all(map(is_single, sizes)) else Follows()
 
     def take(self) -> None:
         """What is computed together is one operation for what is decided afterwards."""
-        self.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
+        self.groups.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
 
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
@@ -292,8 +295,8 @@ class _Pair:
         tiles = self.tiles
         assert tiles is not None
         tiles = replace(tiles, price=self._price(tiles))
-        self.known.look_again()
-        shape = self.known.shape
+        self.groups.sizes.look_again()
+        shape = self.groups.sizes.shape
         follows = self._follows()
         ends = follows.stored or [second.op]
         segments = self.plan.segments or [1]

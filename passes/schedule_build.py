@@ -85,7 +85,7 @@ def sizes_of(value: ir.Value, dims: Iterable[int] | None = None) -> list[int | i
     """The sizes of a tensor, or of these dimensions of it; open ones are asked for at the insertion point."""
     kind = ir.RankedTensorType(value.type)
     dims = range(kind.rank) if dims is None else dims
-    return [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
+    return [size_of(value, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
 
 
 def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
@@ -100,7 +100,8 @@ def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:
-    """An open size of a tensor as what makes it was told: who asks for it does not wait for the tensor then."""
+    """An open size of a tensor as what makes it was told: who asks for it does not wait for the tensor then, and it is
+    not written for that."""
     found = rows.source_of_size(value, d)
     return found if isinstance(found, ir.Value) else tensor.dim(found[0], constant_index(found[1]))
 

@@ -60,7 +60,7 @@ from .patch_kernel import PatchKernel
 from .priced_product import Asked, PricedProduct
 from .product_follows import Follows, follows_of
 from .product_kernel import ProductKernel
-from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
+from .product_rows import MOST_IN_PIECES, Followings, is_faster, rows_of
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import generic, sizes_of, zero_tensor
@@ -146,7 +146,8 @@ class _Scheduler(PricedProduct):
         if prod(known.values()) >= LEAST:
             with ir.InsertionPoint(self.op):
                 self.found = by_number(self.found)
-        thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
+        sizes = known if self._are_vectors else self.sizes
+        thin = predicted_us(self.found, sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
             self.rows.forget([self.op, *small.follows])
             dots.build(small, self.target, self.name)
@@ -159,7 +160,7 @@ class _Scheduler(PricedProduct):
             if thin is not None:
                 self._by_rows()
             return False
-        if thin is not None and known.get("b", 1) > self.target.sms and 1 in (known["m"], known["n"]):
+        if thin is not None and self._are_vectors:
             self._by_rows()
             return False
         plain, self.found = self.found, self._where_it_lies()
@@ -244,6 +245,12 @@ class _Scheduler(PricedProduct):
             turned = with_last(value, roles.index(known[0]))
         return turned, (*(role for role in roles if role != known[0]), known[0])
 
+    @property
+    def _are_vectors(self) -> bool:
+        """Whether matrices of a large batch, which may be open, are multiplied with a vector each."""
+        m, n, k = (self.sizes.get(role, 1) for role in "mnk")
+        return self.taken.get("b", 1) > self.target.sms and None not in (m, n, k) and 1 in (m, n)
+
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
         is what the product takes as sums over rows, None where it is none."""
@@ -291,11 +298,10 @@ class _Scheduler(PricedProduct):
 
     def _with_rows(self, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""
-        b, m, n, _ = (self.sizes.get(role, 1) for role in "bmnk")
+        n = self.sizes.get("n", 1)
         if n is None or (self.pieces > 1 and n > MOST_IN_PIECES):
             return False
-        shape = Rows(m, (b or 1) * (m or 1), b is None or m is None, "b" in self.sizes)
-        plan = self.rows.of(self.op, shape, n)
+        plan = self.rows.of(self.op, rows_of(self.sizes), n)
         if plan is None:
             return False
         tiles = self.whole_tiles(plan.counts().work)

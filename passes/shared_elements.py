@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import cloned, generic, size_of
+from .schedule_build import cloned, generic, sizes_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
@@ -129,9 +129,7 @@ def _join(first: ir.Operation, second: ir.Operation, at: ir.Operation) -> ir.Ope
         return [*(values[number] for number in kept), *cloned(b.body, [*read, *[None] * len(second.results)])]
 
     with second.location, ir.InsertionPoint(at):
-        init = first.operands[a.inputs]
-        known = enumerate(rows.known_sizes(init))
-        sizes = [size_of(init, dim) if size is None else size for dim, size in known]
+        sizes = sizes_of(first.operands[a.inputs])
         starts = [tensor.empty(sizes, value.type.element_type) for value in results]
         identity = [ir.AffineMap.get_identity(len(a.iterators))] * len(starts)
         joined = generic(inputs, starts, [*maps, *identity], ["parallel"] * len(a.iterators), body)

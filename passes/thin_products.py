@@ -8,7 +8,7 @@ from functools import reduce
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
@@ -16,7 +16,8 @@ from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import transposed
-from .schedule_build import generic, map_of, slice_at
+from .schedule_build import generic, map_of, reshaped, slice_at
+from .tensor_sizes import or_none
 
 THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows
 _F32 = ir.F32Type
@@ -34,11 +35,18 @@ def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Targe
     known = {role: size for role, size in sizes.items() if size is not None}
     if found.numbers is not None or has_windows(found):
         return None  # matrices that numbers name, and windows, are in no memory
-    along = found.left_roles[-1] == found.right_roles[-1] == "k"
+    operands = (found.left, found.left_roles), (found.right, found.right_roles)
+    along = all(_long(*operand)[-1] == "k" for operand in operands)
     if not along or known.keys() != sizes.keys() or not isinstance(element, _F32 | _16_BITS):
         return None
     few, many = sorted((known["m"], known["n"]))
     return thin_us(few, many * known.get("b", 1), known["k"], element.width // 8, target)
+
+
+def _long(value: ir.Value, roles: Roles) -> Roles:
+    """The roles of an operand's dimensions that have more than one element, or all where k has one."""
+    sizes = dict(zip(roles, ir.RankedTensorType(value.type).shape, strict=True))
+    return roles if sizes["k"] == 1 else tuple(role for role in roles if sizes[role] != 1)
 
 
 def across_predicted_us(found: Contraction, sizes: dict[str, int | None], target: Target) -> float | None:
@@ -59,8 +67,13 @@ def elementwise_predicted_us(
     if found.numbers is not None or not wide or has_windows(found):
         return None
     moved = [found.left, found.right, *([] if _is_summed(op.results[0]) else [op.results[0]])]
-    nbytes = sum(map(tensor_bytes, moved))
-    return elementwise_us(prod(size for role, size in sizes.items() if role != "k"), sizes["k"], nbytes, target)
+    last = next((role for role in "nmb" if sizes.get(role, 1) != 1), "n")  # along which results are neighbours
+    turned = last == "n" and found.right_roles[-1] == "k"
+    moved += 2 * turned * [found.right]
+    apart = last in found.left_roles and found.left_roles[-1] != last
+    apart = apart or last in found.right_roles and found.right_roles[-1] != last and not turned
+    results = prod(size for role, size in sizes.items() if role != "k")
+    return elementwise_us(results, sizes["k"], sum(map(tensor_bytes, moved)), target, apart)
 
 
 def _is_summed(value: ir.Value) -> bool:
@@ -87,7 +100,7 @@ def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
     with op.location, ir.InsertionPoint(op):
         operands, maps = list[ir.Value](), list[ir.AffineMap]()
         for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
-            if roles[-1] in own and own[-1] == "k":
+            if "n" in own and own[-1] == "k":
                 order = [len(own) - 1, *range(len(own) - 1)]
                 value, own = transposed(value, order), tuple(own[d] for d in order)
             map_ = map_of(len(roles), [roles.index(role) for role in own if role != "k"])
@@ -108,7 +121,13 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
     """The same sums by a linalg.generic over (b,) m, n and k, in front of the product, whose sums begin at zero."""
     roles = [role for role in "bmnk" if role in found.left_roles + found.right_roles]
     dims = {role: ir.AffineDimExpr.get(number) for number, role in enumerate(roles)}
-    orders = (found.left_roles, found.right_roles, tuple(roles[:-1]))
+    operands, orders = [], []
+    for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
+        orders.append(order := _long(value, own) if own[-1] != "k" else own)  # a single column is no dimension
+        sizes = dict(zip(own, ir.RankedTensorType(value.type).shape, strict=True))
+        with op.location, ir.InsertionPoint(op):
+            operands.append(reshaped(value, [or_none(sizes[role]) for role in order]))
+    orders.append(roles[:-1])
     maps = [ir.AffineMap.get(len(roles), 0, [dims[role] for role in order]) for order in orders]
     kinds = ["parallel"] * (len(roles) - 1) + ["reduction"]
 
@@ -116,7 +135,7 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
         return arith.addf(given[-1], arith.mulf(*_widened(given)))
 
     with op.location, ir.InsertionPoint(op):
-        made = generic([found.left, found.right], [found.init], maps, kinds, added)
+        made = generic(operands, [found.init], maps, kinds, added)
         made.attributes[THIN] = ir.UnitAttr.get()
     return made.results[0]
 

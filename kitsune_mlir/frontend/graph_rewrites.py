@@ -1,11 +1,12 @@
 """Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
 (`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; and nearest upsampling with
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
-former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), long sorts of few different
-numbers counting sorts (known_ranges.py), and counts of numbers of which the program says how many there are, `bincount`
-with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows are expanded,
-what is read by strides of memory is read by number (strides.py), and quotients of sizes that are rounded are those
-of integers."""
+former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), softmaxes with a column that
+is left out again weights without one (sinks.py), sorts of which the first elements are read find these alone
+(sorted_starts.py), long sorts of few different numbers are counting sorts (known_ranges.py), and counts of numbers of
+which the program says how many there are, `bincount` with a `minlength` of these, sums by index. Numbers of rows that
+are repeated over the elements of rows are expanded, what is read by strides of memory is read by number (strides.py),
+and quotients of sizes that are rounded are those of integers."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import known_ranges, mixed_heads, strides
+from . import known_ranges, mixed_heads, sinks, sorted_starts, strides
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -172,7 +173,13 @@ def _is_ours(node: Node) -> bool:
     if node.op != "call_function":
         return False
     ours = node.target in _REWRITTEN or mixed_heads.place(node) is not None
-    ours = ours or _rounded(node) is not None or strides.reads_by_strides(node)
+    ours = (
+        ours
+        or sinks.parts(node) is not None
+        or sorted_starts.taken(node) is not None
+        or _rounded(node) is not None
+        or strides.reads_by_strides(node)
+    )
     return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
 
 
@@ -223,6 +230,12 @@ def _count(node: Node, size: int) -> None:
 def _replace(node: Node) -> None:
     if (at := mixed_heads.place(node)) is not None:
         mixed_heads.mix(node, at)
+        return
+    if (found := sinks.parts(node)) is not None:
+        sinks.weigh(node, *found)
+        return
+    if (count := sorted_starts.taken(node)) is not None:
+        sorted_starts.take(node, count)
         return
     if strides.reads_by_strides(node):
         node.replace_all_uses_with(strides.by_index(node))

@@ -37,8 +37,21 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
 
 
 def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
-    """A rule for pooling over so many dimensions of one image without a batch, which torch-mlir has not."""
-    return lambda x, *args: operator(x[None], *args)[0] if x.dim() == dims + 1 else NotImplemented
+    """A rule for pooling over so many dimensions of one image without a batch, which torch-mlir has not, and over whole
+    images."""
+
+    def pooled(x: Tensor, *args: Any) -> Any:
+        if is_whole(x, dims, *args):
+            return x.amax(list(range(-dims, 0)), keepdim=True)
+        return operator(x[None], *args)[0] if x.dim() == dims + 1 else NotImplemented
+
+    return pooled
+
+
+def is_whole(x: Tensor, dims: int, window: Sequence[int], stride: Any = None, padding: Any = 0, *_: Any) -> bool:
+    """Whether a pool's one window, over so many dimensions, is the image and nothing around it."""
+    around = padding if isinstance(padding, Sequence) else [padding]
+    return not any(around) and list(window) * (dims // len(window)) == list(x.shape[-dims:])
 
 
 def adaptive_average_pool(x: Tensor, output_size: Sequence[int]) -> Any:

@@ -3,9 +3,9 @@
 Rows of a known size that a block of threads holds are torch-mlir's own operator, a network of exchanges
 (codegen/gpu_sort.py). Where few elements are wanted they are taken out of the row one after another: two reductions
 each, of a row that stays where threads have it. A long row of which some elements are wanted is cut into pieces first:
-only the first few of each piece can be among the first few of the row. One of which many are wanted is cut, too, and
-the pieces, each in its order then, are merged two by two: an element finds by bisection how many of the other run come
-before it. In a row whose length is open until the call, an element's rank is how many elements come before it: a
+only the first few of each piece can be among the first few of the row, and, of all pieces, those alone whose own first
+elements are among the first few of such elements. One of which many are wanted is cut, too, and the pieces, each in its
+order then, are merged two by two: an element finds by bisection how many of the other run come before it. In a row whose length is open until the call, an element's rank is how many elements come before it: a
 reduction for each element. The element at a place of the result is the one whose rank is the place's number: another.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
@@ -24,7 +24,7 @@ aten = torch.ops.aten
 
 _SHORT = 4096  # elements of a row that is sorted at once (codegen/gpu_sort.py)
 _PIECE = 32  # elements of a row's piece, the fewest
-_SHARE = 16  # a piece has so many times as many elements as are wanted of it, unless it is sorted at once
+_BEST = 8  # a row has so many times as many elements as are wanted of it, for its best pieces to be looked for
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
 _QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
@@ -88,16 +88,31 @@ def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
             return _taken(x, descending, count)
         pieces = -(-size // _WIDE)
         return _of_firsts(x, descending, pieces, -(-size // (pieces * _PIECE)) * _PIECE, count)
-    if size <= _SHORT:
-        return _sorted(x, descending, count)
-    if 2 * count > (piece := min(_SHORT, max(_PIECE, _SHARE * count))):
-        return _merged(x, descending).narrow(-1, 0, count)
-    return _of_firsts(x, descending, -(-size // piece), piece, count)
+    if size > max(_WIDE, _BEST * count):
+        return _of_best_pieces(x, descending, count)
+    return _sorted(x, descending, count) if size <= _SHORT else _merged(x, descending).narrow(-1, 0, count)
 
 
 def _sorted(x: Tensor, descending: bool, count: int) -> Tensor:
     """The same of rows that are sorted at once."""
     return aten.sort.stable(x, stable=True, dim=-1, descending=descending)[1].narrow(-1, 0, count).to(torch.int32)
+
+
+def _of_best_pieces(x: Tensor, descending: bool, count: int) -> Tensor:
+    """The same of long rows of which few elements are wanted. They lie in the pieces whose own first elements are the
+    first: any other piece has as many elements of others before its own."""
+    size = x.shape[-1]
+    piece = min((1 << power for power in range(1, size.bit_length())), key=lambda own: size // own + count * own)
+    cut = _cut(x, descending, -(-size // piece), piece)
+    best = cut.amax(-1) if descending else cut.amin(-1)
+    if x.is_floating_point() and not descending:  # NaN is last
+        numbers = torch.where(cut != cut, torch.inf, cut).amin(-1)
+        best = torch.where((cut == cut).any(-1), numbers, torch.nan)
+    chosen = _first(best, descending, count)
+    chosen = chosen.gather(-1, _first(chosen, False, count).long())  # equal elements stay in their order
+    left = cut.gather(-2, chosen.long().unsqueeze(-1).expand(*chosen.shape, piece)).flatten(-2)
+    found = _first(left, descending, count)
+    return chosen.gather(-1, (found // piece).long()) * piece + found % piece
 
 
 def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> Tensor:
@@ -142,14 +157,19 @@ def _runs(size: int) -> int:
 
 
 def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows cut into pieces, the last of which are filled up, and the places (i32) of the first `count` elements of
-    each: in the piece, and in the row."""
-    if rest := pieces * piece - x.shape[-1]:
-        x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
-    cut = x.unflatten(-1, (pieces, piece))
+    """Rows cut into pieces, and the places (i32) of the first `count` elements of each: in the piece, and in the
+    row."""
+    cut = _cut(x, descending, pieces, piece)
     found = (_taken if _are_taken(cut, count) else _sorted)(cut, descending, count)
     firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
     return cut, found, found + firsts.unsqueeze(-1)
+
+
+def _cut(x: Tensor, descending: bool, pieces: int, piece: int) -> Tensor:
+    """Rows cut into pieces, the last of which are filled up."""
+    if rest := pieces * piece - x.shape[-1]:
+        x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
+    return x.unflatten(-1, (pieces, piece))
 
 
 def _merged(x: Tensor, descending: bool) -> Tensor:

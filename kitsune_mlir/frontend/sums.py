@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .pooling import is_whole
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -58,10 +59,13 @@ def in_f32(operator: Any) -> Callable[..., Any]:
 
 
 def averaged(operator: Any, dims: int) -> Callable[..., Any]:
-    """The same of a pooling over so many dimensions, of one image without a batch too."""
+    """The same of a pooling over so many dimensions, of one image without a batch too. Of a window that is the whole
+    image it is the mean of that."""
     summed = in_f32(operator)
 
     def pooled(x: Tensor, *args: Any, **options: Any) -> Any:
+        if is_whole(x, dims, *args) and (args[5:] or [options.get("divisor_override")])[0] is None:
+            return mean(x, list(range(-dims, 0)), keepdim=True)
         return operator(x[None], *args, **options)[0] if x.dim() == dims + 1 else summed(x, *args, **options)
 
     return pooled

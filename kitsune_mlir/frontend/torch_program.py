@@ -39,6 +39,7 @@ from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
 from .selections import without_selections
+from .shared_keys import share_keys
 from .shared_weights import share_weights
 from .strides import reaches_beyond
 from .summed_products import sum_products
@@ -244,6 +245,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
     settle(graph)
     join_slices(graph)
     share_weights(graph)
+    share_keys(graph)
     sum_products(graph, weights)
     move_once(graph)
     part_open_views(graph)

@@ -25,8 +25,9 @@ SMALL = 32  # rows, columns and k of a small product
 SMALL_POINT_US = 0.5e-6  # of a point of one, as planning/kernel_cost.py says of their kernels
 _POINT_US = 1.8e-6  # of a point, beside a launch or two
 _KERNEL_US = 0.6
-MOST_TERMS = 4  # of a sum that is an elementwise operator
+MOST_TERMS = 8  # of a sum that is an elementwise operator, as of the channels of an image that a layer mixes
 _RESULT, _TERM = 4.0, 2.0  # instructions of a result, and of a term
+_APART = 64.0  # what such a term takes besides where neighbours of a result read what lies apart: no word has both
 _LONG_SUM = 1 << 12  # turns from which on a second kernel joins parts
 
 
@@ -60,12 +61,13 @@ def across_us(m: int, n: int, k: int, element_bytes: int, target: Target) -> flo
     return alone * (2 if k >= _LONG_SUM else 1) + max(points, dram_us((m + n) * k * element_bytes, target))
 
 
-def elementwise_us(results: int, k: int, nbytes: float, target: Target) -> float | None:
+def elementwise_us(results: int, k: int, nbytes: float, target: Target, apart: bool = False) -> float | None:
     """Microseconds of so many sums of k products each as an elementwise operator that moves so many bytes; None where
-    sums are too long for that."""
+    sums are too long for that. `apart`: of an operand results that are neighbours read what are none."""
     if not 0 < k <= MOST_TERMS:
         return None
-    issued = results * (_RESULT + k * _TERM) / (target.sms * 4 * 32 * CYCLES_A_US)  # four schedulers of 32 lanes
+    term = _TERM + apart * _APART
+    issued = results * (_RESULT + k * term) / (target.sms * 4 * 32 * CYCLES_A_US)  # four schedulers of 32 lanes
     return _KERNEL_US + target.launch_us + max(issued, dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
 
 

@@ -164,3 +164,13 @@ def test_short_rows_of_an_open_batch():
     shapes = (({0: torch.export.Dim("batch")},) * 4,)
     compiled = kitsune_mlir.compile(attend, args, target="sm_90a", dynamic_shapes=shapes)
     assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_weights_that_a_products_tiles_cannot_take():
+    """A mask by batch, which is open: no kernel of the first product computes the weights, however fast it would be."""
+    args = tensors(*[(64, 12, 96, 32)] * 3, (64, 1, 1, 96))
+    attend = Function(lambda query, key, value, mask: F.scaled_dot_product_attention(query, key, value, mask > 0))
+    shapes = (({0: torch.export.Dim("batch")},) * 4,)
+    compiled = kitsune_mlir.compile(attend, args, target="sm_90a", dynamic_shapes=shapes)
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]

@@ -9,7 +9,7 @@ from decomposed_functions import TARGETS, results
 from functions import Function
 
 import kitsune_mlir
-from kitsune_mlir.frontend import sorts
+from kitsune_mlir.frontend import graph_rewrites, sorts
 
 DTYPES = [
     torch.float32, torch.bfloat16, torch.float16, torch.float64,
@@ -61,6 +61,25 @@ def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
         same(sorts.topk(x, 8, -1, largest), [part[..., :8] for part in wanted])
 
 
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32, torch.int64], ids=str)
+def test_some_lie_in_the_best_pieces(dtype, largest, monkeypatch):
+    monkeypatch.setattr(sorts, "_QUICK", 0)
+    monkeypatch.setattr(sorts, "_FEW", 0)
+    for size, count in ((90, 3), (133, 11), (700, 40)):
+        x = drawn((2, 3, size), dtype)
+        if dtype.is_floating_point:
+            x[0, 0], x[0, 1, 5:], x[1, 0] = math.nan, math.nan, torch.randn(size).to(dtype)
+        wanted = torch.sort(x, descending=largest, stable=True)
+        same(sorts.topk(x, count, -1, largest), [part[..., :count] for part in wanted])
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_some_of_long_rows_are_looked_for_in_few_pieces():
+    compiled = kitsune_mlir.compile(Function(lambda x: x.topk(50)), (torch.randn(64, 16000),), target="sm_90a")
+    assert compiled.plan["predicted_us"] < 80  # 450 where all pieces give their first elements
+
+
 def test_few_of_many_rows_are_one_kernel():
     compiled = kitsune_mlir.compile(Function(lambda x: x.topk(4)), (torch.randn(4096, 64),), target="sm_90a")
     assert [one["form"] for one in compiled.plan["launches"]].count("scheduled rows") == 1
@@ -84,6 +103,26 @@ def test_a_sort_is_one_kernel():
     compiled = kitsune_mlir.compile(Function(torch.sort), (torch.randn(4096, 54),), target="sm_90a")
     assert sum("sort" in launch["computes"] for launch in compiled.plan["launches"]) == 1
     assert compiled.plan["predicted_us"] < 20
+
+
+@pytest.mark.parametrize(
+    "function, is_whole",
+    [
+        (lambda x: x.sort(-1)[0][..., :5], False),
+        (lambda x: torch.sort(x, dim=1, descending=True, stable=True)[1][:, :3], False),
+        (lambda x: tuple(part[:, :2] for part in torch.sort(x, dim=1, stable=True)), False),
+        (lambda x: x.sort(-1)[0][..., 1:], True),
+        (lambda x: tuple(part + 1 for part in x.sort(dim=-1, stable=True)), True),
+    ],
+    ids=["least", "places", "both", "not the first", "all"],
+)
+def test_sorts_of_which_the_first_are_read(function, is_whole):
+    x = drawn((4, 9, 40))
+    exported = torch.export.export(Function(function), (x,))
+    names = {str(node.target) for node in graph_rewrites.rewritten(exported).graph.nodes}
+    assert any("sort" in name for name in names) == is_whole and any("topk" in name for name in names) != is_whole
+    found, wanted = kitsune_mlir.compile(exported, target="cpu")(x), function(x)
+    same(*((one,) if isinstance(one, torch.Tensor) else one for one in (found, wanted)))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -27,6 +28,18 @@ def test_as_torch(name):
     compiled = kitsune_mlir.compile(make(), (x,), target="sm_90a")
     torch.testing.assert_close(Simulation(compiled, seed=1)(x), make()(x), rtol=0, atol=0)
     assert len(compiled.plan["launches"]) == 1
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("pool", ["avg", "max"])
+def test_windows_that_are_whole_images(pool, dims):
+    x = torch.randn(4, 6, *[9, 10, 11][-dims:]).bfloat16()
+    operator = getattr(torch.nn.functional, f"{pool}_pool{dims}d")
+    model = Function(lambda x: operator(x, x.shape[2:]))
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    assert {launch["form"] for launch in compiled.plan["launches"]} == {"scheduled rows"}
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x))
+    torch.testing.assert_close(found, model(x.float()).bfloat16(), rtol=8e-3, atol=1e-6)
 
 
 def test_an_open_number_of_images():

@@ -310,3 +310,17 @@ def test_the_interpreter_agrees_behind_a_product(name):
     for b in wanted if isinstance(wanted, tuple) else (wanted,):
         (a,) = (a for a in found if a.size == b.numel())
         torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_who_asks_for_a_size_has_nothing_written():
+    """Of an open batch, too, what the mean and the product with it are computed of stays in registers."""
+
+    def squeeze(x, weight):
+        x = F.silu(x * weight[:, None, None])
+        return x * x.mean((2, 3)).sigmoid()[..., None, None]
+
+    args, batch = (torch.randn(8, 32, 28, 28).bfloat16(), torch.randn(32).bfloat16()), torch.export.Dim("batch")
+    compiled = kitsune_mlir.compile(Function(squeeze), args, target="sm_90a", dynamic_shapes=(({0: batch}, None),))
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["rows0"]
+    assert compiled.mlir("sm_90a:schedule-rows").count('"kitsune.write"') == 1

@@ -42,7 +42,7 @@ def slices(x, y):
 
 def recurrence(x, y):
     """Steps that are elementwise, and read parts of tensors, are one kernel."""
-    state, found = torch.zeros(33), []
+    state, found = x.new_zeros(x.shape[0]), []
     for step in range(12):
         largest = torch.maximum(state, x[:, step])
         state = torch.exp(state - largest) * y[:, step] + largest
@@ -75,12 +75,16 @@ def test_kernels(name, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_an_open_size_stays_as_it_is(small_gpu):
+@pytest.mark.parametrize("name", ["cell", "three", "recurrence", "slices"])
+def test_an_open_number_of_rows(name, small_gpu):
+    function, args, most = CASES[name]
     rows = torch.export.Dim("rows", max=1000)
-    shapes = {"args": ({0: rows}, {0: rows})}
-    compiled = kitsune_mlir.compile(Function(three), (X, Y), target=small_gpu, dynamic_shapes=shapes)
-    for count in (1, 12):
-        for found, wanted in zip(Simulation(compiled)(X[:count], Y[:count]), three(X[:count], Y[:count]), strict=True):
+    shapes = {"args": ({0: rows},) * len(args)}
+    compiled = kitsune_mlir.compile(Function(function), args, target=small_gpu, dynamic_shapes=shapes)
+    assert len(compiled.plan["launches"]) <= most
+    for count in (1, len(args[0]) - 1):
+        fewer = [x[:count] for x in args]
+        for found, wanted in zip(Simulation(compiled)(*fewer), function(*fewer), strict=True):
             torch.testing.assert_close(torch.as_tensor(found), wanted)
 
 

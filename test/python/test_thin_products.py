@@ -33,6 +33,19 @@ def test_a_vector_for_each_of_a_batch(small_gpu):
     assert device.pipeline_launches == 2
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["", "open"])
+def test_a_column_for_each_of_a_batch(is_open):
+    """The column is no dimension of its rows, and the batch may be open."""
+    product = Function(lambda states, keys: torch.einsum("bhkv,bhv->bhk", states, keys))
+    args = torch.randn(9, 16, 8, 40).bfloat16(), torch.randn(9, 16, 40).bfloat16()
+    shapes = (({0: torch.export.Dim("batch")},) * 2,) if is_open else None
+    compiled = compile(product, args, target="sm_90a", dynamic_shapes=shapes)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled rows"]
+    wanted = product(*(x.double() for x in args))
+    assert (torch.as_tensor(Simulation(compiled)(*args)).double() - wanted).norm() <= 4e-3 * wanted.norm()
+
+
 def test_one_column_behind_a_product():
     """It is a sum over rows of what the product's kernel has, which is part of that kernel, and no product any more."""
     torch.manual_seed(0)
@@ -57,6 +70,7 @@ SHORT = {
     "bmk,bkn->bmn": ((5, 24, 2), (5, 2, 40)),
     "mbk,bnk->bmn": ((24, 3, 3), (3, 33, 3)),
     "mk,nk->mn": ((70, 2), (24, 2)),
+    "bkn,mk->bmn": ((3, 7, 48), (2, 7)),
 }
 
 
@@ -75,6 +89,19 @@ def test_which_short_sums_are_elementwise():
     us = elementwise_us(2048 * 24 * 256, 2, 55e6, target)
     assert us is not None and 10 < us < product_tiles.choose(2048, 24, 256, 2, True, 6, target).microseconds
     assert elementwise_us(64, MOST_TERMS + 1, 1e3, target) is None
+    # Neighbours of a row of results read rows of a matrix of few columns, as where a layer has a rank of 4: no words.
+    apart = elementwise_us(2048 * 1024, 4, 4.2e6, target, apart=True)
+    assert apart is not None and apart > 3 * product_tiles.choose(1, 2048, 1024, 4, False, 1, target).microseconds
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_short_sums_that_words_have_are_elementwise():
+    """Threads mix a few channels where elements of an image are neighbours. Of a layer of rank 4 they are not."""
+    mixed = compile(nn.Conv2d(6, 2, 1).requires_grad_(False), (torch.randn(32, 6, 64, 64),), target="sm_90a")
+    assert [launch["form"] for launch in mixed.plan["launches"]] == ["operator"]
+    low = Function(lambda x, w, a, b: x @ w.mT + (x @ a.mT) @ b.mT)
+    args = drawn((2048, 1024), (1024, 1024), (4, 1024), (1024, 4), dtype=torch.bfloat16)
+    assert compile(low, args, target="sm_90a").plan["predicted_us"] < 25
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
