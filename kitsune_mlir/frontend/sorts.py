@@ -5,8 +5,10 @@ Rows of a known size that a block of threads holds are torch-mlir's own operator
 each, of a row that stays where threads have it. A long row of which some elements are wanted is cut into pieces first:
 only the first few of each piece can be among the first few of the row, and, of all pieces, those alone whose own first
 elements are among the first few of such elements. One of which many are wanted is cut, too, and the pieces, each in its
-order then, are merged two by two: an element finds by bisection how many of the other run come before it. In a row whose length is open until the call, an element's rank is how many elements come before it: a
-reduction for each element. The element at a place of the result is the one whose rank is the place's number: another.
+order then, are merged two by two: an element finds by bisection how many of the other run come before it.
+
+In a row whose length is open until the call, an element's rank is how many elements come before it: a reduction for
+each element. The element at a place of the result is the one whose rank is the place's number: another.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
