@@ -12,7 +12,7 @@ last loop is long blocks share another one, and their threads the last. All is a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -27,6 +27,7 @@ from .gpu_points import Nest, Point, Walk, reduce
 MOST_RESULTS = 7  # of more there are warps, or threads, enough
 MOST_BLOCKS = 1024  # that fill a GPU; the block behind reads four of their results a thread
 LEAST = 8  # points that a thread goes through
+FEWER_BUSY = 3  # times as many threads that have turns are worth more than what they read together
 LONG, FEWER = 8, 2  # operations of a body that takes long, and the points of a thread then
 
 
@@ -38,6 +39,12 @@ class Shares:
     blocks: int
     loop: int
     inner: int
+
+    def busy(self, turns: Mapping[int, int]) -> int:
+        """Threads, for each result, that have a turn of loops of so many."""
+        if self.loop == self.inner:
+            return min(self.blocks * THREADS, turns[self.loop])
+        return min(self.blocks, turns[self.loop]) * min(THREADS, turns[self.inner])
 
 
 def shares(generic: Generic) -> Shares | None:
@@ -54,8 +61,14 @@ def shares(generic: Generic) -> Shares | None:
     most = min(MOST_BLOCKS // results, prod(many.values()) // (least * THREADS))
     each = {d: THREADS if d == inner else 1 for d in turns}  # threads of a block that share it
     loop = max(turns, key=lambda d: (min(most, turns[d] // each[d]), d == inner))
-    blocks = min(most, many[loop] // each[loop])
-    return Shares(results, blocks, loop, inner) if blocks > 1 else None
+
+    def way(loop: int, inner: int) -> Shares:
+        return Shares(results, min(most, many[loop] // (THREADS if loop == inner else 1)), loop, inner)
+
+    found, busiest = way(loop, inner), max((way(a, b) for a in turns for b in turns), key=lambda own: own.busy(turns))
+    if busiest.busy(turns) > FEWER_BUSY * found.busy(turns):
+        found = busiest  # though its neighbours may read what lies apart
+    return found if found.blocks > 1 else None
 
 
 def lower(nest: Nest, shares: Shares) -> None:
