@@ -27,7 +27,7 @@ from .gpu_points import Nest, Point, Walk, reduce
 MOST_RESULTS = 7  # of more there are warps, or threads, enough
 MOST_BLOCKS = 1024  # that fill a GPU; the block behind reads four of their results a thread
 LEAST = 8  # points that a thread goes through
-FEWER_BUSY = 3  # times as many threads that have turns are worth more than what they read together
+MORE_BUSY = 3  # times as many threads that have turns, for which loops are shared in another way
 LONG, FEWER = 8, 2  # operations of a body that takes long, and the points of a thread then
 
 
@@ -65,9 +65,11 @@ def shares(generic: Generic) -> Shares | None:
     def way(loop: int, inner: int) -> Shares:
         return Shares(results, min(most, many[loop] // (THREADS if loop == inner else 1)), loop, inner)
 
-    found, busiest = way(loop, inner), max((way(a, b) for a in turns for b in turns), key=lambda own: own.busy(turns))
-    if busiest.busy(turns) > FEWER_BUSY * found.busy(turns):
-        found = busiest  # though its neighbours may read what lies apart
+    found = way(loop, inner)
+    others = [way(a, b) for a in turns for b in turns if b >= inner]  # whose neighbours are no farther apart
+    busiest = max(others, key=lambda own: own.busy(turns))
+    if busiest.busy(turns) > MORE_BUSY * found.busy(turns):
+        found = busiest
     return found if found.blocks > 1 else None
 
 
