@@ -28,7 +28,10 @@ def share_sums(main: ir.Operation) -> bool:
     found = False
     while waiting:
         first = waiting.pop(0)
-        second = next((op for op in waiting if _are_alike(first, op) and op not in _dependent(first, op)), None)
+        later = [
+            op for op in waiting if first.is_before_in_block(op)
+        ]  # what waited for a joined one was moved behind it
+        second = next((op for op in later if _are_alike(first, op) and op not in _dependent(first, op)), None)
         if second is not None:
             place = waiting.index(second)
             waiting[place] = _join(first, second)

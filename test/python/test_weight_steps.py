@@ -338,8 +338,8 @@ class Chain(torch.nn.Module):
 def test_a_pipeline_of_a_padded_weight():
     model, x = Chain(), torch.randn(40, 24)
     program, runner, device = pipelined(model, (x,), "sm_90a")
-    before, ranked = device.launches, device.pipeline_launches  # what sorts the weight: row groups among them
-    assert before >= 2
+    before, ranked = device.launches, device.pipeline_launches  # what sorts the weight
+    assert before
     for count in (1, 2):
         check(program, runner, (x,), model(x).detach(), 1e-5)
         assert (device.launches, device.pipeline_launches) == (before, ranked + count)
