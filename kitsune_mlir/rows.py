@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import attr_int, ir, slice_of
+from kitsune_mlir.mlir import arith, attr_int, ir, slice_of, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -96,6 +96,11 @@ class Structured:
         """Whether it computes each element of its results at the same place of its loops, of one tensor or several."""
         identity = ir.AffineMap.get_identity(len(self.iterators))
         return "reduction" not in self.iterators and all(map_ == identity for map_ in self.maps[self.inputs :])
+
+    def is_of_elements(self) -> bool:
+        """The same of its inputs' elements alone: its body asks for no place, and reads no tensor by number."""
+        reads = self.reads() == list(range(self.inputs))
+        return self.is_elementwise() and not self.index_ops() and not self.tables() and reads
 
     def row_loops(self, p: int) -> list[int] | None:
         """The loops that walk the first p dimensions of every output; None if those are not p plain
@@ -270,9 +275,17 @@ def _is_all_of(op: ir.Operation, p: int) -> bool:
     return all((owner := producer(size)) is not None and owner.name == "tensor.dim" for size in sizes)
 
 
+def size_of(value: ir.Value, d: int) -> ir.Value:
+    """An open size of a tensor, at the insertion point, as what makes it was told: who asks for it does not wait for
+    the tensor then, and it is not written for that."""
+    found = source_of_size(value, d)
+    if isinstance(found, ir.Value):
+        return found
+    return tensor.dim(found[0], arith.ConstantOp.create_index(found[1]).result)
+
+
 def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
-    """An open size of a tensor as what makes it was told: a number, or the dimension of a tensor of which no more is
-    known."""
+    """The same: a number, or the dimension of a tensor of which no more is known."""
     op, kind = producer(value), ir.RankedTensorType(value.type)
     if op is not None and op.name in ("tensor.empty", "tensor.expand_shape"):
         first = op.name == "tensor.expand_shape"
@@ -282,9 +295,9 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         if len(long) == 1:
             return source_of_size(op.operands[0], long[0])
     if op is not None and op.name == "tensor.extract_slice" and len(slice_of(op).sizes) == kind.rank:
-        sizes = slice_of(op).sizes
-        first = len(op.operands) - sum(size == DYNAMIC for size in (*sizes, *slice_of(op).strides))
-        return op.operands[first + sum(size == DYNAMIC for size in sizes[:d])]
+        _, sizes, steps = slice_of(op)
+        first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
+        return op.operands[first + sizes[:d].count(DYNAMIC)]
     if op is not None and op.name.startswith("linalg."):
         number = ir.OpResult(value).result_number
         return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)

@@ -11,6 +11,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.patch_tiles import takes_patches
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -18,7 +19,7 @@ from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
 from .schedule_build import constant_index
-from .window_reads import MOST, MOST_PARTS
+from .window_reads import MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
 NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw", GROUPED)
@@ -211,7 +212,7 @@ def match(op: ir.Operation, least: int, has_narrow: bool) -> Convolution | None:
         groups=channels // kernel.shape[space - 1],
         is_narrow=has_narrow and element.width == 16,
     )
-    is_read = found.groups == 1 < prod(found.kernel) and prod(kernel.shape[1:]) <= MOST * MOST_PARTS
+    is_read = found.groups == 1 < prod(found.kernel) and prod(kernel.shape[1:]) <= MOST_WINDOW * MOST_PARTS
     if is_read and prod(kernel.shape) <= FEW * element.width // 16:
         raise UnsupportedError("threads read its few numbers where they lie sooner than tensor cores multiply them")
     pairs = len(PAIRS[tf32_pieces(op) + 1]) if isinstance(element, ir.F32Type) else 1

@@ -8,7 +8,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
 from kitsune_mlir.row_cloner import RowCloner
 
 from .scatter_outputs import scatter_rows
-from .schedule_build import constant_index, size_of
+from .schedule_build import constant_index
 from .stage_body import clone_operation
 
 
@@ -44,7 +44,7 @@ def all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:
     """How many rows a designed pipeline streams."""
     whole = next(load for stage in pipeline.stages for load in stage.loads).operands[0]
     size = rows.shape_of(whole)[0]
-    return size_of(whole, 0) if size == rows.DYNAMIC else size
+    return rows.size_of(whole, 0) if size == rows.DYNAMIC else size
 
 
 def _inline_operation(op: ir.Operation, cloner: RowCloner) -> None:

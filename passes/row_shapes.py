@@ -25,7 +25,7 @@ from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
 from .row_groups import Member, Role, Space, fit, root, space_of
-from .schedule_build import generic, map_of, reshaped, size_of
+from .schedule_build import generic, map_of, reshaped
 from .tensor_sizes import or_none
 
 
@@ -118,7 +118,7 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
             if rows.is_tensor(value):
                 value = reshaped(value, [or_none(shape[d]) for d in form])
                 if len(form) == len(shape) and LARGE in shape:
-                    sizes = [size_of(value, 0), *shape[1:]]
+                    sizes = [rows.size_of(value, 0), *shape[1:]]
                 form = form or [None] * len(rows.shape_of(value))  # of a single element, which stays as it is
             inputs.append(value)
             maps.append(map_of(len(shape), form))

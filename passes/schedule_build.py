@@ -85,7 +85,7 @@ def sizes_of(value: ir.Value, dims: Iterable[int] | None = None) -> list[int | i
     """The sizes of a tensor, or of these dimensions of it; open ones are asked for at the insertion point."""
     kind = ir.RankedTensorType(value.type)
     dims = range(kind.rank) if dims is None else dims
-    return [size_of(value, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
+    return [rows.size_of(value, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
 
 
 def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
@@ -97,13 +97,6 @@ def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
     open_ = [size for size in sizes_of(value, kept) if isinstance(size, ir.Value)]
     firsts = [at.get(d, 0) for d in range(kind.rank)]
     return tensor.ExtractSliceOp(type_, value, [], open_, [], firsts, sizes, [1] * kind.rank).result
-
-
-def size_of(value: ir.Value, d: int) -> ir.Value:
-    """An open size of a tensor as what makes it was told: who asks for it does not wait for the tensor then, and it is
-    not written for that."""
-    found = rows.source_of_size(value, d)
-    return found if isinstance(found, ir.Value) else tensor.dim(found[0], constant_index(found[1]))
 
 
 def i64(number: int) -> ir.IntegerAttr:
@@ -163,7 +156,7 @@ def _open_size(value: ir.Value, flat: ir.Value, sizes: Sequence[int]) -> ir.Valu
     shape = rows.shape_of(value)
     own, wanted = (prod(size for size in some if size != rows.DYNAMIC) for some in (shape, sizes))
     if own == wanted and shape.count(rows.DYNAMIC) == 1:
-        return size_of(value, shape.index(rows.DYNAMIC))
+        return rows.size_of(value, shape.index(rows.DYNAMIC))
     return arith.divui(tensor.dim(flat, constant_index(0)), constant_index(wanted))
 
 
@@ -177,7 +170,7 @@ def _behind_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value | None:
     if (groups := _joined(shape, sizes[1:])) is not None:
         return tensor.CollapseShapeOp(type_, value, _after_first(groups)).result
     if (groups := _joined(list(sizes[1:]), shape)) is not None:
-        return tensor.ExpandShapeOp(type_, value, _after_first(groups), [size_of(value, 0)], sizes).result
+        return tensor.ExpandShapeOp(type_, value, _after_first(groups), [rows.size_of(value, 0)], sizes).result
     return None
 
 

@@ -37,9 +37,7 @@ def _is_taken(op: ir.Operation) -> bool:
     """Whether an operator computes each element of few columns of tensors of the same form that are given, or computed
     so, and of numbers."""
     s, shape = rows.Structured(op), rows.shape_of(op.results[0])
-    if not shape or not 1 < shape[-1] <= _FEW or not s.is_elementwise() or s.index_ops() or s.tables():
-        return False
-    if s.reads() != list(range(s.inputs)):
+    if not shape or not 1 < shape[-1] <= _FEW or not s.is_of_elements():
         return False
     identity = ir.AffineMap.get_identity(len(s.iterators))
     inputs = list(zip(list(op.operands)[: s.inputs], s.maps))

@@ -24,7 +24,7 @@ from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .row_groups import Space, root, space_of, users
-from .schedule_build import generic, map_of, reshaped, size_of
+from .schedule_build import generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
@@ -95,7 +95,7 @@ class _Sum:
     def _open_size(self, loop: int) -> ir.Value:
         """That of a loop that is open, as an input has it."""
         value, d = next((v, _dims(m).index(loop)) for v, m in zip(self.s.op.operands, self.s.maps) if loop in _dims(m))
-        return size_of(value, d)
+        return rows.size_of(value, d)
 
 
 def _find(s: rows.Structured, long_: Container[int]) -> _Sum | None:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from kitsune_mlir import rows
@@ -96,13 +96,9 @@ def _view(value: ir.Value) -> _View | None:
             for group, stride in zip(groups, of.strides, strict=True)
             for at in range(len(group))
         ]
-        return _View(of.count, of.row, of.offset, strides or [1] * kind.rank)  # a number has no dimension
+        return replace(of, strides=strides or [1] * kind.rank)  # a number has no dimension
     joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
-    return (
-        None
-        if None in joined
-        else _View(of.count, of.row, of.offset, [stride for stride in joined if stride is not None])
-    )
+    return None if None in joined else replace(of, strides=[stride for stride in joined if stride is not None])
 
 
 def _slice(of: _View, op: ir.Operation, shape: Sequence[int]) -> _View | None:
@@ -114,9 +110,9 @@ def _slice(of: _View, op: ir.Operation, shape: Sequence[int]) -> _View | None:
         if len(kept) < len(shape) and shape[len(kept)] == size:
             kept.append(d)
     offset = of.offset + sum(at * stride for at, stride in zip(offsets, of.strides, strict=True))
-    return (
-        _View(of.count, of.row, offset, [of.strides[d] * steps[d] for d in kept]) if len(kept) == len(shape) else None
-    )
+    if len(kept) < len(shape):
+        return None
+    return replace(of, offset=offset, strides=[of.strides[d] * steps[d] for d in kept])
 
 
 def _joined(dimensions: Sequence[tuple[int, int]]) -> int | None:

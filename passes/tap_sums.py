@@ -16,6 +16,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.tap_sums import TapSums
 from kitsune_mlir.planning.target import Target
@@ -24,14 +25,13 @@ from kitsune_mlir.precision import tf32_pieces
 from .convolution_operands import padded, transposed
 from .convolutions import Convolution
 from .schedule_build import constant_index, empty_generic, reshaped
-from .window_reads import MOST
 
 _MAKERS = (linalg.conv_1d_ncw_fcw, linalg.conv_2d_nchw_fchw, linalg.conv_3d_ncdhw_fcdhw)
 
 
 def sum_taps(of: Convolution, target: Target) -> ir.Operation | None:
     """Puts a convolution of single elements in the place of one, where that is faster; it, or None."""
-    if of.groups > 1 or not 1 < prod(of.kernel) <= MOST or not _are_faster(of, target):
+    if of.groups > 1 or not 1 < prod(of.kernel) <= MOST_WINDOW or not _are_faster(of, target):
         return None
     with of.op.location, ir.InsertionPoint(of.op):
         sums = _sums(of)

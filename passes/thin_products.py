@@ -68,12 +68,17 @@ def elementwise_predicted_us(
         return None
     moved = [found.left, found.right, *([] if _is_summed(op.results[0]) else [op.results[0]])]
     last = next((role for role in "nmb" if sizes.get(role, 1) != 1), "n")  # along which results are neighbours
-    turned = last == "n" and found.right_roles[-1] == "k"
+    turned = _is_turned(found)
     moved += 2 * turned * [found.right]
     apart = last in found.left_roles and found.left_roles[-1] != last
     apart = apart or last in found.right_roles and found.right_roles[-1] != last and not turned
     results = prod(size for role, size in sizes.items() if role != "k")
     return elementwise_us(results, sizes["k"], sum(map(tensor_bytes, moved)), target, apart)
+
+
+def _is_turned(found: Contraction) -> bool:
+    """Whether the right operand has rows of terms, of which columns are made first."""
+    return found.right_roles[-1] == "k"
 
 
 def _is_summed(value: ir.Value) -> bool:
@@ -100,7 +105,7 @@ def by_elements(op: ir.Operation, found: Contraction) -> ir.Value:
     with op.location, ir.InsertionPoint(op):
         operands, maps = list[ir.Value](), list[ir.AffineMap]()
         for value, own in ((found.left, found.left_roles), (found.right, found.right_roles)):
-            if "n" in own and own[-1] == "k":
+            if "n" in own and _is_turned(found):
                 order = [len(own) - 1, *range(len(own) - 1)]
                 value, own = transposed(value, order), tuple(own[d] for d in order)
             map_ = map_of(len(roles), [roles.index(role) for role in own if role != "k"])

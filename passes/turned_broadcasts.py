@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
-from .schedule_build import generic, map_of, size_of
+from .schedule_build import generic, map_of, sizes_of
 
 
 def turn_broadcasts(module: ir.Module) -> None:
@@ -35,8 +35,7 @@ def _is_spread(value: ir.Value) -> bool:
     if op is None or op.name != "linalg.generic" or len(op.results) != 1 or len(list(value.uses)) != 1:
         return False
     s = rows.Structured(op)
-    plain = s.is_elementwise() and not s.index_ops() and not s.tables() and s.reads() == list(range(s.inputs))
-    if not plain or not s.inputs:
+    if not s.is_of_elements() or not s.inputs:
         return False
     for operand, map_ in zip(list(op.operands)[: s.inputs], s.maps):
         if not all(isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr) for expr in map_.results):
@@ -59,7 +58,6 @@ def _turned(value: ir.Value, order: Sequence[int]) -> ir.Value:
             operand, dims = _turned(operand, order), list(order)
         inputs.append(operand)
         maps.append(map_of(kind.rank, [None if d is None else order.index(d) for d in dims]))
-    sizes = [size_of(value, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
     maps.append(map_of(kind.rank, range(kind.rank)))
-    start = tensor.empty(sizes, kind.element_type)
+    start = tensor.empty(sizes_of(value, order), kind.element_type)
     return generic(inputs, [start], maps, s.iterators, s.body).results[0]

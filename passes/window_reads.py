@@ -11,12 +11,12 @@ one in the body of an elementwise operator, and what lies outside is in no memor
       linalg.yield ...                                                // and behind all of them what follows
     }
 
-Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
-through windows of a tensor, which few results share: of a channel with several filters each, or of few channels with
-few filters. Larger filters, such as 5x5x5, are parts of at most so many elements, each of which adds to what the one
-before it gave, by a kernel of its own where they are many. Windows of one element are those of elementwise operators
-and transposes of a tensor with zeros around it, or of a slice of that, as where rows are shifted by a place or two and
-numbers come in at their ends. A tensor that is only widened is read as it was before.
+Windows are those of convolutions a channel at a time and of pooling, of up to MOST_WINDOW elements: any reduction that
+runs through windows of a tensor, which few results share: of a channel with several filters each, or of few channels
+with few filters. Larger filters, such as 5x5x5, are parts of at most so many elements, each of which adds to what the
+one before it gave, by a kernel of its own where they are many. Windows of one element are those of elementwise
+operators and transposes of a tensor with zeros around it, or of a slice of that, as where rows are shifted by a place
+or two and numbers come in at their ends. A tensor that is only widened is read as it was before.
 Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
@@ -33,11 +33,11 @@ from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 
 from .padded_reads import Read, is_window, read_of
 from .schedule_build import cloned, constant_index, empty_generic, sizes_of
 
-MOST = 64  # elements of a window
 MOST_PARTS = 2  # of a filter that has more, in one kernel; more would spill registers
 MOST_KERNELS = 8  # of a filter that has still more, each of one part
 PART = "kitsune.part"  # an attribute of such parts: they are not joined
@@ -79,13 +79,13 @@ class _Windows:
         parts = (
             MOST_KERNELS if len(self.reads) > 1 else 1
         )  # windows that are pooled do not overlap where they are large
-        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= parts * MOST
+        return bool(special) and max(shared) <= most and prod(self.elements.values()) <= parts * MOST_WINDOW
 
     @cached_property
     def parts(self) -> list[list[Elements]]:
         """The points of the reduction, in parts of about equal size."""
         points = [dict(zip(self.elements, point)) for point in itertools.product(*map(range, self.elements.values()))]
-        size = ceil(len(points) / ceil(len(points) / MOST))
+        size = ceil(len(points) / ceil(len(points) / MOST_WINDOW))
         return [points[first : first + size] for first in range(0, len(points), size)]
 
     @cached_property
@@ -279,7 +279,7 @@ def _match(op: ir.Operation) -> _Windows | None:
     elements: dict[int, int] = {}
     for loop in sorted(set(range(out.n_dims)) - set(order)):
         size = _size(op, inputs, loop)
-        if size is None or size > MOST * MOST_KERNELS:
+        if size is None or size > MOST_WINDOW * MOST_KERNELS:
             return None
         elements[loop] = size
     points = prod(elements.values()) * _known(op.results[0])

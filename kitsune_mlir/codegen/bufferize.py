@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, replace_op, run_passes, tensor, walk
+from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, replace_op, run_passes, walk
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -45,15 +46,10 @@ def _ask_early(dim: ir.Operation) -> None:
     """Has an open size asked of what knows it first, an argument as a rule: what is made of it, as the tensor that the
     parts of a concatenation are written to, is there before they are."""
     value, number = dim.operands
-    owner = rows.producer(number)
-    if owner is None or owner.name != "arith.constant":
-        return
-    found = rows.source_of_size(value, ir.IntegerAttr(owner.attributes["value"]).value)
-    if isinstance(found, tuple) and found[0] != value:
+    d = constant(number)
+    if d is not None:
         with dim.location, ir.InsertionPoint(dim):
-            found = tensor.dim(found[0], arith.ConstantOp.create_index(found[1]).result)
-    if isinstance(found, ir.Value):
-        replace_op(dim, found)
+            replace_op(dim, rows.size_of(value, d))
 
 
 def results_to_out_params(function: func.FuncOp) -> None:

@@ -21,7 +21,7 @@ from kitsune_mlir.planning.open_rows import MANY
 
 from .gpu_columns import join_rows
 from .gpu_generic import Generic
-from .gpu_kernel import THREADS, WARP, Kernel, as_value, delinearize, only_if
+from .gpu_kernel import THREADS, WARP, Kernel, as_value, delinearize, in_block, only_if
 from .gpu_points import Nest, Point, Walk, reduce
 
 MOST_RESULTS = 7  # of more there are warps, or threads, enough
@@ -115,7 +115,7 @@ def _walks(generic: Generic, kernel: Kernel, shares: Shares, number: ir.Value, t
 def _together(nest: Nest, kernel: Kernel, found: list[ir.Value]) -> list[ir.Value]:
     """What the threads of a block found, joined; all must be here."""
     thread, warps, zero = gpu.thread_id(gpu.Dimension.x), THREADS // WARP, as_value(0)
-    warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
+    warp, lane = in_block(thread)
     buffers = [kernel.shared([warps, 1], one.kind) for one in nest.joined]
     found = [one.across_warp(x) for one, x in zip(nest.joined, found, strict=True)]
     with only_if(lane, 1):

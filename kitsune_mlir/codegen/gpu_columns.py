@@ -19,7 +19,7 @@ from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.thin_products import LEAST_SHARED, MOST_SHARED
 
 from .gpu_generic import Generic
-from .gpu_kernel import WARP, Kernel, as_value, ceildiv, delinearize, only_if, power_of_two, product
+from .gpu_kernel import WARP, Kernel, as_value, ceildiv, delinearize, in_block, only_if, power_of_two, product
 from .gpu_points import Nest, Point, Walk, reduce
 from .gpu_reduction import Combiner
 from .gpu_word_access import WORD, bytes_of, keeps_words
@@ -176,7 +176,7 @@ def _kernel(
     kernel = nest.kernel(threads=warps * WARP)
     with kernel.body():
         thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
+        warp, lane = in_block(thread)
         part, first = delinearize(block, [shares.parts, shares.columns])
         own, slot = arith.divui(lane, as_value(slots)), arith.remui(lane, as_value(slots))
         first, own = arith.muli(first, as_value(wide)), arith.muli(own, as_value(shares.words))

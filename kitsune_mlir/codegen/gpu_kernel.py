@@ -279,6 +279,11 @@ def of_warp() -> tuple[ir.Value, ir.Value]:
     return arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)), arith.divui(thread, as_value(WARP))
 
 
+def in_block(thread: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The warp that a thread of a block is in, and its lane."""
+    return arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
+
+
 def shuffled(word: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
     """What another lane of the warp has of a word of 32 bits; all lanes must be here."""
     return gpu.shuffle(word, lane, device.value(WARP), mode)[0]

@@ -33,6 +33,7 @@ from .gpu_kernel import (
     ceildiv,
     delinearize,
     extent,
+    in_block,
     of_warp,
     on_host,
     only_if,
@@ -134,9 +135,12 @@ class _Scan:
                 store_word(values, y, self.at(place, first))
             return
         for e, value in enumerate(values):
-            number = arith.addi(first, as_value(e))
-            with only_if(number, size):
-                memref.store(value, y, self.at(place, number))
+            self.store(value, y, place, arith.addi(first, as_value(e)), size)
+
+    def store(self, value: ir.Value, y: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> None:
+        """Stores an element, where there is one."""
+        with only_if(number, size):
+            memref.store(value, y, self.at(place, number))
 
     def _has_words(self) -> bool:
         """Whether lines are whole words of EACH elements that lie side by side."""
@@ -178,7 +182,7 @@ def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
     combine, kernel = scan.combine, Kernel(kernels, scan.op, "scan", warps * WARP)
     with kernel.body():
         thread, own = gpu.thread_id(gpu.Dimension.x), scan.sizes(kernel.inside)
-        warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
+        warp, lane = in_block(thread)
         line = arith.addi(arith.muli(gpu.block_id(gpu.Dimension.x), as_value(WARP)), lane)
         last = arith.subi(as_value(product(own)), as_value(1))
         x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
@@ -198,8 +202,7 @@ def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
                 before = arith.select(below(as_value(number), warp), behind, before)
             gpu.barrier()  # all have read before the next turn
             for i, value in zip(numbers, running, strict=True):
-                with only_if(i, size):
-                    memref.store(combine.join(before, value), y, scan.at(place, i))
+                scan.store(combine.join(before, value), y, place, i, size)
             scf.yield_([behind])
         scan.keep_last(kernel, loop.results[0], place, warp)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), WARP))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, walk
+from kitsune_mlir.planning.kernel_cost import MOST_SORTED
 
 from .gpu_kernel import (
     THREADS,
@@ -33,7 +34,7 @@ from .gpu_kernel import (
 )
 from .pipeline.device import below, when
 
-MOST = 4096  # elements of a row: with their places of 32 bits they take up to 48 KiB, all that a block has
+# Keys of MOST_SORTED elements with their places of 32 bits take up to 48 KiB, all that a block has.
 MOST_THREADS = 1024
 WORD = 32  # bits
 _F, _I = arith.CmpFPredicate, arith.CmpIPredicate
@@ -47,7 +48,7 @@ def lower_sorts(main: func.FuncOp, kernels: Kernels) -> None:
     for op in walk(main, "tm_tensor.sort"):
         kind, order = ir.MemRefType(op.operands[0].type), _Order.of(op)
         size = kind.shape[kind.rank - 1]
-        if order is not None and attr_int(op, "dimension") == kind.rank - 1 and 0 < size <= MOST:
+        if order is not None and attr_int(op, "dimension") == kind.rank - 1 and 0 < size <= MOST_SORTED:
             _lower(op, size, order, kernels)
             op.erase()
 

@@ -25,11 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_engines import CHUNK
 
 aten = torch.ops.aten
-
-WINDOW = 64  # elements of a filter whose convolution is one kernel (passes/window_reads.py)
 
 
 def convolution(
@@ -83,7 +82,7 @@ def _are_phases(x: Tensor, weight: Tensor, dilation: Sequence[int], groups: int)
     not: that reads its zeros from nowhere."""
     known = all(isinstance(size, int) for size in (*weight.shape, *x.shape[2:]))
     single = groups > 1 and weight.shape[:2] == (groups, 1)
-    return known and set(dilation) == {1} and (not single or prod(weight.shape[2:]) > WINDOW)
+    return known and set(dilation) == {1} and (not single or prod(weight.shape[2:]) > MOST_WINDOW)
 
 
 def _of_phases(

@@ -20,11 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kitsune_mlir.planning.kernel_cost import MOST_SORTED
+
 from .working import working
 
 aten = torch.ops.aten
 
-_SHORT = 4096  # elements of a row that is sorted at once (codegen/gpu_sort.py)
+_SHORT = MOST_SORTED  # elements of a row that is sorted at once (codegen/gpu_sort.py)
 _PIECE = 32  # elements of a row's piece, the fewest
 _BEST = 8  # a row has so many times as many elements as are wanted of it, for its best pieces to be looked for
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
@@ -32,11 +34,11 @@ _QUICK = 64_000  # elements of all rows that are sorted sooner than many are tak
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
-    return NotImplemented if x.dim() and _is_short(x, dim) else _along(x, dim, descending, None)
+    return NotImplemented if _is_short(x, dim) else _along(x, dim, descending, None)
 
 
 def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
-    if x.dim() and _is_short(x, dim):
+    if _is_short(x, dim):
         return aten.sort.default(x, dim, descending)
     return _along(x, dim, descending, None)
 
@@ -70,9 +72,10 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
 def _is_short(x: Tensor, dim: int) -> bool:
     """Whether torch-mlir's own operator does it, of which both targets make a stable sort: along the last dimension, of
     a type that is compared as it is."""
-    size = x.shape[-1]
     kinds = (torch.float32, torch.float64, torch.int32, torch.int64)
-    return x.dtype in kinds and dim % x.dim() == x.dim() - 1 and isinstance(size, int) and 0 < size <= _SHORT
+    if not x.dim() or x.dtype not in kinds or dim % x.dim() != x.dim() - 1:
+        return False
+    return isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= _SHORT
 
 
 def _keys(x: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ from .target import Target
 
 WARP = 32
 SECTOR, LINE = 32, 128  # bytes that L2 hands over, and that an SM's cache looks up, at once
+MOST_SORTED = 4096  # elements of a row that a block of threads sorts in its shared memory
+MOST_WINDOW = 64  # elements of a window that one kernel reads
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
 DEAR: Mapping[str, int] = {
     "math.exp": 6,

@@ -205,7 +205,7 @@ class Averages(nn.Module):
 
 
 def test_elementwise_steps_of_open_rows_are_few_kernels():
-    """As many as with known rows, and of as many threads."""
+    """There are as many kernels as with known rows, and as many threads."""
     torch.manual_seed(0)
     steps, batch = 12, {0: torch.export.Dim("batch")}
     args = torch.randn(6, steps, 40), torch.randn(6, steps, 40), torch.randn(40), -torch.rand(40)
