@@ -119,8 +119,8 @@ def test_a_model_of_one_layer_and_argmax(small_gpu):
 
 @pytest.mark.usefixtures("unassembled")
 def test_of_what_a_reduction_that_no_kernel_on_rows_does_gives():
-    """The nearest of points: what asks for NaN among distances is of their rows' kernel, not of a group of the sums over
-    coordinates, which is none."""
+    """The nearest of points: what asks for NaN among distances is of their rows' kernel, not of a group of the sums
+    over coordinates, which is none."""
     torch.manual_seed(0)
     x, y = torch.randn(5, 40, 3), torch.randn(5, 70, 3)
 
