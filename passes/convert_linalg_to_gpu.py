@@ -31,8 +31,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.fourier import outline_transforms
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_follow import follower
+from kitsune_mlir.codegen.gpu_fourier import lower_transforms
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
@@ -126,6 +128,7 @@ class ConvertLinalgToGpu(ModulePass):
                 without_fills(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
+            outline_transforms(module)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -142,6 +145,7 @@ class ConvertLinalgToGpu(ModulePass):
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)
             lower_sorts(main, kernels)
+            lower_transforms(module, main, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)
