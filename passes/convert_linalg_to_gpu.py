@@ -141,11 +141,11 @@ class ConvertLinalgToGpu(ModulePass):
             kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
+            lower_transforms(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)
             lower_sorts(main, kernels)
-            lower_transforms(module, main, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)

@@ -11,14 +11,16 @@ the numbers b + i n / r, i < r, turns number i by i (b mod s) / (r s) of a circl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import arith, func, ir, replace_op, walk
+from kitsune_mlir.mlir import arith, func, ir, replace_op, slice_of, walk
 from kitsune_mlir.planning.fourier import radices
+from kitsune_mlir.rows import producer, source_of_size
 
 CALL = "kitsune_fourier"  # what a kitsune.fourier is a call of while tensors become buffers
 _LOADED = 4
@@ -37,12 +39,18 @@ class Transform(NamedTuple):
 
     call: ir.Operation
     function: ir.Operation
-    waves: ir.Value
-    parts: list[ir.Value]
     dimension: int
     size: int
     scale: float
     inverse: bool
+
+    @property
+    def waves(self) -> ir.Value:
+        return self.call.operands[0]
+
+    @property
+    def parts(self) -> list[ir.Value]:
+        return list(self.call.operands)[1:]
 
     @property
     def element(self) -> ir.Type:
@@ -92,6 +100,8 @@ def passes(size: int) -> list[Pass]:
 
 def outline_transforms(module: ir.Module) -> None:
     """Makes calls of kitsune.fouriers, which bufferization takes for calls of code from elsewhere."""
+    for op in walk(module, FourierOp.OPERATION_NAME):
+        _cut(op)
     for position, op in enumerate(walk(module, FourierOp.OPERATION_NAME)):
         with op.context, op.location:
             waves, results = _waves(op), [result.type for result in op.results]
@@ -108,17 +118,66 @@ def outline_transforms(module: ir.Module) -> None:
         op.erase()
 
 
-def transforms(module: ir.Module) -> Iterator[Transform]:
-    """Those that calls stand for, after bufferization, one after another, as one may be given what another gives."""
+def _cut(op: ir.Operation) -> None:
+    """Has a transform give no more than the first results that anybody reads."""
+    uses = [use.owner.operation for result in op.results for use in result.uses]
+    kind, d = ir.RankedTensorType(op.results[0].type), op.opview.axis
+    kept = {slice_of(user).sizes[d] for user in uses if user.name == "tensor.extract_slice" and _begins(user, d)}
+    if len(kept) != 1 or not all(user.name == "tensor.extract_slice" and _begins(user, d) for user in uses):
+        return
+    shape = list(kind.shape)
+    (shape[d],) = kept
+    with op.location, ir.InsertionPoint(op):
+        narrow = ir.RankedTensorType.get(shape, kind.element_type)
+        attributes = {name: op.attributes[name] for name in op.attributes}
+        made = ir.Operation.create(op.name, [narrow] * len(op.results), list(op.operands), attributes)
+    for old, new in zip(op.results, made.results, strict=True):
+        for use in list(old.uses):
+            user = use.owner.operation
+            if user.results[0].type == narrow:
+                replace_op(user, new)
+            else:
+                user.operands[0] = new
+    op.erase()
+
+
+def _begins(part: ir.Operation, d: int) -> bool:
+    """Whether a slice is the first elements of a tensor, fewer than all along dimension d alone."""
+    offsets, sizes, steps = slice_of(part)
+    whole = ir.RankedTensorType(part.operands[0].type)
+    if any(offsets) or any(step != 1 for step in steps) or len(sizes) != part.results[0].type.rank or sizes[d] < 0:
+        return False
+    open_ = iter(list(part.operands)[1:])
+    same = []
+    for axis, (size, own) in enumerate(zip(sizes, whole.shape, strict=True)):
+        if axis != d and whole.is_dynamic_dim(axis):
+            same.append(size < 0 and _is_size(next(open_), part.operands[0], axis))
+        elif axis != d:
+            same.append(size == own)
+    return all(same)
+
+
+def _is_size(number: ir.Value, tensor: ir.Value, axis: int) -> bool:
+    """Whether a number is known to be an open size of a tensor."""
+    source, asked = source_of_size(tensor, axis), producer(number)
+    if asked is None or asked.name != "tensor.dim":
+        return bool(number == source)
+    own = constant(asked.operands[1])
+    return own is not None and source_of_size(asked.operands[0], own) == source
+
+
+def transforms(module: ir.Module) -> list[Transform]:
+    """Those that calls stand for, after bufferization."""
     functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
+    found = []
     for op in walk(module, "func.call"):
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         if name.startswith(CALL):
             said = functions[name].attributes
-            waves, *parts = op.operands
             dimension, size = (ir.IntegerAttr(said[key]).value for key in ("dimension", "size"))
             scale = ir.FloatAttr(said["scale"]).value
-            yield Transform(op, functions[name].operation, waves, parts, dimension, size, scale, "inverse" in said)
+            found.append(Transform(op, functions[name].operation, dimension, size, scale, "inverse" in said))
+    return found
 
 
 def _waves(op: ir.Operation) -> ir.Value:

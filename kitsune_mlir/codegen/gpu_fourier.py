@@ -18,16 +18,17 @@ and to have real numbers, of X[0] ... X[m], Z is transformed backwards, which is
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref
-from kitsune_mlir.planning.kernel_cost import MOST_TRANSFORMED
 
+from . import gpu_words
+from .affine_index import evaluate
 from .fourier import Complex, Pass, Transform, butterfly, multiplied, passes, scaled, transforms, turned
+from .gpu_around import Around, Operators
+from .gpu_fourier_block import ROUND, Block, Layout, Share
+from .gpu_generic import Generic, dims_of
 from .gpu_kernel import (
-    WARP,
     Kernel,
     Kernels,
     See,
@@ -38,135 +39,51 @@ from .gpu_kernel import (
     extent,
     on_host,
     only_if,
-    power_of_two,
     product,
 )
+from .gpu_points import body_at
 from .gpu_word_access import keeps_words, load_word, store_word
 from .pipeline.device import below, when
 
-_OF_THREAD = 16  # numbers
-_NUMBERS = 2048  # of a block whose lines are short
-_BESIDE = 8  # lines that a block has where numbers of one line lie apart: what L2 hands over at once
-_BLOCKS = 264  # at least so many, where lines are few: two for each SM
-_ROUND = 128  # bytes that shared memory gives at once
+LONG, MOST = 24, 96  # operations of what is computed in front of a kernel, twice and once
 
 
 def lower_transforms(module: ir.Module, main: func.FuncOp, kernels: Kernels) -> None:
     """Puts the kernels' launches in the place of the calls of transforms."""
-    for transform in transforms(module):
-        if transform.call.block == main.body.blocks[0]:
-            _lower(transform, kernels)
+    found = [one for one in transforms(module) if one.call.block == main.body.blocks[0]]
+    taken = set[ir.Operation]()
+    # While no launch, which may write anything, is in the way. A number is read twice by what is halved and real.
+    most = [LONG if one.is_real and _is_halved(one) else MOST for one in found]
+    around = [Around.of(one.call, one.parts, limit, taken) for one, limit in zip(found, most, strict=True)]
+    for transform, own in zip(found, around, strict=True):
+        _lower(transform, own.read(transform.parts), kernels)
 
 
-class _Share(NamedTuple):
-    """A point that a thread has: its line and place. One that may not be there has a number, which is less than the
-    count if it is."""
-
-    line: ir.Value
-    place: ir.Value
-    number: ir.Value | None
-    count: int
-
-    def if_there(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext() if self.number is None else only_if(self.number, self.count)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A block's lines, of `size` numbers each; `strided` where those of a line lie apart."""
-
-    size: int
-    lines: int
-    strided: bool
-
-    @staticmethod
-    def of(transform: Transform, size: int) -> _Block:
-        shape = list(ir.MemRefType(transform.parts[0].type).shape)
-        strided = any(count != 1 for count in shape[transform.dimension + 1 :])
-        most = MOST_TRANSFORMED * 32 // transform.element.width // size
-        least = min(_BESIDE, most) if strided else 1
-        lines = max(least, min(most, _NUMBERS // size), 1)
-        del shape[transform.dimension]
-        if all(count > 0 for count in shape):
-            while lines > least and ceildiv(product(shape), lines) < _BLOCKS:
-                lines //= 2
-        return _Block(size, max(lines, least), strided)
-
-    @property
-    def threads(self) -> int:
-        return max(WARP, -(-self.size * self.lines // (_OF_THREAD * WARP)) * WARP)
-
-    def shares(self, each: int) -> Iterator[_Share]:
-        """What a thread has of so many points of each line. A thread that has none left has the last one."""
-        thread, count = gpu.thread_id(gpu.Dimension.x), each * self.lines
-        for first in range(0, count, self.threads):
-            point = arith.addi(thread, as_value(first))
-            own = point if first + self.threads <= count else arith.minui(point, as_value(count - 1))
-            sides = [each, self.lines] if self.strided else [self.lines, each]
-            line, place = delinearize(own, sides)[:: -1 if self.strided else 1]
-            yield _Share(line, place, point if own != point else None, count)
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """Where a block's numbers lie in shared memory between two passes: `pad` slots are left out behind each `chunk`,
-    lest threads that write what a pass gives meet in a bank."""
-
-    own: _Block
-    chunk: int
-    pad: int
-
-    @staticmethod
-    def of(own: _Block, made: Pass, banks: int) -> _Layout:
-        """That of what a pass gives."""
-        run = made.done * (own.lines if own.strided else 1)
-        chunk = max(banks, power_of_two(run * made.radix))
-        return _Layout(own, chunk, min(run, chunk // 8) if run < banks and made.radix % 2 == 0 else 0)
-
-    @property
-    def slots(self) -> int:
-        """How many there are."""
-        count = self.own.lines * self.own.size
-        return count + (count - 1) // self.chunk * self.pad
-
-    def slots_of(self, line: ir.Value, first: ir.Value, steps: Sequence[int], whole: int = 0) -> list[ir.Value]:
-        """Those of a line's numbers that are so many behind `first`. `whole`: all are among so many that begin at a
-        multiple of that."""
-        pitch = self.own.lines if self.own.strided else 1
-        inside = whole > 0 and self.chunk % (whole * pitch) == 0
-        if self.pad and not inside and any(step * pitch % self.chunk for step in steps):
-            return [self._slot(line, arith.addi(first, as_value(step))) for step in steps]
-        begin = self._slot(line, first)
-        moves = [step * pitch + step * pitch // self.chunk * self.pad for step in steps]
-        return [arith.addi(begin, as_value(move)) for move in moves]
-
-    def _slot(self, line: ir.Value, place: ir.Value) -> ir.Value:
-        a, b, pitch = (place, line, self.own.lines) if self.own.strided else (line, place, self.own.size)
-        at = arith.addi(arith.muli(a, as_value(pitch)), b)
-        if not self.pad:
-            return at
-        return arith.addi(at, arith.muli(arith.divui(at, as_value(self.chunk)), as_value(self.pad)))
-
-
-def _lower(transform: Transform, kernels: Kernels) -> None:
+def _lower(transform: Transform, around: Operators, kernels: Kernels) -> None:
     op, rank = transform.call, ir.MemRefType(transform.parts[0].type).rank
     others = [d for d in range(rank) if d != transform.dimension]
+    halved = _is_halved(transform)
 
     def outer(see: See) -> list[Size]:
-        return [extent(see(transform.parts[0]), d) for d in others]
+        return [around.size(transform.parts[0], d, see) for d in others]
 
     with op.context, op.location, ir.InsertionPoint(op):
         results = []
-        for result in op.results:
+        for result in [] if around.after else op.results:
             sizes = [extent(transform.parts[0], d) for d in others if ir.MemRefType(result.type).is_dynamic_dim(d)]
             results.append(memref.alloc(result.type, sizes, []))
-    halved = transform.size % 2 == 0 and transform.size > 2 and (len(transform.parts) == 1 or transform.is_real)
-    own = _Block.of(transform, transform.size // 2 if halved else transform.size)
+    own = Block.of(transform, transform.size // 2 if halved else transform.size)
     kernel = Kernel(kernels, op, "fourier", own.threads)
     with kernel.body():
-        _Code(kernel, transform, own, results, outer(kernel.inside), halved).build()
+        _Code(kernel, transform, own, around, results, outer(kernel.inside), halved).build()
     kernel.launch(lambda: ceildiv(product(outer(on_host)), own.lines))
+    around.erase()
     transform.replace(results)
+
+
+def _is_halved(transform: Transform) -> bool:
+    """Whether pairs of real numbers are taken for numbers of two parts."""
+    return transform.size % 2 == 0 and transform.size > 2 and (len(transform.parts) == 1 or transform.is_real)
 
 
 class _Code:
@@ -176,18 +93,20 @@ class _Code:
         self,
         kernel: Kernel,
         transform: Transform,
-        own: _Block,
+        own: Block,
+        around: Operators,
         results: Sequence[ir.Value],
         outer: list[Size],
         halved: bool,
     ):
         self._of, self._own, self._outer, self._halved = transform, own, outer, halved
-        self._parts, self._results = (list(map(kernel.inside, side)) for side in (transform.parts, results))
+        self._kernel, self._around = kernel, around
+        self._results = list(map(kernel.inside, results))
         self._waves = kernel.inside(transform.waves)
         self._passes = passes(own.size)
         stored = self._passes if self._from_real else self._passes[:-1]
-        banks = _ROUND * 8 // (2 * transform.element.width)
-        self._layouts = {made: _Layout.of(own, made, banks) for made in stored}
+        banks = ROUND * 8 // (2 * transform.element.width)
+        self._layouts = {made: Layout.of(own, made, banks) for made in stored}
         slots = max((layout.slots for layout in self._layouts.values()), default=1)
         self._shared = kernel.shared([slots, 2], transform.element)
         self._first = arith.muli(gpu.block_id(gpu.Dimension.x), as_value(own.lines))
@@ -202,7 +121,7 @@ class _Code:
     @property
     def _is_last(self) -> bool:
         """Whether numbers of a line lie beside one another."""
-        return self._of.dimension == ir.MemRefType(self._parts[0].type).rank - 1
+        return self._of.dimension == ir.MemRefType(self._of.parts[0].type).rank - 1
 
     def build(self) -> None:
         """Builds the passes."""
@@ -221,7 +140,7 @@ class _Code:
         if self._from_real:
             self._part()
 
-    def _read(self, own: Pass, before: Pass | None, share: _Share) -> list[Complex]:
+    def _read(self, own: Pass, before: Pass | None, share: Share) -> list[Complex]:
         """What a butterfly gives, of what the pass before gave."""
         steps = [i * own.butterflies for i in range(own.radix)]
         if before is None:
@@ -233,7 +152,7 @@ class _Code:
         numbers = turned(numbers, lambda i: self._wave(beside, i * turn), self._inverse)
         return butterfly(numbers, self._inverse)
 
-    def _write(self, own: Pass, share: _Share, numbers: list[Complex]) -> None:
+    def _write(self, own: Pass, share: Share, numbers: list[Complex]) -> None:
         """Puts what a butterfly gives where it is to be."""
         beside = arith.remui(share.place, as_value(own.done))
         first = arith.addi(arith.muli(arith.subi(share.place, beside), as_value(own.radix)), beside)
@@ -265,15 +184,15 @@ class _Code:
     def _load(self, line: ir.Value, place: ir.Value, places: range) -> Complex:
         """The number at a place, which is one of `places`, of what the passes transform."""
         if not self._of.is_real and not self._halved:
-            found = [self._element(part, line, place, places) for part in self._parts]
+            found = self._elements(line, place, places)
             return Complex(found[0], found[1] if len(found) == 2 else self._zero())
         if self._from_real:
             twice = arith.muli(place, as_value(2))
             if 2 * places.stop <= self._of.given and self._is_last:
-                return Complex(*load_word(self._parts[0], self._at(line, twice), 2))
+                return Complex(*self._two(line, twice))
             ends = range(2 * places.start, 2 * places.stop), range(2 * places.start + 1, 2 * places.stop + 1)
             first, second = twice, arith.addi(twice, as_value(1))
-            return Complex(*(self._element(self._parts[0], line, at, own) for at, own in zip((first, second), ends)))
+            return Complex(*(self._elements(line, at, own)[0] for at, own in zip((first, second), ends)))
         if not self._halved:
             return self._of_half(line, place, places)
         other = range(self._own.size + 1 - places.stop, self._own.size + 1 - places.start)
@@ -293,7 +212,7 @@ class _Code:
             mirrored = arith.subi(as_value(n), place)
             at = mirrored if behind else arith.minui(place, mirrored)
             where = range(n + 1 - places.stop, n + 1 - places.start) if behind else range(half + 1)
-        re, im = (self._element(part, line, at, where) for part in self._parts)
+        re, im = self._elements(line, at, where)
         is_real = arith.cmpi(arith.CmpIPredicate.eq, at, as_value(0))
         if n % 2 == 0:
             is_real = arith.ori(is_real, arith.cmpi(arith.CmpIPredicate.eq, at, as_value(half)))
@@ -305,15 +224,41 @@ class _Code:
             im = arith.select(turns, arith.negf(im), im)
         return Complex(re, im)
 
-    def _element(self, part: ir.Value, line: ir.Value, place: ir.Value, places: range) -> ir.Value:
-        """An operand's element; zero where it has none, which is known where it has none of `places`."""
-        given = self._of.given
+    def _elements(self, line: ir.Value, place: ir.Value, places: range) -> list[ir.Value]:
+        """The parts of what is given at a place; zeros where nothing is, which is known where it is at none of
+        `places`."""
+        given, parts = self._of.given, self._of.parts
         if places.start >= given:
-            return self._zero()
+            return [self._zero()] * len(parts)
         if places.stop <= given:
-            return memref.load(part, self._at(line, place))
-        found = memref.load(part, self._at(line, arith.minui(place, as_value(given - 1))))
-        return arith.select(below(place, as_value(given)), found, self._zero())
+            return self._given(self._at(line, place))
+        found = self._given(self._at(line, arith.minui(place, as_value(given - 1))))
+        there = below(place, as_value(given))
+        return [arith.select(there, value, self._zero()) for value in found]
+
+    def _given(self, at: list[ir.Value]) -> list[ir.Value]:
+        """The parts that are there, or made."""
+        found, made = list[ir.Value](), dict[Generic, list[ir.Value]]()
+        for part, own in zip(self._of.parts, self._around.before, strict=True):
+            if own is None:
+                found.append(memref.load(self._kernel.inside(part), at))
+                continue
+            generic, number = own
+            if generic not in made:
+                nothing = [None] * len(generic.outputs)
+                made[generic] = body_at(generic, self._kernel, dict(enumerate(at)), nothing)
+            found.append(made[generic][number])
+        return found
+
+    def _two(self, line: ir.Value, place: ir.Value) -> list[ir.Value]:
+        """Two real numbers beside one another, from an even place on."""
+        own, at = self._around.before[0], self._at(line, place)
+        if own is None:
+            return load_word(self._kernel.inside(self._of.parts[0]), at, 2)
+        if gpu_words.width(own[0], few=True) % 2 == 0:
+            found, _ = gpu_words.neighbours(own[0], self._kernel, dict(enumerate(at)), 2)
+            return [values[own[1]] for values in found]
+        return [self._given(self._at(line, where))[0] for where in (place, arith.addi(place, as_value(1)))]
 
     def _at(self, line: ir.Value, place: ir.Value) -> list[ir.Value]:
         """Where a line's element stands; that of the last line for one behind it."""
@@ -327,7 +272,7 @@ class _Code:
             self._store(line, place, places, number)
         elif not self._halved:
             self._store(line, place, places, number[:1])
-        elif 2 * places.stop <= self._of.kept and self._is_last and keeps_words(self._results[0], 2):
+        elif 2 * places.stop <= self._of.kept and self._results and self._is_last and keeps_words(self._results[0], 2):
             store_word(list(number), self._results[0], self._at(line, arith.muli(place, as_value(2))))
         else:
             for j, part in enumerate(number):
@@ -342,8 +287,21 @@ class _Code:
         if places.start >= self._of.kept:
             return
         with only_if(place, self._of.kept) if places.stop > self._of.kept else contextlib.nullcontext():
-            for part, buffer in zip(number, self._results, strict=True):
-                memref.store(part, buffer, self._at(line, place))
+            at = self._at(line, place)
+            for part, buffer in zip(number, self._results, strict=False):  # which are none where others take the parts
+                memref.store(part, buffer, at)
+            for generic in self._around.after:
+                self._take(generic, at, number)
+
+    def _take(self, generic: Generic, at: list[ir.Value], number: Sequence[ir.Value]) -> None:
+        """Has an operator behind take what is given there."""
+        parts = dict(zip(self._of.call.results, number, strict=True))
+        held = {i: parts[value] for i, value in enumerate(generic.inputs) if value in parts}
+        dims = dict(zip(dims_of(generic.maps[next(iter(held))]), at, strict=True))
+        found = body_at(generic, self._kernel, dims, [None] * len(generic.outputs), held)
+        indices = [dims[d] for d in range(len(dims))]
+        for value, buffer, map_ in zip(found, generic.outputs, generic.out_maps, strict=True):
+            memref.store(value, self._kernel.inside(buffer), evaluate(map_, indices))
 
     def _part(self) -> None:
         """The transform of real numbers, of that of half as many of two parts, which is in shared memory: X[k] and

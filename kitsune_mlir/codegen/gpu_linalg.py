@@ -123,8 +123,8 @@ def _is_long(generic: Generic) -> bool:
 
 
 def _is_shared(generic: Generic) -> bool:
-    """Whether many neighbouring results are of the same elements, so that the lanes of a warp, each with a result of its
-    own, read one after another."""
+    """Whether many neighbouring results are of the same elements, so that the lanes of a warp, each with a result of
+    its own, read one after another."""
     along, last = generic.parallel[-1:], generic.reduction[-1]
     touched = [dims for map_ in generic.maps[: len(generic.inputs)] if last in (dims := dims_of(map_))]
     results = prod(map(generic.example_size, generic.parallel))

@@ -97,17 +97,35 @@ def test_a_row_with_nan_spoils_no_other(target: str) -> None:
 
 
 def test_convolutions_by_transforms() -> None:
-    """A long convolution as sequence models have it: one kernel a transform, none for the zeros behind the sequence."""
+    """A long convolution as sequence models have it: one kernel a transform, none for the zeros behind the sequence,
+    for the products of numbers, or for what is added behind."""
 
     def convolve(x: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
         n = 2 * x.shape[-1]
-        return fft.irfft(fft.rfft(x, n=n) * fft.rfft(kernel, n=n), n=n)[..., : x.shape[-1]]
+        y = fft.irfft(fft.rfft(x, n=n) * fft.rfft(kernel, n=n), n=n)[..., : x.shape[-1]]
+        return torch.relu(y + kernel[:, :1])
 
     x, kernel = torch.randn(2, 3, 64), torch.randn(3, 64)
     compiled = kitsune_mlir.compile(Function(convolve), (x, kernel), target="sm_90a")
-    assert [launch["computes"] for launch in compiled.plan["launches"]].count("fourier") == 3
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == ["fourier"] * 3
     found = torch.as_tensor(Simulation(compiled, seed=1)(x, kernel))
     torch.testing.assert_close(found, convolve(x, kernel), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_operators_around_transforms_are_in_their_kernels(dim: int) -> None:
+    """What makes all that a transform is given, and what takes all that it gives, but not in another order."""
+
+    def of(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        both = fft.fft(torch.complex(x * y, x - y), dim=dim)
+        half = fft.rfft(torch.tanh(x), dim=dim).real.transpose(1, 2)
+        return both.abs(), half + z[: half.shape[1], : half.shape[2]]
+
+    x, y, z = torch.randn(2, 24, 12), torch.randn(12), torch.randn(24, 24)
+    compiled = kitsune_mlir.compile(Function(of), (x, y, z), target="sm_90a")
+    assert sorted(launch["computes"] for launch in compiled.plan["launches"]) == ["elementwise", "fourier", "fourier"]
+    for found, wanted in zip(Simulation(compiled, seed=1)(x, y, z), of(x, y, z), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_every_name_is_known() -> None:
