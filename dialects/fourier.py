@@ -52,6 +52,11 @@ class FourierOp(Kitsune.Operation, name="fourier", traits=[ext.Pure]):
         """Whether results are real, of the first half of the numbers."""
         return len(self.operation.results) == 1
 
+    @property
+    def has_real_side(self) -> bool:
+        """Whether the numbers, or the results, are real."""
+        return self.is_real or len(self.operands) == 1
+
     def verify_region_invariants(self) -> bool:
         parts, results = ([value.type for value in side] for side in (self.operands, self.operation.results))
         if not 1 <= len(parts) <= 2 or not 1 <= len(results) <= 2 or len(parts) + len(results) < 3:
@@ -66,12 +71,12 @@ class FourierOp(Kitsune.Operation, name="fourier", traits=[ext.Pure]):
             return False
         if self.axis >= kind.rank or kind.is_dynamic_dim(self.axis):
             return fail(self, f"goes along a dimension of a known size, found {self.axis} of {kind}")
-        if not fourier.fits(self.length, kind.element_type.width // 8):
+        if not fourier.fits(self.length, kind.element_type.width // 8, self.has_real_side):
             return fail(self, f"has no transform of {self.length} numbers: {self._limit(kind.element_type)}")
         return self._verify_result(kind, results[0])
 
     def _limit(self, kind: ir.Type) -> str:
-        most = fourier.most(kind.width // 8)
+        most = fourier.most(kind.width // 8, self.has_real_side and self.length % 2 == 0)
         return f"its primes are up to {fourier.MOST_PRIME}" if self.length <= most else f"at most {most} of {kind}"
 
     def _verify_result(self, kind: ir.RankedTensorType, found: ir.Type) -> bool:

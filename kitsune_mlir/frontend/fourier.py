@@ -121,7 +121,7 @@ class _Along:
 
     def of_all(self, parts: Pair, kept: int) -> Pair:
         """The first `kept` results of numbers that are cut, or made longer by zeros, to the size."""
-        if self._fits():
+        if self._fits(parts[1] is None):
             re, im = self._own(FOURIER, parts, kept)
             return re, im
         parts = self._fitted(parts, self.size)
@@ -140,7 +140,7 @@ class _Along:
         """Real results, of the first half of the numbers, the others being their conjugates. A result is twice the sum
         over that half, but for the first number and the middle one, which have no other."""
         n, to = self.size, self.to
-        if self._fits():
+        if self._fits(True):
             re, im = parts
             return self._own(FOURIER_TO_REAL, (re, self._zeros(re) if im is None else im), n), None
         parts = self._fitted(parts, n // 2 + 1)
@@ -158,9 +158,9 @@ class _Along:
         im = to.call(aten.cat.default, [none, other, *(none for _ in ends), other_turned], self.dim)
         return self.of_all((re, im), n)
 
-    def _fits(self) -> bool:
-        """Whether the targets have code for it."""
-        return self.to.dtype in (torch.float32, torch.float64) and fits(self.size, self.to.dtype.itemsize)
+    def _fits(self, real: bool) -> bool:
+        """Whether the targets have code for it, of real numbers, or to such."""
+        return self.to.dtype in (torch.float32, torch.float64) and fits(self.size, self.to.dtype.itemsize, real)
 
     def _own(self, operator: Any, parts: Pair, kept: int) -> Any:
         """By an operator of ours."""

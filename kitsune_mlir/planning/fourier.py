@@ -12,14 +12,14 @@ MOST_PRIME = 13  # of a size
 _MOST_RADIX = 16  # numbers, each of two parts, that a thread has in registers
 
 
-def fits(size: int, element_bytes: int) -> bool:
-    """Whether there is a transform of so many numbers whose parts have so many bytes."""
-    return 1 < size <= most(element_bytes) and radices(size) is not None
+def fits(size: int, element_bytes: int, real: bool) -> bool:
+    """Whether there is a transform of so many numbers whose parts have so many bytes, of `real` numbers or to such."""
+    return 1 < size <= most(element_bytes, real and size % 2 == 0) and radices(size) is not None
 
 
-def most(element_bytes: int) -> int:
-    """The numbers of the longest transform."""
-    return MOST_TRANSFORMED * 4 // element_bytes
+def most(element_bytes: int, pairs: bool) -> int:
+    """The numbers of the longest transform, twice as many where `pairs` of real ones are taken for numbers."""
+    return MOST_TRANSFORMED * (2 if pairs else 1) * 4 // element_bytes
 
 
 @lru_cache(maxsize=1024)

@@ -4260,8 +4260,8 @@ func.func @transformed(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @transformed(%x: tensor<4x8xf32>) {
-  // expected-error@+1 {{'kitsune.fourier' op has no transform of 8192 numbers: at most 4096 of f32}}
-  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8192 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  // expected-error@+1 {{'kitsune.fourier' op has no transform of 16384 numbers: at most 8192 of f32}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 16384 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
   return
 }
 

@@ -28,7 +28,7 @@ def test_radices_make_the_size(size: int) -> None:
     assert (found is not None) == (rest == 1)
     if found is not None:
         assert prod(found) == size and max(found) <= 16 and 16 ** (len(found) - 1) <= size * 8 ** (len(found) - 1)
-    assert fits(size, 4) == (found is not None and size <= most(4))
+    assert fits(size, 4, False) == (found is not None and size <= most(4, False))
 
 
 def _real(z: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def _check(of, x: torch.Tensor, target: str, **options) -> None:
     for own, wanted in zip(found, of(x.double()), strict=True):
         own = torch.as_tensor(own)
         assert own.dtype == x.dtype and own.shape == wanted.shape
-        bound = (4e-7 if x.dtype == torch.float32 else 1e-14) * wanted.abs().max()
+        bound = (1e-6 if x.dtype == torch.float32 else 1e-14) * wanted.abs().max()
         assert (own.double() - wanted).abs().max() <= bound
 
 
@@ -83,7 +83,8 @@ def test_open_batches_in_f64(target: str) -> None:
 
 def test_longer_ones_are_two() -> None:
     """A transform of more numbers than a block holds is taken apart; parts of one with a large prime are products."""
-    _check(lambda x: (_real(fft.rfft(x)), fft.irfft(fft.rfft(x), n=x.shape[-1])), torch.randn(2, 8192), "sm_90a")
+    _check(lambda x: (_real(fft.rfft(x)), fft.irfft(fft.rfft(x), n=x.shape[-1])), torch.randn(1, 16384), "sm_90a")
+    _check(lambda x: (_real(fft.fft(x)), fft.irfft(fft.rfft(x))), torch.randn(1, 8192), "sm_90a")  # real ones are one
     _check(lambda x: (_real(fft.fft(x)),), torch.randn(3, 17 * 41), "cpu")
 
 
