@@ -68,6 +68,7 @@ from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
 from .shared_sums import share_sums
+from .stacked_elements import stack_elements
 from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
 
@@ -97,6 +98,7 @@ class ConvertLinalgToGpu(ModulePass):
         unroll(_main(module))
         with module.context:
             read_padded(_main(module))
+            stack_elements(_main(module))
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):

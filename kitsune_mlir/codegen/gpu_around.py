@@ -17,6 +17,8 @@ from .gpu_buffers import behind, is_alloc, root_of, written
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import See, Size, extent
 
+MOST_BESIDE = 4  # elements of what is behind a kernel that are made of one that it gives
+
 
 @dataclass(frozen=True)
 class Around:
@@ -126,9 +128,19 @@ def _takes(generic: Generic, results: Sequence[ir.Value]) -> bool:
     plain = all(isinstance(dim, ir.AffineDimExpr) for dim in dims) and len({str(map_) for map_ in own}) == 1
     overwrites = not generic.reduction and not any(map(generic.reads, range(len(generic.outputs))))
     uses = [value for one in walk(generic.op) for value in one.operands if value in results]
-    if not plain or not overwrites or len(uses) != len(own) or sorted(dims_of(own[0])) != sorted(generic.parallel):
+    if not plain or not overwrites or len(uses) != len(own):
         return False
-    return all(dims_of(map_)[-1:] == dims_of(own[0])[-1:] for map_ in generic.out_maps)
+    dims, more = dims_of(own[0]), beside(generic, own[0])
+    few = all((generic.known_size(d) or MOST_BESIDE + 1) <= MOST_BESIDE for d in more)
+    if sorted([*dims, *more]) != sorted(generic.parallel) or not few:
+        return False
+    return all(dims_of(map_)[-1 - len(more) :] == [*dims[-1:], *more] for map_ in generic.out_maps)
+
+
+def beside(generic: Generic, map_: ir.AffineMap) -> list[int]:
+    """The last loop of an operator, if one of its operands, read by that map, is the same along it: that of elements
+    that are stacked (passes/stacked_elements.py)."""
+    return [d for d in generic.parallel[-1:] if d not in dims_of(map_)]
 
 
 def _buffers(op: ir.Operation) -> list[ir.Value]:

@@ -25,7 +25,7 @@ from kitsune_mlir.mlir import arith, func, gpu, ir, memref
 from . import gpu_words
 from .affine_index import evaluate
 from .fourier import Complex, Pass, Transform, butterfly, multiplied, passes, scaled, transforms, turned
-from .gpu_around import Around, Operators
+from .gpu_around import Around, Operators, beside
 from .gpu_fourier_block import ROUND, Block, Layout, Share
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import (
@@ -297,11 +297,20 @@ class _Code:
         """Has an operator behind take what is given there."""
         parts = dict(zip(self._of.call.results, number, strict=True))
         held = {i: parts[value] for i, value in enumerate(generic.inputs) if value in parts}
-        dims = dict(zip(dims_of(generic.maps[next(iter(held))]), at, strict=True))
-        found = body_at(generic, self._kernel, dims, [None] * len(generic.outputs), held)
-        indices = [dims[d] for d in range(len(dims))]
-        for value, buffer, map_ in zip(found, generic.outputs, generic.out_maps, strict=True):
-            memref.store(value, self._kernel.inside(buffer), evaluate(map_, indices))
+        read = generic.maps[next(iter(held))]
+        dims, more = dict(zip(dims_of(read), at, strict=True)), beside(generic, read)
+        places = [dict.fromkeys(more, as_value(e)) for e in range(generic.known_size(more[0]) or 0)] if more else [{}]
+        found = [body_at(generic, self._kernel, dims | place, [None] * len(generic.outputs), held) for place in places]
+        first = dims | places[0]
+        indices = [first[d] for d in range(len(first))]
+        for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+            values, into = [one[number] for one in found], self._kernel.inside(buffer)
+            if len(values) == 1 or keeps_words(into, len(values)):
+                store_word(values, into, evaluate(map_, indices))
+                continue
+            for place, value in zip(places, values, strict=True):
+                own = dims | place
+                memref.store(value, into, evaluate(map_, [own[d] for d in range(len(own))]))
 
     def _part(self) -> None:
         """The transform of real numbers, of that of half as many of two parts, which is in shared memory: X[k] and
