@@ -19,6 +19,8 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import func, ir, replace_op, walk
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
+from .stacked_elements import is_stack
+
 LEAST = 1 << 24  # instructions of threads, together, that are worth a launch: an H100 has about so many a microsecond
 _MARK = "kitsune.apart"
 
@@ -57,7 +59,8 @@ def _is_repeated(op: ir.Operation) -> bool:
     reader = _reader(op.results[0])
     if reader is None or reader.name != "linalg.generic":
         return False
-    more = prod(_loops(reader)) - prod(example_sizes.shape_of(op.results[0]))
+    loops = _loops(reader)[:-1] if is_stack(reader) else _loops(reader)  # a thread has all of a place then
+    more = prod(loops) - prod(example_sizes.shape_of(op.results[0]))
     return more * _work(op) >= LEAST
 
 

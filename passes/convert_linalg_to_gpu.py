@@ -31,8 +31,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.fourier import outline_transforms
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_follow import follower
+from kitsune_mlir.codegen.gpu_fourier import lower_transforms
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
@@ -67,6 +69,7 @@ from .self_padding import read_padded
 from .shared_elements import share_elements
 from .shared_sums import share_sums
 from .split_windows import split_windows
+from .stacked_elements import stack_elements
 from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
 
@@ -96,6 +99,7 @@ class ConvertLinalgToGpu(ModulePass):
         unroll(_main(module))
         with module.context:
             read_padded(_main(module))
+            stack_elements(_main(module))
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
@@ -127,6 +131,7 @@ class ConvertLinalgToGpu(ModulePass):
                 without_fills(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
+            outline_transforms(module)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -139,6 +144,7 @@ class ConvertLinalgToGpu(ModulePass):
             kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
+            lower_transforms(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

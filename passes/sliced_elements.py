@@ -25,12 +25,40 @@ _FEW = 16  # columns
 
 def compute_slices(module: ir.Module) -> None:
     """Rewrites such operators of a module."""
+    for op in walk(module, "tensor.expand_shape"):
+        _expand_sooner(op)
     for op in reversed(walk(module, "linalg.generic")):
         uses = list(op.results[0].uses) if len(op.results) == 1 else []
         if uses and _is_taken(op) and _are_apart([use.owner.operation for use in uses]):
             for use in uses:
                 _compute(use.owner.operation, op)
             op.erase()
+
+
+def _expand_sooner(op: ir.Operation) -> None:
+    """Has what is computed one by one in one shape, to be sliced in another one, computed in that."""
+    made = rows.producer(op.operands[0])
+    if made is None or made.name != "linalg.generic" or len(made.results) != 1 or len(list(made.results[0].uses)) != 1:
+        return
+    s, users = rows.Structured(made), [use.owner.operation for use in op.results[0].uses]
+    identity = ir.AffineMap.get_identity(len(s.iterators))
+    inputs = list(made.operands)[: s.inputs]
+    alike = s.is_of_elements() and all(map_ == identity for map_ in s.maps) and all(map(rows.is_tensor, inputs))
+    if not alike or not all(map(_is_given, inputs)) or not users or any(user.name != "tensor.extract_slice" for user in users):
+        return
+    kind = ir.RankedTensorType(op.results[0].type)
+    with op.location, ir.InsertionPoint(op):
+        expanded = []
+        for value in (*inputs, made.operands[s.inputs]):
+            element = ir.RankedTensorType(value.type).element_type
+            one = op.clone()
+            one.operands[0] = value
+            one.results[0].set_type(ir.RankedTensorType.get(kind.shape, element))
+            expanded.append(one.results[0])
+        maps = [ir.AffineMap.get_identity(kind.rank)] * len(expanded)
+        found = generic(expanded[:-1], expanded[-1:], maps, ["parallel"] * kind.rank, s.body)
+    replace_op(op, found.results[0])
+    made.erase()
 
 
 def _is_taken(op: ir.Operation) -> bool:
@@ -50,7 +78,7 @@ def _is_given(value: ir.Value) -> bool:
     op = rows.producer(value)
     if op is None:
         return True
-    if op.name == "tensor.extract_slice":
+    if op.name == "tensor.extract_slice" or op.name in rows.RESHAPES:
         return _is_given(op.operands[0])
     return op.name == "linalg.generic" and len(op.results) == 1 and _is_taken(op)
 
