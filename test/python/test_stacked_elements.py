@@ -42,7 +42,8 @@ def test_one_kernel(of, kind: torch.dtype) -> None:
     for shapes in (None, rows):
         compiled = kitsune_mlir.compile(Function(of), (x, cos, sin), target="sm_90a", dynamic_shapes=shapes)
         made = [launch["computes"] for launch in compiled.plan["launches"]]
-        assert made[-1] == "elementwise" and len(made) == (1 if of is not _turned else 2), made
+        widened = of is _complex and kind != torch.float32 and shapes is not None  # an open tensor, for two readers
+        assert made[-1] == "elementwise" and len(made) == (2 if of is _turned or widened else 1), made
         found = torch.as_tensor(Simulation(compiled, seed=1)(x, cos, sin))
         bound = 1e-5 if kind == torch.float32 else 4e-2
         torch.testing.assert_close(found.float(), of(*(t.float() for t in (x, cos, sin))), rtol=bound, atol=bound)
