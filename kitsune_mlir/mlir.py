@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         tensor,
         vector,
     )
-    from torch_mlir.execution_engine import ExecutionEngine
 
 PassManager = passmanager.PassManager
 
@@ -59,7 +58,6 @@ _LOADED = sorted(_DIALECTS | {"irdl"})
 _mlir.globals.append_dialect_search_prefix("kitsune_mlir.dialects")
 
 __all__ = [
-    "ExecutionEngine",
     "PassManager",
     "Remark",
     "attr_int",
@@ -86,14 +84,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    found: Any
-    if name in _DIALECTS:
-        found = importlib.import_module(f"torch_mlir.dialects.{name}")
-    elif name == "ExecutionEngine":
-        found = importlib.import_module("torch_mlir.execution_engine").ExecutionEngine
-    else:
+    if name not in _DIALECTS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    globals()[name] = found
+    globals()[name] = found = importlib.import_module(f"torch_mlir.dialects.{name}")
     return found
 
 
