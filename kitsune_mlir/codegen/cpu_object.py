@@ -1,10 +1,11 @@
 """A module in the llvm dialect -> a shared object for the machine at hand, through llvmlite's LLVM.
 
 MLIR's own execution engine takes longer: it wraps every function in one that takes an array of pointers, then
-optimises and emits all of them. Here only what the runner looks up is seen from outside. Functions stay as they are
-divided, for LLVM would put those that are called once into their caller, and some of its passes take more than twice as
-long over a function that is twice as long. Loops are not unrolled either: inner ones are vectorised, those of products
-are written unrolled, and more copies took most of LLVM's time and made nothing faster.
+optimises and emits all of them. Here only what the runner looks up is seen from outside. Of equal functions, as the
+steps of a recurrent layer have, there is one. Functions stay as they are divided: LLVM would put those that are called
+once into their caller, and some of its passes take more than twice as long over a function that is twice as long. Loops
+are not unrolled: inner ones are vectorised, those of products are written unrolled, and more copies took most of LLVM's
+time and made nothing faster.
 """
 
 from __future__ import annotations
@@ -82,11 +83,14 @@ def _object(module: ir.Module, opt_level: int) -> bytes:
     parsed = llvm_binding.parse_assembly(for_llvmlite(llvm.translate_module_to_llvmir(module.operation)))
     machine = _machine(opt_level)
     parsed.triple, parsed.data_layout = machine.triple, str(machine.target_data)
+    options = llvm_binding.create_pipeline_tuning_options(speed_level=opt_level)
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = True
+    options.loop_unrolling = False
+    builder = llvm_binding.create_pass_builder(machine, options)
+    merging = llvm_binding.create_new_module_pass_manager()
+    merging.add_merge_functions_pass()
+    merging.run(parsed, builder)
     if opt_level:
-        options = llvm_binding.create_pipeline_tuning_options(speed_level=opt_level)
-        options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = True
-        options.loop_unrolling = False
-        builder = llvm_binding.create_pass_builder(machine, options)
         builder.getModulePassManager().run(parsed, builder)
     return machine.emit_object(parsed)
 

@@ -1,9 +1,13 @@
 """What is linked into the CPU's shared object: large constants as they are, and no functions but the runner's."""
 
+import ctypes
+
 import numpy as np
 import pytest
 from cpu_case import build, from_bf16, runner, to_bf16
 
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen.cpu_object import shared_object
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.runtime.cpu import Library
 from kitsune_mlir.runtime.manifest import ENTRY
@@ -57,3 +61,30 @@ def test_nothing_but_entries_is_seen():
     assert not hasattr(library.handle, "main") and not hasattr(library.handle, "_mlir_ciface_main")
     with pytest.raises(UserError):
         library.function("main")
+
+
+EQUAL = f"""
+llvm.func @doubled(%x: i64) -> i64 {{
+  %0 = llvm.add %x, %x : i64
+  llvm.return %0 : i64
+}}
+llvm.func @twice(%x: i64) -> i64 {{
+  %0 = llvm.add %x, %x : i64
+  llvm.return %0 : i64
+}}
+llvm.func @{ENTRY}(%place: !llvm.ptr) {{
+  %x = llvm.load %place : !llvm.ptr -> i64
+  %0 = llvm.call @doubled(%x) : (i64) -> i64
+  %1 = llvm.call @twice(%0) : (i64) -> i64
+  llvm.store %1, %place : i64, !llvm.ptr
+  llvm.return
+}}
+"""
+
+
+def test_equal_functions_stand_once():
+    code, x = shared_object(mlir.parse(EQUAL, mlir.context()), 0), np.array([21], np.int64)
+    library = Library(code)  # unmapped with the object
+    library.function(ENTRY)(ctypes.c_void_p(x.ctypes.data))
+    assert x[0] == 84
+    assert [name in code for name in (b"doubled", b"twice")].count(True) == 1
