@@ -42,6 +42,7 @@ EXAMPLES = ROOT / "test" / "dialects" / "round-trip.mlir"
 SORTS = {
     ir.TypeAttr: "type",
     ir.IntegerAttr: "integer",
+    ir.FloatAttr: "number",
     ir.StringAttr: "string",
     ir.IndexType: "index",
     typing.Any: "any type",

@@ -31,8 +31,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.fourier import outline_transforms
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_follow import follower
+from kitsune_mlir.codegen.gpu_fourier import lower_transforms
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
@@ -126,6 +128,7 @@ class ConvertLinalgToGpu(ModulePass):
                 without_fills(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
+            outline_transforms(module)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -138,6 +141,7 @@ class ConvertLinalgToGpu(ModulePass):
             kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
+            lower_transforms(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
@@ -34,6 +35,15 @@ def floor_multiple(a: ir.Value, step: int) -> ir.Value:
 def loop(start: ir.Value, stop: ir.Value, step: int = 1, carried: Sequence[ir.Value] = ()) -> Iterator:
     """`for i in loop(...)` builds an scf.for; its body ends with `scf.yield_(...)`."""
     return scf.for_(start, stop, index(step), carried)
+
+
+@contextlib.contextmanager
+def each(first: ir.Value, last: ir.Value, step: int = 1) -> Iterator[ir.Value]:
+    """A loop that carries nothing, whose body is built inside; its number."""
+    own = scf.ForOp(first, last, index(step))
+    with ir.InsertionPoint(own.body):
+        yield own.induction_variable
+        scf.yield_([])
 
 
 def strided(element: ir.Type, rank: int, unit_inner: bool = False) -> ir.MemRefType:

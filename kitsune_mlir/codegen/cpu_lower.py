@@ -12,6 +12,7 @@ from kitsune_mlir.runtime import cpu_features
 from .bufferize import bufferize, results_to_out_params
 from .cpu_calls import pass_results_by_reference
 from .cpu_conv import convolutions_to_products
+from .cpu_fourier import lower_transforms
 from .cpu_gemm import GemmKernels
 from .cpu_math import expand_math
 from .cpu_memory import take_scratch
@@ -20,6 +21,7 @@ from .cpu_products import define_products, outline_products
 from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
+from .fourier import outline_transforms
 
 _FUSE = (
     "builtin.module(canonicalize,cse,linalg-generalize-named-ops,"
@@ -54,8 +56,10 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     outline_products(module)
     run_passes(module, _FUSE)
     widen_long_sums(module)
+    outline_transforms(module)
     bufferize(module)
     lower_sorts(module)
+    lower_transforms(module)
     pass_results_by_reference(module)
     scratch = {}
     for op in walk(module, "func.func"):

@@ -11,11 +11,10 @@ Others than of rows of a known size upstream's loops swap, neighbours one after 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, memref, scf, walk
 
-from .cpu_build import dim, index, least
+from .cpu_build import dim, each, index, least
 
 LEAST = 2  # elements of a row
 _P = arith.CmpIPredicate
@@ -48,21 +47,21 @@ class _Rows:
         whole, turns = self._buffers[0], contextlib.ExitStack()
         with turns:
             for d in range(ir.MemRefType(whole.type).rank - 1):
-                self._outer.append(turns.enter_context(_each(index(0), dim(whole, d))))
+                self._outer.append(turns.enter_context(each(index(0), dim(whole, d))))
             self._sort_row()
 
     def _sort_row(self) -> None:
         source, target = self._orders
-        with _each(index(0), index(self._size)) as i:
+        with each(index(0), index(self._size)) as i:
             for buffer, row in zip(self._buffers, self._rows, strict=True):
                 memref.store(memref.load(buffer, [*self._outer, i]), row, [i])
             memref.store(arith.index_cast(self._kind, i), source, [i])
         run = 1
         while run < self._size:
-            with _each(index(0), index(self._size), 2 * run) as first:
+            with each(index(0), index(self._size), 2 * run) as first:
                 self._merge(first, run, source, target)
             source, target, run = target, source, 2 * run
-        with _each(index(0), index(self._size)) as i:
+        with each(index(0), index(self._size)) as i:
             at = self._place(source, i)
             for buffer, row in zip(self._buffers, self._rows, strict=True):
                 memref.store(memref.load(row, [at]), buffer, [*self._outer, i])
@@ -96,12 +95,3 @@ class _Rows:
         found = values[end.operands[0]]
         assert found is not None
         return found
-
-
-@contextlib.contextmanager
-def _each(first: ir.Value, last: ir.Value, step: int = 1) -> Iterator[ir.Value]:
-    """A loop, whose body is built inside; its number."""
-    loop = scf.ForOp(first, last, index(step))
-    with ir.InsertionPoint(loop.body):
-        yield loop.induction_variable
-        scf.yield_([])

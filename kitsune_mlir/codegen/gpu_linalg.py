@@ -22,7 +22,7 @@ from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
-from .gpu_generic import Generic
+from .gpu_generic import Generic, dims_of
 from .gpu_kernel import (
     THREADS,
     WARP,
@@ -71,7 +71,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     if generic.reduction:
         contract(generic.block.operations)
     joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
-    by_warps = joined is not None and generic.along_memory() and _is_long(generic)
+    by_warps = joined is not None and generic.along_memory() and _is_long(generic) and not _is_shared(generic)
     nest = Nest(generic, kernels, initial, joined)
     if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
         gpu_columns.lower(nest, *shares)
@@ -120,6 +120,16 @@ def _is_long(generic: Generic) -> bool:
     """Whether the loop that a warp shares gives every lane something to do."""
     length = generic.known_size(generic.reduction[-1])
     return length is None or length >= WARP
+
+
+def _is_shared(generic: Generic) -> bool:
+    """Whether many neighbouring results are of the same elements, so that the lanes of a warp, each with a result of
+    its own, read one after another."""
+    along, last = generic.parallel[-1:], generic.reduction[-1]
+    touched = [dims for map_ in generic.maps[: len(generic.inputs)] if last in (dims := dims_of(map_))]
+    results = prod(map(generic.example_size, generic.parallel))
+    alone = any({*along} & {*dims} for dims in touched)
+    return not alone and bool(along) and generic.example_size(along[0]) >= WARP and results >= SPREAD
 
 
 @dataclass(frozen=True)

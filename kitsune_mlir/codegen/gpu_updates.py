@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.mlir import arith, ir
 
 from . import gpu_words
-from .gpu_buffers import VIEWS, behind, is_alloc, root_of, written
+from .gpu_around import maker
+from .gpu_buffers import VIEWS, is_alloc, root_of
 from .gpu_clone import clone_into
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel
@@ -39,17 +40,9 @@ class Updates:
         views, kind = _views(buffer), ir.MemRefType(buffer.type)
         if not is_alloc(root) or views is None or any(map(kind.is_dynamic_dim, range(1, kind.rank))):
             return Updates(buffer)
-        users = [use.owner.operation for use in root.uses]
-        writers = [user for user in users if user.name == "linalg.generic"]
-        others = [user for user in users if user not in (*writers, *views, op)]
-        if len(writers) != 1 or others or any(len(list(view.results[0].uses)) != 1 for view in views):
+        if any(len(list(view.results[0].uses)) != 1 for view in views):
             return Updates(buffer)
-        generic = Generic(writers[0])
-        identity = ir.AffineMap.get_identity(ir.MemRefType(root.type).rank)
-        plain = generic.outputs == [root] and generic.out_maps == [identity] and root not in generic.inputs
-        if not plain or generic.reduction or generic.reads(0) or writers[0].block != op.block:
-            return Updates(buffer)
-        return Updates(buffer, generic) if _may_move(writers[0], op) else Updates(buffer)
+        return Updates(buffer, maker([root], op, views))
 
     @property
     def takes_long(self) -> bool:
@@ -113,11 +106,3 @@ def _without_ones(position: list[ir.Value], buffer: ir.Value, rank: int) -> list
         else:
             found.append(index)
     return found
-
-
-def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
-    """Whether nothing that an operator reads is written between it and a scatter behind it, or by the scatter."""
-    read = [root_of(v) for one in walk(writer) for v in one.operands if isinstance(v.type, ir.MemRefType)]
-    if not writer.is_before_in_block(op) or root_of(op.operands[2]) in read:
-        return False
-    return not any(root_of(value) in read for other in behind(writer, op) for value in written(other))

@@ -341,9 +341,21 @@ class _Parting:
     _baddbmm = _addmm
 
     def _product(self, target: Any, left: Node, right: Node, node: Node, to: Calls) -> Pair:
-        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]."""
+        """One product of both parts side by side: [a | b] @ [[c, d], [-d, c]]. Of a row, or a column, sums of products
+        of numbers, for which nothing is copied."""
         (a, b), (c, d) = self._of(left, to), self._of(right, to)
         columns, last = node.meta["val"].shape[-1], node.meta["val"].dim() - 1
+        if node.meta["val"].shape[-2] == 1 or columns == 1:
+            across = last - 1 if columns != 1 else last  # the dimension along which sums go
+            turn = [*range(last - 1), last, last - 1]
+            if across == last:
+                c, d = (to.call(aten.permute.default, part, turn) for part in (c, d))
+            else:
+                a, b = (to.call(aten.permute.default, part, turn) for part in (a, b))
+            re = to.add(to.multiply(a, c), to.negate(to.multiply(b, d)))
+            im = to.add(to.multiply(a, d), to.multiply(b, c))
+            re, im = (to.call(aten.sum.dim_IntList, part, [across], True) for part in (re, im))
+            return re, im
         whole = to.call(aten.cat.default, [a, b], last)
         rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
         both = to.call(target, whole, to.call(aten.cat.default, rows, last - 1))

@@ -1,23 +1,28 @@
-"""Discrete Fourier transforms as products with matrices of cosines and sines.
+"""Discrete Fourier transforms.
 
-A transform of n numbers along a dimension is one product with a matrix; of both parts side by side,
+Those of n numbers along a dimension, n a product of small primes, are operators of their own (kitsune.fourier), which
+both targets have code for. Any other is one product with a matrix of cosines and sines; of both parts side by side,
 
     [re | im] @ [[cos, -sin], [sin, cos]]       the angle of row j and column k is 2 pi (j k mod n) / n
 
-with `sin` negated for the inverse. Where n is above `_DENSE` and has divisors, n = a b, it is a transform of a numbers,
-a factor for each, and one of b numbers (Cooley and Tukey), so that the matrices stay small. Of real numbers half of the
-results say all: the others are their conjugates.
+with `sin` negated for the inverse. Where n is large and has divisors, n = a b, it is a transform of a numbers, a factor
+for each, and one of b numbers (Cooley and Tukey). Of real numbers half of the results say all: the others are their
+conjugates.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from operator import getitem
 from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
+from kitsune_mlir.planning.fourier import fits
+
+from .own_operators import FOURIER, FOURIER_TO_REAL
 from .real_pairs import Calls, Pair, Part
 
 aten = torch.ops.aten
@@ -26,38 +31,40 @@ _DENSE = 512  # the most numbers that are transformed by one product where there
 
 _OVER = {"": None, "2": (-2, -1), "n": None}  # the dimensions that an operator transforms when it is given none
 TRANSFORMS = {
-    getattr(aten, f"fft_{half}{way}fft{over}"): (half == "r", way == "i", over)
-    for half in ("", "r")
-    for way in ("", "i")
+    getattr(aten, f"fft_{name}{over}"): (half, to_real, inverse, over)
+    for name, half, to_real, inverse in (
+        ("fft", False, False, False),
+        ("ifft", False, False, True),
+        ("rfft", True, False, False),
+        ("irfft", True, True, True),
+    )
     for over in _OVER
-    if (half, way) != ("r", "i")
-} | {getattr(aten, f"fft_irfft{over}"): (True, True, over) for over in _OVER}
+} | {aten.fft_hfft: (True, True, False, ""), aten.fft_ihfft: (True, False, True, "")}
 _PARTS = (aten._fft_r2c, aten._fft_c2c, aten._fft_c2r)  # what torch takes these apart into
 _POWERS = {None: (0.0, -1.0), "backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 
 
 def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
     """What a transform computes of an operand's parts; None where a size is open until the call."""
-    half, inverse, sizes, dims, power = _of_parts(node) if node.target.overloadpacket in _PARTS else _as_called(node)
+    said = _of_parts if node.target.overloadpacket in _PARTS else _as_called
+    half, to_real, inverse, sizes, dims, power = said(node)
     value = node.args[0].meta["val"]
     dims = [dim % value.dim() for dim in dims]
     if any(not isinstance(value.shape[dim], int) for dim in dims):
         return None
-    if half and inverse and sizes[-1] is None:
+    if to_real and sizes[-1] is None:
         sizes[-1] = 2 * (value.shape[dims[-1]] - 1)
     sizes = [value.shape[dim] if size in (None, -1) else size for size, dim in zip(sizes, dims, strict=True)]
     order = list(zip(dims, sizes, strict=True))
-    if half and not inverse:
+    if half and not to_real:
         order = [order[-1], *order[:-1]]  # of real numbers first, of which half the results are kept
     for i, (dim, size) in enumerate(order):
         last = i == len(order) - 1
-        kept = size // 2 + 1 if half and not inverse and i == 0 else size
-        whole = not (half and inverse and last)
-        along = _Along(to, dim, size, inverse)
-        parts = along.of_half(parts) if not whole else along.of_all(parts, kept)
-    scale = float(math.prod(sizes)) ** power
-    re, im = (to.multiply(part, scale) for part in parts)
-    return re if half and inverse else (re, im)
+        kept = size // 2 + 1 if half and not to_real and i == 0 else size
+        along = _Along(to, dim, size, inverse, float(math.prod(sizes)) ** power if last else 1.0)
+        parts = along.to_real(parts) if to_real and last else along.of_all(parts, kept)
+    re, im = parts
+    return re if to_real else (re, im)
 
 
 def is_transform(packet: Any) -> bool:
@@ -70,6 +77,7 @@ class _Call(NamedTuple):
     those of the operand; and the power of the count of numbers by which results are scaled."""
 
     half: bool
+    to_real: bool  # whether the real side is that of the results
     inverse: bool
     sizes: list[int | None]
     dims: list[int]
@@ -77,17 +85,17 @@ class _Call(NamedTuple):
 
 
 def _as_called(node: Node) -> _Call:
-    half, inverse, over = TRANSFORMS[node.target.overloadpacket]
+    half, to_real, inverse, over = TRANSFORMS[node.target.overloadpacket]
     rank = node.args[0].meta["val"].dim()
     names = [argument.name for argument in node.target._schema.arguments]
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     power = _POWERS[given.get("norm")][inverse]
     if over == "":
-        return _Call(half, inverse, [given.get("n")], [given.get("dim", -1)], power)
+        return _Call(half, to_real, inverse, [given.get("n")], [given.get("dim", -1)], power)
     sizes, dims = given.get("s"), given.get("dim", _OVER[over])
     if dims is None:
         dims = range(rank - len(sizes), rank) if sizes is not None else range(rank)
-    return _Call(half, inverse, list(sizes) if sizes is not None else [None] * len(dims), list(dims), power)
+    return _Call(half, to_real, inverse, list(sizes) if sizes is not None else [None] * len(dims), list(dims), power)
 
 
 def _of_parts(node: Node) -> _Call:
@@ -95,42 +103,49 @@ def _of_parts(node: Node) -> _Call:
     power = -0.5 * normalization  # torch's numbers are 0, 1 by the root, 2 by the count
     sizes: list[int | None] = [None] * len(dims)
     if node.target.overloadpacket is aten._fft_c2r:
-        return _Call(True, True, [*sizes[:-1], last], list(dims), power)
+        return _Call(True, True, True, [*sizes[:-1], last], list(dims), power)
     if node.target.overloadpacket is aten._fft_r2c:
-        return _Call(last, False, sizes, list(dims), power)
-    return _Call(False, not last, sizes, list(dims), power)
+        return _Call(last, False, False, sizes, list(dims), power)
+    return _Call(False, False, not last, sizes, list(dims), power)
 
 
 @dataclass(frozen=True)
 class _Along:
-    """Transforms of `size` numbers along a dimension, which are not scaled."""
+    """Transforms of `size` numbers along a dimension, whose results are multiplied with `scale`."""
 
     to: Calls
     dim: int
     size: int
     inverse: bool
+    scale: float
 
     def of_all(self, parts: Pair, kept: int) -> Pair:
         """The first `kept` results of numbers that are cut, or made longer by zeros, to the size."""
+        if self._fits(parts[1] is None):
+            re, im = self._own(FOURIER, parts, kept)
+            return re, im
         parts = self._fitted(parts, self.size)
         a = _divisor(self.size) if self.size > _DENSE else 1
         if a == 1:
-            return self._dense(parts, kept)
+            return self._each(self._dense(parts, kept), self._scaled)
         b, d = self.size // a, self.dim
         parts = self._each(parts, lambda part: self._split(part, a, b))
-        parts = replace(self, size=a).of_all(parts, a)
+        parts = replace(self, size=a, scale=1.0).of_all(parts, a)
         parts = self._turned_by_place(parts, a, b)
         parts = replace(self, dim=d + 1, size=b).of_all(parts, b)
         parts = self._each(parts, lambda part: self._joined(part))
         return parts if kept == self.size else self._each(parts, lambda part: self._cut(part, 0, kept))
 
-    def of_half(self, parts: Pair) -> Pair:
+    def to_real(self, parts: Pair) -> Pair:
         """Real results, of the first half of the numbers, the others being their conjugates. A result is twice the sum
         over that half, but for the first number and the middle one, which have no other."""
         n, to = self.size, self.to
+        if self._fits(True):
+            re, im = parts
+            return self._own(FOURIER_TO_REAL, (re, self._zeros(re) if im is None else im), n), None
         parts = self._fitted(parts, n // 2 + 1)
         if n <= _DENSE or _divisor(n) == 1:
-            return self._dense(parts, n, weighted=True)
+            return self._each(self._dense(parts, n, weighted=True), self._scaled)
         re, im = parts
         im = im if im is not None else self._zeros(re)
         first, middle = self._cut(re, 0, 1), self._cut(re, 1, (n + 1) // 2)
@@ -142,6 +157,19 @@ class _Along:
         re = to.call(aten.cat.default, [first, middle, *ends, turned], self.dim)
         im = to.call(aten.cat.default, [none, other, *(none for _ in ends), other_turned], self.dim)
         return self.of_all((re, im), n)
+
+    def _fits(self, real: bool) -> bool:
+        """Whether the targets have code for it, of real numbers, or to such."""
+        return self.to.dtype in (torch.float32, torch.float64) and fits(self.size, self.to.dtype.itemsize, real)
+
+    def _own(self, operator: Any, parts: Pair, kept: int) -> Any:
+        """By an operator of ours."""
+        re, im = parts
+        found = self.to.call(operator, re, im, self.dim, self.size, kept, self.inverse, self.scale)
+        return [self.to.call(getitem, found, i) for i in range(2)] if operator is FOURIER else found
+
+    def _scaled(self, part: Part) -> Part:
+        return self.to.multiply(part, self.scale)
 
     def _dense(self, parts: Pair, kept: int, weighted: bool = False) -> Pair:
         """By one product; `weighted` is that of the first half of the numbers, with real results."""

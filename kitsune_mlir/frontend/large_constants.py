@@ -12,7 +12,7 @@ import math
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-from .tensor_specs import entry_function
+from .tensor_specs import entry_function, retype
 
 _LARGE_BYTES = 1 << 16
 _HOLDERS = ("torch.operator", "torch.vtensor.literal")  # the first is what the ONNX importer makes
@@ -35,7 +35,7 @@ def lift(module: ir.Module) -> tuple[ir.Module, Constants]:
             op.results[0].replace_all_uses_with(block.add_argument(op.results[0].type, op.location))
             op.operation.erase()
     if constants:
-        _retype(function)
+        retype(function)
     return module, constants
 
 
@@ -52,7 +52,7 @@ def put_back(module: ir.Module, constants: Constants) -> None:
         argument.replace_all_uses_with(constant.result)
     for _ in constants:
         block.erase_argument(first)
-    _retype(function)
+    retype(function)
 
 
 def _large_value(op: ir.Operation) -> ir.Attribute | None:
@@ -68,14 +68,3 @@ def _is_large(attribute: ir.Attribute) -> bool:
     if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
         return False  # one number, which passes may fold
     return math.prod(kind.shape) * kind.element_type.width >= _LARGE_BYTES * 8
-
-
-def _retype(function: ir.Operation) -> None:
-    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    inputs = [argument.type for argument in function.regions[0].blocks[0].arguments]
-    with function.context:
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
-        if "arg_attrs" in function.attributes:
-            known = list(ir.ArrayAttr(function.attributes["arg_attrs"]))[: len(inputs)]
-            missing = [ir.DictAttr.get({})] * (len(inputs) - len(known))
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get(known + missing)

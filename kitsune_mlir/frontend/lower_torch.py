@@ -15,8 +15,8 @@ from kitsune_mlir import mlir, worker
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import func, ir
 
+from . import large_constants, own_operators
 from .broadcasts import allow_no_rows
-from .large_constants import lift, put_back
 from .nan import keep_nan
 
 FROM_EXPORT = (
@@ -44,7 +44,8 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
     Raises UnsupportedError with the operator and its source line; InternalError, with a reproducer too, when
     torch-mlir dies over it.
     """
-    module, constants = lift(module)
+    module, constants = large_constants.lift(module)
+    lifted = own_operators.lift(module)
     try:
         answer = _run(module, pipelines)
     except worker.Died as death:
@@ -53,7 +54,8 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         culprit = None if _named(errors) else _culprit(module, pipelines, dies=False)
         raise UnsupportedError(explain(model, errors, culprit))
     lowered = mlir.parse(answer["module"], module.context)
-    put_back(lowered, constants)
+    own_operators.put_back(lowered, lifted)
+    large_constants.put_back(lowered, constants)
     allow_no_rows(lowered)
     keep_nan(lowered)
     return lowered

@@ -31,3 +31,17 @@ def entry_function(module: ir.Module) -> ir.Operation | None:
     named = [function for function in functions if ir.StringAttr(function.attributes["sym_name"]).value == "main"]
     found = named or functions
     return found[0].operation if len(found) == 1 else None
+
+
+def retype(function: ir.Operation) -> None:
+    """Gives a function the type that its block's arguments and what it returns have."""
+    block = function.regions[0].blocks[0]
+    inputs = [argument.type for argument in block.arguments]
+    results = [value.type for value in block.operations[len(block.operations) - 1].operands]
+    with function.context:
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        for name, count in (("arg_attrs", len(inputs)), ("res_attrs", len(results))):
+            if name in function.attributes:
+                known = list(ir.ArrayAttr(function.attributes[name]))[:count]
+                missing = [ir.DictAttr.get({})] * (count - len(known))
+                function.attributes[name] = ir.ArrayAttr.get(known + missing)

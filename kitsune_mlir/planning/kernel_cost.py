@@ -17,6 +17,7 @@ from .target import Target
 WARP = 32
 SECTOR, LINE = 32, 128  # bytes that L2 hands over, and that an SM's cache looks up, at once
 MOST_SORTED = 4096  # elements of a row that a block of threads sorts in its shared memory
+MOST_TRANSFORMED = 4096  # numbers of two parts of f32 that such a block transforms
 MOST_WINDOW = 64  # elements of a window that one kernel reads
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
 DEAR: Mapping[str, int] = {

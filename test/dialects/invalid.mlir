@@ -4224,3 +4224,59 @@ func.func @turned_rows_of_too_many_a_thread(%m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op takes one or two parts and gives two, or two and one, found 1 and 1}}
+  %y = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xbf16>) {
+  // expected-error@+1 {{'kitsune.fourier' op takes tensors of f32 or f64, found tensor<4x8xbf16>}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>)
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x?xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op goes along a dimension of a known size, found 1 of tensor<4x?xf32>}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x?xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op has no transform of 17 numbers: its primes are up to 13}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 17 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op has no transform of 16384 numbers: at most 8192 of f32}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 16384 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op gives tensors like tensor<4x8xf32> but along dimension 1, found tensor<3x8xf32>}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<3x8xf32>, tensor<3x8xf32>)
+  return
+}
+
+// -----
+
+func.func @transformed(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.fourier' op gives up to 8 numbers, found tensor<4x9xf32>}}
+  %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x9xf32>, tensor<4x9xf32>)
+  return
+}

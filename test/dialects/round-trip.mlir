@@ -389,6 +389,15 @@ func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) ->
   return %rows, %places : tensor<?xi32>, tensor<?xi32>
 }
 
+// CHECK-LABEL: func.func @transformed
+func.func @transformed(%x: tensor<?x100xf32>) -> tensor<?x100xf32> {
+  // CHECK: %{{.*}}:2 = "kitsune.fourier"(%{{.*}}) {dimension = 1 : i64, scale = 1.000000e+00 : f64, size = 128 : i64} : (tensor<?x100xf32>) -> (tensor<?x65xf32>, tensor<?x65xf32>)
+  %half:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 128 : i64, scale = 1.0 : f64} : (tensor<?x100xf32>) -> (tensor<?x65xf32>, tensor<?x65xf32>)
+  // CHECK: "kitsune.fourier"(%{{.*}}, %{{.*}}) {dimension = 1 : i64, inverse, scale = 7.812500e-03 : f64, size = 128 : i64} : (tensor<?x65xf32>, tensor<?x65xf32>) -> tensor<?x100xf32>
+  %y = "kitsune.fourier"(%half#0, %half#1) {dimension = 1 : i64, size = 128 : i64, scale = 0.0078125 : f64, inverse} : (tensor<?x65xf32>, tensor<?x65xf32>) -> tensor<?x100xf32>
+  return %y : tensor<?x100xf32>
+}
+
 // CHECK-LABEL: func.func @placed
 func.func @placed(%x: tensor<64x8xbf16>, %to: tensor<64xi32>) -> tensor<64x8xbf16> {
   %p = "kitsune.pipeline"() ({

@@ -1,0 +1,150 @@
+"""Elementwise operators around a kernel, computed in it: those that make what it alone reads, and those that alone read
+what it gives. What stands between is in no memory then.
+
+    linalg.generic ins(%x, %w) outs(%u)               kernel: reads f(x, w), and writes g(what it gives, s)
+    %y = call @kitsune_fourier0(%u)            =>
+    linalg.generic ins(%y, %s) outs(%z)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import ir, walk
+
+from .gpu_buffers import behind, is_alloc, root_of, written
+from .gpu_generic import Generic, dims_of
+from .gpu_kernel import See, Size, extent
+
+
+@dataclass(frozen=True)
+class Around:
+    """The operators that the kernel of a call computes besides: what makes each part of what it reads, or None; and
+    those behind, which have all that it gives."""
+
+    before: list[ir.Operation | None]
+    after: list[ir.Operation]
+
+    @staticmethod
+    def of(call: ir.Operation, parts: Sequence[ir.Value], most: int, taken: set[ir.Operation]) -> Around:
+        """Those of a call, which is moved behind them, but for those that others have `taken`; what makes a part has up
+        to `most` operations."""
+        writers = {use.owner.operation for part in parts for use in part.uses if use.owner.operation != call}
+        read = [value for writer in writers for value in writer.operands if isinstance(value.type, ir.MemRefType)]
+        after = [generic.op for generic in takers(list(call.results), call, [*parts, *read])]
+        after = [] if taken.intersection(after) else after
+        if after:
+            call.move_before(after[-1])
+        before: list[ir.Operation | None] = [None] * len(parts)
+        for group in ([*range(len(parts))], *([i] for i in range(len(parts)))):
+            made = None if any(before[i] for i in group) else maker([parts[i] for i in group], call)
+            if made is None or made.op in taken or len(list(made.block.operations)) > most:
+                continue
+            if _reads_neighbours(made):
+                for i in group:
+                    before[i] = made.op
+        taken.update(after, (op for op in before if op is not None))
+        return Around(before, after)
+
+    def read(self, parts: Sequence[ir.Value]) -> Operators:
+        """The operators, whose operands may be others than they were."""
+        made = {op: Generic(op) for op in self.before if op is not None}
+        pairs = zip(self.before, parts, strict=True)
+        before = [None if op is None else (made[op], made[op].outputs.index(part)) for op, part in pairs]
+        return Operators(before, list(map(Generic, self.after)))
+
+
+@dataclass(frozen=True)
+class Operators:
+    """The same, read: what makes a part, and which of its results that is."""
+
+    before: list[tuple[Generic, int] | None]
+    after: list[Generic]
+
+    def size(self, part: ir.Value, d: int, see: See) -> Size:
+        """A size of the first of the parts, which need be in no memory."""
+        kind, first = ir.MemRefType(part.type), self.before[0]
+        if not kind.is_dynamic_dim(d):
+            return int(kind.shape[d])
+        return extent(see(part), d) if first is None else first[0].size(d, see)
+
+    def erase(self) -> None:
+        """Behind the kernel: what the operators did is done there."""
+        for op in dict.fromkeys(one.op for one in [*(own[0] for own in self.before if own), *self.after]):
+            op.erase()
+
+
+def _reads_neighbours(made: Generic) -> bool:
+    """Whether neighbours are made of neighbours, or of the same elements."""
+    last = made.parallel[-1:]
+    inputs = [dims_of(map_) for map_ in made.maps[: len(made.inputs)]]
+    return all(dims[-1:] == last for dims in inputs if {*dims} & {*last})
+
+
+def maker(buffers: Sequence[ir.Value], op: ir.Operation, views: Sequence[ir.Operation] = ()) -> Generic | None:
+    """The elementwise operator that makes all elements of allocations, each in its place, which operation `op` alone
+    reads, through `views` at most; None where there is none that may as well run where that stands."""
+    readers = [op, *views]
+    users = [use.owner.operation for buffer in buffers for use in buffer.uses]
+    writers = list(dict.fromkeys(user for user in users if user not in readers))
+    if not all(map(is_alloc, buffers)) or len(writers) != 1 or writers[0].name != "linalg.generic":
+        return None
+    generic = Generic(writers[0])
+    identity = ir.AffineMap.get_identity(ir.MemRefType(buffers[0].type).rank)
+    plain = set(generic.outputs) == set(buffers) and not {*generic.inputs} & {*buffers}
+    if not plain or any(map_ != identity for map_ in generic.out_maps):
+        return None
+    if generic.reduction or any(map(generic.reads, range(len(generic.outputs)))) or writers[0].block != op.block:
+        return None
+    return generic if _may_come_down(writers[0], op, without={*buffers}) else None
+
+
+def takers(results: Sequence[ir.Value], op: ir.Operation, read: Sequence[ir.Value]) -> list[Generic]:
+    """The elementwise operators that are all that reads the results of an operation, each of which has to do with one
+    element of them at a time, in their order; none where the operation, which reads the buffers `read`, and they may
+    not run where the last one stands."""
+    readers = {use.owner.operation for result in results for use in result.uses}
+    if any(reader.name != "linalg.generic" or reader.block != op.block for reader in readers):
+        return []
+    found = [Generic(one.operation) for one in op.block.operations if one.operation in readers]
+    if not found or not all(_takes(generic, results) for generic in found):
+        return []
+    made = [root_of(buffer) for generic in found for buffer in generic.outputs]
+    used = [buffer for generic in found for buffer in _buffers(generic.op)]
+    if any(used.count(buffer) > 1 or buffer in map(root_of, read) for buffer in made):
+        return []
+    moved = [op, *(generic.op for generic in found)]
+    return found if all(_may_come_down(one, moved[-1], moved) for one in moved[:-1]) else []
+
+
+def _takes(generic: Generic, results: Sequence[ir.Value]) -> bool:
+    """Whether an operator has each element of what it reads of `results` at one point of its loops, and no other way;
+    neighbours give neighbours."""
+    own = [map_ for value, map_ in zip(generic.inputs, generic.maps, strict=False) if value in results]
+    dims = list(own[0].results) if own else []
+    plain = all(isinstance(dim, ir.AffineDimExpr) for dim in dims) and len({str(map_) for map_ in own}) == 1
+    overwrites = not generic.reduction and not any(map(generic.reads, range(len(generic.outputs))))
+    uses = [value for one in walk(generic.op) for value in one.operands if value in results]
+    if not plain or not overwrites or len(uses) != len(own) or sorted(dims_of(own[0])) != sorted(generic.parallel):
+        return False
+    return all(dims_of(map_)[-1:] == dims_of(own[0])[-1:] for map_ in generic.out_maps)
+
+
+def _buffers(op: ir.Operation) -> list[ir.Value]:
+    """What an operation has to do with, views by what they are views of; each as often as it is there."""
+    return [root_of(v) for one in walk(op) for v in one.operands if isinstance(v.type, ir.MemRefType)]
+
+
+def _may_come_down(
+    op: ir.Operation, to: ir.Operation, moved: Sequence[ir.Operation] = (), without: Collection[ir.Value] = ()
+) -> bool:
+    """Whether an operation may as well run where one behind it stands, with what is `moved` there: nobody between
+    writes what it reads, or has to do with what it writes, but for buffers that are in no memory then."""
+    made, used = ({root_of(v) for v in written(op)}.difference(without), set(_buffers(op)).difference(without))
+    for other in [*behind(op, to), to]:
+        if other in moved or other.name in ("memref.alloc", "memref.dim"):
+            continue
+        if made.intersection(_buffers(other)) or used.intersection(map(root_of, written(other))):
+            return False
+    return op.is_before_in_block(to)
