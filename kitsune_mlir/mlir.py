@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cache, cmp_to_key
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from torch_mlir import ir, passmanager
 from torch_mlir._mlir_libs import _mlir, _torchMlir
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         tensor,
         vector,
     )
-    from torch_mlir.execution_engine import ExecutionEngine
 
 PassManager = passmanager.PassManager
 
@@ -59,7 +59,6 @@ _LOADED = sorted(_DIALECTS | {"irdl"})
 _mlir.globals.append_dialect_search_prefix("kitsune_mlir.dialects")
 
 __all__ = [
-    "ExecutionEngine",
     "PassManager",
     "Remark",
     "attr_int",
@@ -76,6 +75,7 @@ __all__ = [
     "ir",
     "location",
     "parse",
+    "pass_manager",
     "remark",
     "replace_op",
     "run_passes",
@@ -86,14 +86,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    found: Any
-    if name in _DIALECTS:
-        found = importlib.import_module(f"torch_mlir.dialects.{name}")
-    elif name == "ExecutionEngine":
-        found = importlib.import_module("torch_mlir.execution_engine").ExecutionEngine
-    else:
+    if name not in _DIALECTS:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    globals()[name] = found
+    globals()[name] = found = importlib.import_module(f"torch_mlir.dialects.{name}")
     return found
 
 
@@ -239,14 +234,30 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+# By context and by the text of a pipeline. Managers hold no context, and must not outlive theirs.
+_managers: WeakKeyDictionary[ir.Context, dict[tuple[str, bool], PassManager]] = WeakKeyDictionary()
+
+
+def pass_manager(ctx: ir.Context, pipeline: str, verify: bool = False) -> PassManager:
+    """What runs a textual upstream pipeline, kept for as long as the context: in their first run, passes that simplify
+    collect the patterns of all loaded dialects, which takes five times as long as to go through a small module. When
+    other dialects have been loaded since, MLIR has them do so again. `verify` is for after each pass."""
+    kept = _managers.setdefault(ctx, {})
+    found = kept.get((pipeline, verify))
+    if found is None:
+        with ctx:
+            found = kept[pipeline, verify] = PassManager.parse(pipeline)
+        found.enable_verifier(verify)
+    return found
+
+
 def run_passes(module: ir.Module, *pipelines: str) -> None:
     """Runs textual upstream pipelines in order. Raises InternalError with MLIR's own words."""
     for pipeline in pipelines:
         with module.context:
             try:
-                manager = PassManager.parse(pipeline)
-                manager.enable_verifier(False)  # once at the end does; after each pass it takes as long as they do
-                manager.run(module.operation)
+                # Verifying once at the end does; after each pass it takes as long as they do.
+                pass_manager(module.context, pipeline).run(module.operation)
                 module.operation.verify()
             except ir.MLIRError as error:
                 raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error

@@ -44,7 +44,8 @@ def _expand_sooner(op: ir.Operation) -> None:
     identity = ir.AffineMap.get_identity(len(s.iterators))
     inputs = list(made.operands)[: s.inputs]
     alike = s.is_of_elements() and all(map_ == identity for map_ in s.maps) and all(map(rows.is_tensor, inputs))
-    if not alike or not all(map(_is_given, inputs)) or not users or any(user.name != "tensor.extract_slice" for user in users):
+    alike = alike and all(map(_is_given, inputs))
+    if not alike or not users or any(user.name != "tensor.extract_slice" for user in users):
         return
     kind = ir.RankedTensorType(op.results[0].type)
     with op.location, ir.InsertionPoint(op):

@@ -9,7 +9,8 @@ from kitsune_mlir.runtime import cpu_features
 from kitsune_mlir.runtime.manifest import ENTRY
 
 from .cpu_bounds import checks_of, guard_divisors, guard_indices
-from .cpu_lower import lower_to_llvm, shared_object
+from .cpu_lower import lower_to_llvm
+from .cpu_object import shared_object
 from .section import Section, seal
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.errors import InternalError, UnsupportedError
-from kitsune_mlir.mlir import ExecutionEngine, arith, ir, run_passes, walk
+from kitsune_mlir.mlir import arith, ir, run_passes, walk
 from kitsune_mlir.runtime import cpu_features
 
 from .bufferize import bufferize, results_to_out_params
@@ -24,7 +19,7 @@ from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
 from .cpu_sort import lower_sorts
-from .cpu_stages import add_entry, argument_types, stage_functions
+from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
 from .fourier import outline_transforms
 
@@ -82,8 +77,9 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     _through_f32(module)  # which tidying would undo
     run_passes(module, _TO_LLVM)
     _bf16_as_bits(module)
+    add_entry(module)
     for name, types in entries.items():
-        add_entry(module, name, types)
+        add_stage_entry(module, name, types)
     for plan in plans:
         for stage in plan["stages"]:
             stage["scratch"] = scratch[stage["symbol"]]
@@ -123,25 +119,3 @@ def _let_sums_reorder(module: ir.Module) -> None:
         flags = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
     for op in walk(module, "arith.addf", "arith.mulf"):
         op.attributes["fastmath"] = flags
-
-
-def shared_object(module: ir.Module, opt_level: int = 2) -> bytes:
-    """Compiles a module in the llvm dialect and links it with the C compiler at hand.
-
-    Raises UnsupportedError when there is none, InternalError when it fails.
-    """
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise UnsupportedError(
-            "the CPU target links with a C compiler, and there is no cc, gcc or clang on PATH; install one"
-        )
-    with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
-        source, target = Path(folder, "main.o"), Path(folder, "main.so")
-        engine = ExecutionEngine(module, opt_level=opt_level, enable_pic=True)
-        engine.initialize()
-        engine.dump_to_object_file(str(source))
-        command = [compiler, "-shared", "-o", str(target), str(source), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise InternalError(f"linking the native code failed: {done.stderr.strip().splitlines()[-1:]}")
-        return target.read_bytes()

@@ -10,15 +10,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from kitsune_mlir import worker
 from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import clone, ir, location, parse, run_passes, walk
+from kitsune_mlir.mlir import clone, ir, location, walk
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import BYTES
 
 from . import index_checks, ptxas
+from .constant_bytes import content_of
 from .host_program import LAUNCH, PIPELINE, described, dtype, host_program
 from .ptx import to_ptx
 from .section import Section, seal
@@ -134,39 +133,10 @@ def _globals(module: ir.Module) -> tuple[dict[str, Any], bytes]:
     for op in walk(module, "memref.global"):
         name = ir.StringAttr(op.attributes["sym_name"]).value
         kind = ir.MemRefType(ir.TypeAttr(op.attributes["type"]).value)
-        content = _content(op.attributes["initial_value"])
+        content = content_of(op.attributes["initial_value"])
         if len(content) != prod(kind.shape) * BYTES[dtype(kind)]:
             raise InternalError(f"the constant {name} of {kind} has {len(content)} bytes")
         data += b"\0" * (-len(data) % 256)
         table[name] = {"offset": len(data), "dtype": dtype(kind), "shape": list(kind.shape)}
         data += content
     return table, data
-
-
-def _content(value: ir.Attribute) -> bytes:
-    """The elements of a constant, row-major; i1 as bytes. Raises InternalError for what is no constant of numbers."""
-    if not isinstance(value, ir.DenseElementsAttr):
-        return _blob(value)
-    kind = ir.RankedTensorType(value.type)
-    if isinstance(kind.element_type, ir.BF16Type):  # the bindings do not read it: its bits, folded to i16
-        bits = str(kind).replace("bf16", "i16")
-        source = (
-            f"func.func @bits() -> {bits} {{ %0 = arith.constant {value}\n"
-            f"%1 = arith.bitcast %0 : {kind} to {bits}\nreturn %1 : {bits} }}"
-        )
-        folded = parse(source, value.context)
-        run_passes(folded, "builtin.module(canonicalize)")
-        value = walk(folded, "arith.constant")[0].attributes["value"]
-    return np.ascontiguousarray(np.array(value)).tobytes()
-
-
-def _blob(value: ir.Attribute) -> bytes:
-    """The elements of a constant that the context holds under a name (dense_resource). The bindings give them in print
-    alone: hexadecimal digits, first of four bytes that hold the alignment."""
-    with value.context, ir.Location.unknown():
-        holder = ir.Module.create()
-        holder.operation.attributes["kitsune.constant"] = value
-        found = re.search(r'"0x([0-9A-Fa-f]{8,})"', holder.operation.get_asm())
-    if found is None:
-        raise InternalError(f"a constant is given by {str(value)[:80]}, whose elements cannot be read")
-    return bytes.fromhex(found[1])[4:]

@@ -15,7 +15,7 @@ import llvmlite.binding as llvm_binding
 from kitsune_mlir.codegen.device_math import expand_math
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
 from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
-from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, upstream_context, walk
+from kitsune_mlir.mlir import first_line, ir, llvm, pass_manager, upstream_context, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
 LOWER = (
@@ -56,9 +56,7 @@ def lower(module: ir.Module) -> ir.Operation:
         for function in walk(module, "gpu.func")
         if MAPS in function.attributes
     }
-    passes = PassManager.parse(LOWER)
-    passes.enable_verifier(False)  # once at the end does; after each of them it takes as long as they do
-    passes.run(module.operation)
+    pass_manager(module.context, LOWER).run(module.operation)
     module.operation.verify()
     for function in walk(module, "llvm.func"):
         if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):

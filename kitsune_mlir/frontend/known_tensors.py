@@ -29,6 +29,8 @@ _COMPUTED = frozenset(  # without the underscores of operators and of what write
     all any sum prod cumsum amin amax min max argmin argmax diff isclose allclose equal""".split()
 )
 _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split unflatten unfold view".split())
+_FILLED = (_MADE | _LIKE) - {torch.tensor}  # of sizes and numbers
+_OF_ANYTHING = _MADE | _LIKE | _READ
 _REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
 _MOST = 4096  # elements: what Python goes on by are few
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -53,7 +55,7 @@ class KnownTensors:
         if given is not None and function in _READ:
             return _outside(function, *given)
         name, of_itself = getattr(function, "__name__", ""), 0 if function in _MADE else 1
-        if function in (_MADE | _LIKE) - {torch.tensor} or name in _OF_SIZES:
+        if function in _FILLED or name in _OF_SIZES:
             numbers = tree_map(self._number, args[of_itself:])
             args, kwargs = (*args[:of_itself], *numbers), tree_map(self._number, kwargs)
         elif function is Tensor.__getitem__:
@@ -70,8 +72,7 @@ class KnownTensors:
 
     def _given(self, function: Any, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
         """The arguments with known tensors in their places; None where one is not known, and for other functions."""
-        known = function in _MADE | _LIKE | _READ
-        if not known and getattr(function, "__name__", "").strip("_") not in _COMPUTED:
+        if function not in _OF_ANYTHING and getattr(function, "__name__", "").strip("_") not in _COMPUTED:
             return None
         leaves = tree_leaves((args, kwargs))
         if not all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves):

@@ -13,7 +13,7 @@ from typing import Any
 
 from kitsune_mlir import mlir, worker
 from kitsune_mlir.errors import InternalError, UnsupportedError
-from kitsune_mlir.mlir import PassManager, func, ir
+from kitsune_mlir.mlir import func, ir
 from kitsune_mlir.running_exponentials import without_overflow
 
 from . import large_constants, own_operators
@@ -94,7 +94,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         with context:
             module = ir.Module.parse(request["module"])  # which verifies it: importers do not
             for pipeline in request["pipelines"]:
-                PassManager.parse(pipeline).run(module.operation)
+                mlir.pass_manager(context, pipeline, verify=True).run(module.operation)
                 if errors:
                     break
     except ir.MLIRError as error:

@@ -9,14 +9,16 @@ torch's to take apart.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import disable_fake_tensor_cache
 from torch.export import ExportedProgram, _trace, exported_program
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
 from torch.fx import Graph, GraphModule, Interpreter, Node
@@ -33,11 +35,26 @@ def taken_apart(
     exported: ExportedProgram, table: dict[Any, Callable[..., Any]]
 ) -> tuple[GraphModule, ExportGraphSignature]:
     """The program's graph by these rules, in aten operators that write nothing, and what its inputs and outputs are."""
-    found = _plain(exported, table) if _KNOWN and _is_plain(exported) else None
-    if found is None:
-        decomposed = exported.run_decompositions(table)
-        return decomposed.graph_module, decomposed.graph_signature
+    values = [node.meta.get("val") for node in exported.graph.find_nodes(op="placeholder")]
+    with _not_looked_up(values):
+        found = _plain(exported, table) if _KNOWN and _is_plain(exported) else None
+        if found is None:
+            decomposed = exported.run_decompositions(table)
+            return decomposed.graph_module, decomposed.graph_signature
     return found
+
+
+@contextlib.contextmanager
+def _not_looked_up(values: list[Any]) -> Iterator[None]:
+    """Within the `with`, where a size of these values is open, what an operator gives of shapes is computed each time.
+    To keep it and to look it up takes longer then, for each key is made of the symbols of all sizes."""
+    shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
+    mode = detect_fake_mode(values)
+    if mode is None or all(isinstance(size, int) for shape in shapes for size in shape):
+        yield
+        return
+    with disable_fake_tensor_cache(mode):
+        yield
 
 
 def _is_plain(exported: ExportedProgram) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -80,7 +81,16 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, given, name)
     given = _distinct(given)
-    with tracing(), torch.no_grad(), _quiet(), _unchecked_distributions(), _transforms_ended() as end_transforms:
+    # What an operator gives of open sizes takes longer to be looked up than computed, as plain_trace.py says.
+    open_sizes = {} if dynamic_shapes is None else {"fake_tensor_cache_enabled": False}
+    with (
+        tracing(),
+        torch.no_grad(),
+        _quiet(),
+        _unchecked_distributions(),
+        torch._dynamo.config.patch(open_sizes),
+        _transforms_ended() as end_transforms,
+    ):
         try:
             with _results_as_tuples(model):
                 exported = _with_known_buffers(

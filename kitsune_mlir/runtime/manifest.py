@@ -33,7 +33,7 @@ from .schema import (
 )
 from .schema import check as fits
 
-ENTRY = "_mlir__mlir_ciface_main"  # the wrapper that MLIR makes of @main
+ENTRY = "_mlir__mlir_ciface_main"  # what calls @main, by the name that MLIR's execution engine gives it
 DEPTH = 64  # of nested inputs and results
 WORKERS = 4096  # threads of one CPU pipeline
 

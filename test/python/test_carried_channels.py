@@ -123,17 +123,21 @@ def test_what_is_given_is_not_turned():
     assert "linalg.transpose" not in compiled.mlir("carry-channels")
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_norm_keeps_the_order_between_convolutions():
     make, shape = MODELS["a norm between convolutions"]
-    compiled = ran(make().to(torch.bfloat16), (images(*shape, dtype=torch.bfloat16),))
+    args = (images(*shape, dtype=torch.bfloat16),)
+    compiled = kitsune_mlir.compile(make().bfloat16().eval(), args, target="sm_90a")
     scheduled = compiled.mlir("sm_90a:schedule-rows")
     assert "lanes = " in scheduled and "turned, vector" not in scheduled  # a row's channels are neighbours
 
 
 @pytest.mark.parametrize("lines, width", [(2, 5), (4, 8), (4, 7), (4, 3)])
 @pytest.mark.parametrize("size, options", [(3, {}), (5, {"stride": 2}), (3, {"dilation": 3})], ids=str)
-def test_lines_of_channels(lines, size, options, width, monkeypatch):
+def test_lines_of_channels(lines, size, options, width, request, monkeypatch):
     """Threads compute several places of a line, the last ones twice where these are no multiple."""
+    if (lines, width) != (4, 7):  # ptxas is asked of one size of each form
+        request.getfixturevalue("unassembled")
     monkeypatch.setattr(gpu_words, "ENOUGH", 1)
     monkeypatch.setattr(gpu_words, "MOST_LINES", {1: lines})
     model = nn.Sequential(depthwise(8, size, padding=3, **options), nn.SiLU(), nn.Conv2d(8, 8, 1))

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from cpu_case import runner
 from torch import nn
 
-from kitsune_mlir.codegen import cpu, cpu_lower
+from kitsune_mlir.codegen import cpu, cpu_object
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import find
 from kitsune_mlir.planning import target
@@ -125,7 +125,7 @@ def test_numbers_of_other_types_become_16_bits(dtype, to):
 def test_bf16_is_moved_as_bits(function, monkeypatch):
     """No number of bf16 reaches LLVM, which would call functions that not every C compiler's library has."""
     lowered = []
-    link = cpu_lower.shared_object
+    link = cpu_object.shared_object
     monkeypatch.setattr(cpu, "shared_object", lambda module, level: lowered.append(str(module)) or link(module, level))
     check(function, (R(5, 9).bfloat16(),), torch.bfloat16)
     assert "bf16" in lowered[0] and not re.findall(r".*(?::|->) bf16\b.*", lowered[0])

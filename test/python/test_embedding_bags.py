@@ -56,15 +56,16 @@ def test_bags_of_any_size(weights):
 
 
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("place, wrong", [(-1, 13), (0, 1), (2, -1)])
-def test_wrong_offsets_are_reported(place, wrong):
+def test_wrong_offsets_are_reported():
     """One behind the last index, a first that is not 0, a negative one."""
-    args = bags([3, 0, 4, 5])
-    compiled = kitsune_mlir.compile(Means(), args[:2], target=["cpu", "sm_90a"])
-    args[1][place] = wrong
-    for run in (compiled, Simulation(compiled)):
-        with pytest.raises(UserError, match="an index is out of range"):
-            run(*args[:2])
+    index, offsets = bags([3, 0, 4, 5])[:2]
+    compiled = kitsune_mlir.compile(Means(), (index, offsets), target=["cpu", "sm_90a"])
+    for place, wrong in ((-1, 13), (0, 1), (2, -1)):
+        changed = offsets.clone()
+        changed[place] = wrong
+        for run in (compiled, Simulation(compiled)):
+            with pytest.raises(UserError, match="an index is out of range"):
+                run(index, changed)
 
 
 class Means(nn.Module):
