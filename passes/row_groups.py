@@ -156,7 +156,8 @@ def find(
         growth = growths.setdefault(space, _Growth(order, space, shape, of_lengths and is_open(space.columns)))
         if (seed := growth.fit(op)) is not None:
             group = growth.grown(seed, taken)
-            if not is_taken(group):
+            if not is_taken(group):  # what is computed of rows alone may be of others, with other columns
+                taken |= {member.op for member in group.ordered if member.kind != "rows"}
                 continue
             taken |= {member.op for member in group.ordered}
             order.join([member.op for member in group.ordered])
