@@ -104,6 +104,12 @@ def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:
     return dict(zip([d for d in range(kind.rank) if kind.is_dynamic_dim(d)], empty.operands, strict=True))
 
 
+def same_size(x: ir.Value, axis: int, start: ir.Value, loop: int) -> bool:
+    """Whether an open size of a tensor is known to be that of a tensor.empty along one of its dimensions."""
+    size = (_sizes(start) or {}).get(loop)
+    return size is not None and _origin(size) == _origin_of(x, axis)
+
+
 def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> bool:
     """Whether an index is a loop's, or 0 where that has one turn."""
     op = rows.producer(index)
@@ -127,7 +133,11 @@ def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
     axis = constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
     if op is None or axis is None:
         return size
-    found = rows.source_of_size(op.operands[0], axis)
+    return _origin_of(op.operands[0], axis)
+
+
+def _origin_of(x: ir.Value, axis: int) -> ir.Value | tuple[ir.Value, int] | int:
+    found = rows.source_of_size(x, axis)
     if isinstance(found, ir.Value):
         return _origin(found)
     symbol = NO_SYMBOL

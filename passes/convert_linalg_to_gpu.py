@@ -68,6 +68,7 @@ from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
 from .shared_sums import share_sums
+from .split_windows import split_windows
 from .stacked_elements import stack_elements
 from .unit_dims import drop_unit_dims
 from .window_reads import read_windows
@@ -108,9 +109,9 @@ class ConvertLinalgToGpu(ModulePass):
             with main.context, main.location, kept_apart(main.operation):
                 run_passes(module, _FUSE)
                 for _ in range(_ROUNDS):
-                    if not drop_unit_dims(_main(module)):
+                    if not drop_unit_dims(_main(module)) | split_windows(_main(module)):
                         break
-                    run_passes(module, _FUSE)
+                    run_passes(module, _FUSE, _FUSE)  # what reads windows is fused with them once its reshapes are
                 for _ in range(_ROUNDS):
                     if not share_sums(_main(module)):
                         break

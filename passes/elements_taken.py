@@ -9,7 +9,8 @@ prepare-linalg.
     }
 
 So it is with what a loss takes of the logarithms of probabilities, which are then not written. What something else
-reads too is taken as it is, unless it is arithmetic, and so is what weights alone make, which is computed once.
+reads too is taken as it is, unless it is arithmetic of what is written anyway: a product's kernel computes what follows
+it, and would write its sums as well. So is what weights alone make, which is computed once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import arith, clone_on, ir, tensor, walk
 from kitsune_mlir.weights import is_weight
 
@@ -58,10 +60,25 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     takers = [_taker(use.owner.operation) for use in made.results[0].uses]
     is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
-    if not is_cheap and any(taker is None for taker in takers):
+    if any(taker is None for taker in takers) and (not is_cheap or _follows_product(made)):
         return False
     taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _follows_product(made: ir.Operation) -> bool:
+    """Whether an elementwise operator is computed with a product, which nothing but it and what it takes reads."""
+    for value in made.operands:
+        readers = {use.owner.operation for use in value.uses if use.owner.name != "tensor.extract"}
+        op = rows.producer(value)
+        if op is None or len(readers) != 1:
+            continue
+        if match_product(op) is not None:
+            return True
+        plain = op.name in rows.RESHAPES or op.name == "linalg.generic" and rows.Structured(op).is_elementwise()
+        if plain and _follows_product(op):
+            return True
+    return False
 
 
 def _is_own(made: ir.Operation, d: int) -> bool:

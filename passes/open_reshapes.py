@@ -6,6 +6,14 @@
 
 %y = tensor.reshape %x(%s)                               =>    %y = tensor.collapse_shape %x [[0], [1, 2]]
      : (tensor<?x32x16xf32>, ...) -> tensor<?x512xf32>
+
+Dimensions that are put together and split elsewhere are put together only where they must be, as MLIR has it of known
+sizes alone:
+
+%c = tensor.collapse_shape %x [[0], [1, 2, 3]]                 %c = tensor.collapse_shape %x [[0], [1], [2, 3]]
+     : tensor<?x8x3x3xf32> into tensor<?x72xf32>         =>         : tensor<?x8x3x3xf32> into tensor<?x8x9xf32>
+%y = tensor.expand_shape %c [[0], [1, 2, 3]]                   %y = tensor.expand_shape %c [[0], [1, 2], [3]]
+     : ... into tensor<?x2x4x9xf32>                                 : ... into tensor<?x2x4x9xf32>
 """
 
 from __future__ import annotations
@@ -32,6 +40,52 @@ def reassociate(reshape: ir.Operation) -> None:
             made = _split_open(source, shape, kind)
     if made is not None:
         replace_op(reshape, made)
+
+
+def split_in_place(expand: ir.Operation) -> None:
+    """Keeps apart what a tensor.collapse_shape puts together and this one splits again at the same place."""
+    collapse = rows.producer(expand.operands[0])
+    if collapse is None or collapse.name != "tensor.collapse_shape":
+        return
+    source, kind = collapse.operands[0], ir.RankedTensorType(expand.results[0].type)
+    before, after = rows.shape_of(source), list(kind.shape)
+    together: list[list[int]] = []
+    split: list[list[int]] = []
+    for group, parts in zip(rows.groups_of(collapse), rows.groups_of(expand), strict=True):
+        for own, found in _cuts([before[d] for d in group], [after[d] for d in parts]):
+            together.append([group[0] + d for d in own])
+            split.append([parts[0] + d for d in found])
+    if len(together) == len(rows.groups_of(collapse)):
+        return
+    shape = [rows.DYNAMIC if rows.DYNAMIC in (sizes := [before[d] for d in g]) else prod(sizes) for g in together]
+    middle = ir.RankedTensorType.get(shape, kind.element_type)
+    with expand.location, ir.InsertionPoint(expand):
+        value = source if len(shape) == len(before) else tensor.CollapseShapeOp(middle, source, together).result
+        if len(shape) < len(after):
+            value = tensor.ExpandShapeOp(kind, value, split, list(expand.operands)[1:], after).result
+    if value.type == kind:
+        replace_op(expand, value)
+
+
+def _cuts(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Numbers of the dimensions of two shapes with as many elements, in the shortest groups of as many each; all
+    of them where a size is open."""
+    whole = [([*range(len(before))], [*range(len(after))])]
+    if rows.DYNAMIC in (*before, *after) or 1 in (*before, *after):
+        return whole
+    found, i, j = [], 0, 0
+    while i < len(before) and j < len(after):
+        first = (i, j)
+        i, j = i + 1, j + 1
+        while prod(before[first[0] : i]) != prod(after[first[1] : j]):
+            if prod(before[first[0] : i]) < prod(after[first[1] : j]):
+                i += 1
+            else:
+                j += 1
+            if i > len(before) or j > len(after):
+                return whole
+        found.append(([*range(first[0], i)], [*range(first[1], j)]))
+    return found if (i, j) == (len(before), len(after)) else whole
 
 
 def _known(shape: Sequence[int]) -> int:

@@ -35,6 +35,7 @@ from typing import ClassVar
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
 
 from .absorb_casts import absorb_cast, multiply_narrow
+from .affine_reads import read_by_maps
 from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
@@ -44,7 +45,7 @@ from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
 from .kept_dimensions import keep_dimensions
-from .open_reshapes import reassociate
+from .open_reshapes import reassociate, split_in_place
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
@@ -69,8 +70,13 @@ class PrepareLinalg(ModulePass):
             for op in [op for op in walk(module) if _is_idle(op)]:
                 _pass_by(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, "linalg.generic"):
+                read_by_maps(op)
+            run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "tensor.reshape"):
                 reassociate(op)
+            for op in walk(module, "tensor.expand_shape"):
+                split_in_place(op)
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)

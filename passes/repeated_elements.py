@@ -8,7 +8,8 @@ its lines have an open length.
 So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. And so it
 is with a softmax's exponentials of open columns: lines of a known length are a row group's, whose kernel holds them in
 registers (schedule-rows). MLIR's fusion takes what one operator reads; what elementwise operators alone read is of one
-kernel with them (shared_elements.py).
+kernel with them (shared_elements.py), unless it only repeats a smaller tensor, such as numbers of rows of which each
+column is read: that is not written.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.traffic import tensor_bytes
 
+_FEWER = 2  # times as many elements there are as are repeated
 MOST_WORK = 24  # instructions of an element that are worth it
 
 
@@ -26,13 +28,46 @@ def repeat_elements(main: ir.Operation) -> bool:
     found = False
     for op in walk(main, "linalg.generic"):
         readers = list(op.results[0].uses) if len(op.results) == 1 else []
-        if len(readers) > 1 and _is_worth_it(op, len(readers)) and _are_fused(readers):
+        if _is_spread(op, readers):
+            for use in readers:
+                _repeat_in_shape(op, use)
+            found = True
+        elif len(readers) > 1 and _is_worth_it(op, len(readers)) and _are_fused(readers):
             for use in readers:
                 with ir.InsertionPoint(use.owner):
                     use.owner.operands[use.operand_number] = op.clone().results[0]
             op.erase()
             found = True
     return found
+
+
+def _is_spread(op: ir.Operation, readers: list[ir.OpOperand]) -> bool:
+    """Whether an operator gives each element of a smaller tensor several times, to operators that can do so, which may
+    read it in another shape."""
+    s = rows.Structured(op)
+    given = [inner.operation.name for inner in s.body.operations] == ["linalg.yield"] and s.inputs == 1
+    if not given or "reduction" in s.iterators or not rows.is_tensor(op.operands[0]):
+        return False
+    shaped = [use for reader in readers for use in _uses_in_any_shape(reader)]
+    fewer = _FEWER * tensor_bytes(op.operands[0]) <= tensor_bytes(op.results[0])
+    return fewer and len(shaped) > 1 and _can_be_fused(shaped)
+
+
+def _uses_in_any_shape(use: ir.OpOperand) -> list[ir.OpOperand]:
+    """A use, or those of the reshape that it is of."""
+    return [*use.owner.results[0].uses] if use.owner.name in rows.RESHAPES else [use]
+
+
+def _repeat_in_shape(op: ir.Operation, use: ir.OpOperand) -> None:
+    """Gives what uses an operator's result, perhaps in another shape, one of its own."""
+    for reader in _uses_in_any_shape(use):
+        with ir.InsertionPoint(reader.owner):
+            value = op.clone().results[0]
+            if use.owner.name in rows.RESHAPES:
+                reshape = use.owner.clone()
+                reshape.operands[0] = value
+                value = reshape.results[0]
+            reader.owner.operands[reader.operand_number] = value
 
 
 def _is_worth_it(op: ir.Operation, readers: int) -> bool:
@@ -56,10 +91,13 @@ def _is_cheap(op: ir.Operation, readers: int) -> bool:
 
 
 def _are_fused(readers: list[ir.OpOperand]) -> bool:
-    """Whether operators, each once, are such that what they read can be put into them, and one of them sums it."""
+    """Whether what operators read can be put into them, and one of them sums it."""
+    return _can_be_fused(readers) and any("reduction" in rows.Structured(use.owner).iterators for use in readers)
+
+
+def _can_be_fused(readers: list[ir.OpOperand]) -> bool:
+    """Whether operators, each once, are such that what they read can be put into them."""
     owners = [use.owner.operation for use in readers]
     if len(set(owners)) < len(owners) or any(op.name != "linalg.generic" for op in owners):
         return False
-    read = [rows.Structured(op) for op in owners]
-    inputs = all(use.operand_number < s.inputs for use, s in zip(readers, read, strict=True))
-    return inputs and any("reduction" in s.iterators for s in read)
+    return all(use.operand_number < rows.Structured(use.owner).inputs for use in readers)

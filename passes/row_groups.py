@@ -137,10 +137,16 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     return None if rows.is_tensor(value) or not _is_constant(value) else value
 
 
-def find(order: Order, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> list[Group]:
-    """Groups with a reduction, each as large as may be, no operator in two. In the places of all of them operations may
-    stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of tensors. Where columns
-    are open until the call, operators may use numbers computed of such sizes if `of_lengths` says so."""
+def find(
+    order: Order,
+    shape: Shape = rows.known_sizes,
+    of_lengths: bool = False,
+    is_taken: Callable[[Group], bool] = lambda group: True,
+) -> list[Group]:
+    """Groups with a reduction that are to be taken, each as large as may be, no operator in two. In the places of all
+    of them operations may stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of
+    tensors. Where columns are open until the call, operators may use numbers computed of such sizes if `of_lengths`
+    says so."""
     taken: set[ir.Operation] = set()
     growths: dict[Space, _Growth] = {}
     found = []
@@ -150,6 +156,8 @@ def find(order: Order, shape: Shape = rows.known_sizes, of_lengths: bool = False
         growth = growths.setdefault(space, _Growth(order, space, shape, of_lengths and is_open(space.columns)))
         if (seed := growth.fit(op)) is not None:
             group = growth.grown(seed, taken)
+            if not is_taken(group):
+                continue
             taken |= {member.op for member in group.ordered}
             order.join([member.op for member in group.ordered])
             found.append(group)

@@ -79,7 +79,7 @@ class ScheduleRows(ModulePass):
                 split_sums(block, long_reductions(block, target))
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
-                groups = [group for group in find(order, sizes.shape, of_lengths=True) if _is_taken(group)]
+                groups = find(order, sizes.shape, of_lengths=True, is_taken=_is_taken)
                 members = {result for group in groups for result in group.members}
                 for group in groups:
                     recompute(group, members)

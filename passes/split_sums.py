@@ -167,12 +167,18 @@ def _is_flat(op: ir.Operation) -> bool:
 def _reads_slices(s: rows.Structured) -> bool:
     """Whether what it sums is computed element by element of parts of tensors, whose rows lie apart: the kernel of a
     single sum reads them where they are."""
-    for value in list(s.op.operands)[: s.inputs]:
-        op = rows.producer(root(value)) if rows.is_tensor(value) else None
-        if op is None or op.name not in ("linalg.generic", "tensor.extract_slice"):
-            continue
-        if op.name == "tensor.extract_slice" or (made := rows.Structured(op)).is_elementwise() and _reads_slices(made):
-            return True
+    seen, waiting = {s.op}, [s]
+    while waiting:
+        reader = waiting.pop()
+        for value in list(reader.op.operands)[: reader.inputs]:
+            op = rows.producer(root(value)) if rows.is_tensor(value) else None
+            if op is None or op in seen:
+                continue
+            seen.add(op)
+            if op.name == "tensor.extract_slice":
+                return True
+            if op.name == "linalg.generic" and (made := rows.Structured(op)).is_elementwise():
+                waiting.append(made)
     return False
 
 

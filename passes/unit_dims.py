@@ -1,4 +1,5 @@
-"""Operands' dimensions of one element, which broadcasts make, are dropped beside elements that are read by number.
+"""Operands' dimensions of one element, which broadcasts make, are dropped beside elements that are read by number, or
+through windows.
 
     %e = tensor.expand_shape %m [[0], [1, 2]] ... : tensor<3x128xi1> into tensor<3x128x1xi1>
     linalg.generic {(k, y, x) -> (k, y, 0), ...} ins(%e, ...) { ... tensor.extract %v[...] ... }
@@ -17,6 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, tensor, walk
 
 from .generic_operands import set_maps
+from .split_windows import reads_windows
 
 
 def drop_unit_dims(main: ir.Operation) -> bool:
@@ -44,12 +46,14 @@ def _reads_by_number(op: ir.Operation) -> bool:
 
 
 def _is_of_gathered(value: ir.Value) -> bool:
-    """Whether a value is joined dimensions of what an operator reads by number for it alone."""
+    """Whether a value is joined dimensions of what an operator reads by number, or through windows, for it alone."""
     made = rows.producer(value)
-    if made is None or made.name != "tensor.collapse_shape" or len(list(value.uses)) > 1:
+    if made is None or made.name not in rows.RESHAPES or len(list(value.uses)) > 1:
         return False
     source = rows.producer(made.operands[0])
-    return source is not None and _reads_by_number(source)
+    return source is not None and (
+        _reads_by_number(source) or reads_windows(source) or _is_of_gathered(made.operands[0])
+    )
 
 
 def _collapsed(value: ir.Value, kept: list[int]) -> ir.Value:

@@ -39,9 +39,9 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_reduction import JOINS, Combiner
 from .gpu_word_access import WORD, bytes_of, keeps_words, load_word, store_word
 from .pipeline.device import below
+from .scan_joins import Found, Joining, is_inclusive, joining
 
 EACH = 4  # neighbours of a lane
 LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
@@ -54,7 +54,7 @@ def without_fills(main: func.FuncOp) -> None:
     for op in walk(main, "tm_tensor.scan"):
         for number, result in enumerate(op.results):
             fill = producer(op.operands[1 + number])
-            unread = number == 0 and _is_inclusive(op) or not list(result.uses)
+            unread = number == 0 and is_inclusive(op) or not list(result.uses)
             if unread and fill is not None and fill.name == "linalg.fill":
                 op.operands[1 + number] = fill.operands[1]
                 if not list(fill.results[0].uses):
@@ -64,31 +64,17 @@ def without_fills(main: func.FuncOp) -> None:
 def lower_scans(main: func.FuncOp, kernels: Kernels) -> None:
     """Puts a kernel in the place of each tm_tensor.scan on memrefs that is one of these; others become loops."""
     for op in walk(main, "tm_tensor.scan"):
-        combine = _combiner(op)
-        if combine is not None:
-            _lower(op, combine, kernels)
+        how = joining(op)
+        if how is not None:
+            _lower(op, how, kernels)
             op.erase()
 
 
-def _combiner(op: ir.Operation) -> Combiner | None:
-    """How elements are joined; None where that is not one operation, or the first element is left out."""
-    block, kind = op.regions[0].blocks[0], ir.MemRefType(op.operands[0].type).element_type
-    join, *_, end = [inner.operation for inner in block.operations]
-    whole = isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type)
-    if not whole or not _is_inclusive(op) or join.name not in JOINS or list(end.operands) != list(join.results):
-        return None
-    return Combiner(join.name, kind) if set(join.operands) == set(block.arguments) else None
-
-
-def _is_inclusive(op: ir.Operation) -> bool:
-    return "inclusive" in op.attributes and ir.BoolAttr(op.attributes["inclusive"]).value
-
-
-def _lower(op: ir.Operation, combine: Combiner, kernels: Kernels) -> None:
+def _lower(op: ir.Operation, how: Joining, kernels: Kernels) -> None:
     source, dim = op.operands[0], attr_int(op, "dimension")
     kind = ir.MemRefType(source.type)
     inner = [WARP if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(dim + 1, kind.rank)]
-    scan = _Scan(op, combine, [d for d in range(kind.rank) if d != dim], dim)
+    scan = _Scan(op, how, [d for d in range(kind.rank) if d != dim], dim)
     if inner and product(inner) >= LEAST_BESIDE:
         _of_lanes(
             scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
@@ -102,7 +88,7 @@ class _Scan:
     """A scan on memrefs along dimension `dim`; `outer` are the others."""
 
     op: ir.Operation
-    combine: Combiner
+    how: Joining
     outer: list[int]
     dim: int
 
@@ -114,33 +100,35 @@ class _Scan:
         """The indices of an element of a line."""
         return [*place[: self.dim], number, *place[self.dim :]]
 
-    def load(self, x: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> ir.Value:
+    def load(self, x: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> Found:
         """An element; what is neutral behind the last."""
         last = arith.minui(number, arith.subi(size, as_value(1)))
-        return arith.select(below(number, size), memref.load(x, self.at(place, last)), self.combine.neutral())
+        found = arith.select(below(number, size), memref.load(x, self.at(place, last)), self.how.neutral())
+        return self.how.of(found)
 
-    def load_each(self, x: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value) -> list[ir.Value]:
+    def load_each(self, x: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value) -> list[Found]:
         """EACH neighbours of a line, as a word where they are one."""
         if not self._has_words():
             return [self.load(x, place, arith.addi(first, as_value(e)), size) for e in range(EACH)]
         last = arith.minui(first, arith.subi(size, as_value(EACH)))
-        there, neutral = below(first, size), self.combine.neutral()
-        return [arith.select(there, value, neutral) for value in load_word(x, self.at(place, last), EACH)]
+        there, neutral = below(first, size), self.how.neutral()
+        words = load_word(x, self.at(place, last), EACH)
+        return [self.how.of(arith.select(there, value, neutral)) for value in words]
 
     def store_each(
-        self, values: list[ir.Value], y: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value
+        self, found: list[Found], y: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value
     ) -> None:
         if self._has_words():
             with only_if(first, size):
-                store_word(values, y, self.at(place, first))
+                store_word([self.how.result(each) for each in found], y, self.at(place, first))
             return
-        for e, value in enumerate(values):
-            self.store(value, y, place, arith.addi(first, as_value(e)), size)
+        for e, each in enumerate(found):
+            self.store(each, y, place, arith.addi(first, as_value(e)), size)
 
-    def store(self, value: ir.Value, y: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> None:
+    def store(self, found: Found, y: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> None:
         """Stores an element, where there is one."""
         with only_if(number, size):
-            memref.store(value, y, self.at(place, number))
+            memref.store(self.how.result(found), y, self.at(place, number))
 
     def _has_words(self) -> bool:
         """Whether lines are whole words of EACH elements that lie side by side."""
@@ -148,38 +136,38 @@ class _Scan:
         is_last = self.dim == len(self.outer)
         return is_last and all(keeps_words(x, EACH) and 0 < EACH * bytes_of(x.type) <= WORD for x in buffers)
 
-    def keep_last(self, kernel: Kernel, value: ir.Value, place: list[ir.Value], thread: ir.Value) -> None:
+    def keep_last(self, kernel: Kernel, found: Found, place: list[ir.Value], thread: ir.Value) -> None:
         """Stores what all elements of a line are together, where somebody reads that; thread 0 does."""
         last = self.op.operands[2]
         if any(use.owner.operation != self.op for use in uses_of(last)):
             with only_if(thread, 1):
-                memref.store(value, kernel.inside(last), place)
+                memref.store(self.how.result(found), kernel.inside(last), place)
 
 
 def _of_warps(scan: _Scan, kernels: Kernels) -> None:
     """A warp has a line."""
-    combine, kernel = scan.combine, Kernel(kernels, scan.op, "scan")
+    how, kernel = scan.how, Kernel(kernels, scan.op, "scan")
     with kernel.body():
         (lane, line), own = of_warp(), scan.sizes(kernel.inside)
         with only_if(line, product(own)):
             x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
             size, place = as_value(extent(x, scan.dim)), delinearize(line, own)
-            loop = scf.ForOp(as_value(0), size, as_value(WARP * EACH), [combine.neutral()])
+            loop = scf.ForOp(as_value(0), size, as_value(WARP * EACH), how.of(how.neutral()))
             with ir.InsertionPoint(loop.body):
                 first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(EACH)))
                 loaded = scan.load_each(x, place, first, size)
-                running = list(accumulate(loaded, combine.join))
-                before, behind = _across(running[-1], lane, loop.inner_iter_args[0], combine)
-                scan.store_each([combine.join(before, value) for value in running], y, place, first, size)
-                scf.yield_([behind])
-            scan.keep_last(kernel, loop.results[0], place, lane)
+                running = list(accumulate(loaded, how.join))
+                before, behind = _across(running[-1], lane, tuple(loop.inner_iter_args), how)
+                scan.store_each([how.join(before, found) for found in running], y, place, first, size)
+                scf.yield_(behind)
+            scan.keep_last(kernel, tuple(loop.results), place, lane)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
 
 
 def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
     """A lane has a line, and so have those of the other warps of its block. All come to the barriers: lanes behind the
     last line do what that does."""
-    combine, kernel = scan.combine, Kernel(kernels, scan.op, "scan", warps * WARP)
+    how, kernel = scan.how, Kernel(kernels, scan.op, "scan", warps * WARP)
     with kernel.body():
         thread, own = gpu.thread_id(gpu.Dimension.x), scan.sizes(kernel.inside)
         warp, lane = in_block(thread)
@@ -187,34 +175,39 @@ def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
         last = arith.subi(as_value(product(own)), as_value(1))
         x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
         size, place = as_value(extent(x, scan.dim)), delinearize(arith.minui(line, last), own)
-        found = kernel.shared([warps, WARP], combine.kind)
-        loop = scf.ForOp(as_value(0), size, as_value(warps * ROWS), [combine.neutral()])
+        shared = [kernel.shared([warps, WARP], kind) for kind in how.kinds]
+        loop = scf.ForOp(as_value(0), size, as_value(warps * ROWS), how.of(how.neutral()))
         with ir.InsertionPoint(loop.body):
             first = arith.addi(loop.induction_variable, arith.muli(warp, as_value(ROWS)))
             numbers = [arith.addi(first, as_value(e)) for e in range(ROWS)]
             loaded = [scan.load(x, place, i, size) for i in numbers]  # on their way together
-            running = list(accumulate(loaded, combine.join))
-            memref.store(running[-1], found, [warp, lane])
+            running = list(accumulate(loaded, how.join))
+            for value, buffer in zip(running[-1], shared, strict=True):
+                memref.store(value, buffer, [warp, lane])
             gpu.barrier()
-            before = behind = loop.inner_iter_args[0]
+            before = behind = tuple(loop.inner_iter_args)
             for number in range(warps):
-                behind = combine.join(behind, memref.load(found, [as_value(number), lane]))
-                before = arith.select(below(as_value(number), warp), behind, before)
+                behind = how.join(behind, tuple(memref.load(buffer, [as_value(number), lane]) for buffer in shared))
+                before = _one_of(below(as_value(number), warp), behind, before)
             gpu.barrier()  # all have read before the next turn
-            for i, value in zip(numbers, running, strict=True):
-                scan.store(combine.join(before, value), y, place, i, size)
-            scf.yield_([behind])
-        scan.keep_last(kernel, loop.results[0], place, warp)
+            for i, found in zip(numbers, running, strict=True):
+                scan.store(how.join(before, found), y, place, i, size)
+            scf.yield_(behind)
+        scan.keep_last(kernel, tuple(loop.results), place, warp)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), WARP))
 
 
-def _across(joined: ir.Value, lane: ir.Value, before: ir.Value, combine: Combiner) -> tuple[ir.Value, ir.Value]:
+def _across(joined: Found, lane: ir.Value, before: Found, how: Joining) -> tuple[Found, Found]:
     """What is before a lane's own elements, which are `joined`, and what is before the next turn."""
     distance = 1
     while distance < WARP:
-        moved = combine.join(combine.moved(distance, joined, gpu.ShuffleMode.UP), joined)
-        joined = arith.select(below(lane, as_value(distance)), joined, moved)
+        moved = how.join(how.moved(distance, joined, gpu.ShuffleMode.UP), joined)
+        joined = _one_of(below(lane, as_value(distance)), joined, moved)
         distance *= 2
-    others = combine.join(before, combine.moved(1, joined, gpu.ShuffleMode.UP))
-    whole = combine.moved(WARP - 1, joined, gpu.ShuffleMode.IDX)
-    return arith.select(below(lane, as_value(1)), before, others), combine.join(before, whole)
+    others = how.join(before, how.moved(1, joined, gpu.ShuffleMode.UP))
+    whole = how.moved(WARP - 1, joined, gpu.ShuffleMode.IDX)
+    return _one_of(below(lane, as_value(1)), before, others), how.join(before, whole)
+
+
+def _one_of(condition: ir.Value, a: Found, b: Found) -> Found:
+    return tuple(arith.select(condition, one, other) for one, other in zip(a, b, strict=True))

@@ -30,6 +30,7 @@ from .kernel_work import instructions_of
 DEEPEST = 8  # words of results of a thread
 ENOUGH = 132 * 128  # threads below which a thread is better given fewer words
 MOST_CODE = 1024  # operations of a thread
+TURNS = 4  # of a thread that has an element at a time, and would find out where for each
 LONGER = 4  # times a line's own words from which on those that go across lines are worth it
 
 
@@ -63,12 +64,14 @@ def rectangle(count: int, deep: int, nbytes: int, words: int | None, lines: int 
 
 @dataclass(frozen=True)
 class Turned:
-    """Such an operator, an operand of which lies along `loop`: how threads lie along the results, and along that."""
+    """Such an operator, an operand of which lies along `loop`: how threads lie along the results, and along that, where
+    a block does so many `turns`, one behind the other."""
 
     generic: Generic
     loop: int
     wide: Side
     long: Side
+    turns: int = 1
     threads: ClassVar[int] = THREADS
 
     @staticmethod
@@ -98,7 +101,7 @@ class Turned:
         return [
             *((d, size) for d, size in groups.items() if d not in (last, self.loop)),
             (last, ceildiv(groups[last], wide.threads)),
-            (self.loop, ceildiv(groups[self.loop], long.threads)),
+            (self.loop, ceildiv(groups[self.loop], long.threads * self.turns)),
             (last, wide.threads // wide.line),
             (self.loop, long.threads // long.sector),
             (last, wide.line // wide.sector),
@@ -115,10 +118,25 @@ class Turned:
         layout, groups = self._layout(kernel.inside), self._groups(kernel.inside)
         sizes = [size for _, size in layout]
         index = thread_of(block, THREADS)
+        with only_if(index, product(sizes)):
+            numbers = delinearize(index, sizes)
+            for turn in range(self.turns):
+                self._turn(turn, layout, numbers, groups, kernel)
+
+    def _turn(
+        self,
+        turn: int,
+        layout: list[tuple[int, Size]],
+        numbers: list[ir.Value],
+        groups: dict[int, Size],
+        kernel: Kernel,
+    ) -> None:
+        """What a thread does in a turn."""
         with contextlib.ExitStack() as inside:
-            inside.enter_context(only_if(index, product(sizes)))
             dims: dict[int, ir.Value] = {}
-            for (d, size), number in zip(layout, delinearize(index, sizes), strict=True):
+            for (d, size), number in zip(layout, numbers, strict=True):
+                if d == self.loop and d not in dims and self.turns > 1:
+                    number = arith.addi(arith.muli(number, as_value(self.turns)), as_value(turn))
                 dims[d] = arith.addi(arith.muli(dims[d], as_value(size)), number) if d in dims else number
             for d, side in ((self.generic.parallel[-1], self.wide), (self.loop, self.long)):
                 if not isinstance(groups[d], int) or groups[d] % side.threads:
@@ -180,4 +198,6 @@ def _turned(generic: Generic, loop: int) -> Turned:
     ):
         deep //= 2
     words, lines = (None if n is None else n // by for n, by in ((last, count), (size, deep)))
-    return Turned(generic, loop, *rectangle(count, deep, nbytes, words, lines))
+    single = count == deep == 1 and None in (last, size) and code * TURNS <= MOST_CODE
+    many = prod(map(generic.example_size, generic.parallel)) // TURNS >= ENOUGH
+    return Turned(generic, loop, *rectangle(count, deep, nbytes, words, lines), TURNS if single and many else 1)

@@ -14,6 +14,7 @@ from typing import Any
 from kitsune_mlir import mlir, worker
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import func, ir
+from kitsune_mlir.running_exponentials import without_overflow
 
 from . import large_constants, own_operators
 from .broadcasts import allow_no_rows
@@ -58,6 +59,7 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
     large_constants.put_back(lowered, constants)
     allow_no_rows(lowered)
     keep_nan(lowered)
+    without_overflow(lowered)
     return lowered
 
 

@@ -29,7 +29,7 @@ def place(node: Node) -> int | None:
         return None
     x, weight = (argument.meta["val"] for argument in node.args[:2])
     heads = x.shape[-1]
-    if not all(isinstance(size, int) for size in x.shape) or not x.is_floating_point() or not 1 < heads <= MOST:
+    if not isinstance(heads, int) or not x.is_floating_point() or not 1 < heads <= MOST:
         return None
     if weight.shape != (heads, heads) or x.is_contiguous():
         return None

@@ -1,9 +1,9 @@
 """Running sums, products, maxima, minima and logarithms of sums of exponentials, which torch-mlir has not, or does
-element by element, or of sums that overflow.
+element by element.
 
 A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
 before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
-is neutral in front of the first element. Sums and products of many or short lines are one operator instead,
+is neutral in front of the first element. Sums, products and logarithms of many or short lines are one operator instead,
 torch-mlir's own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
 """
 
@@ -145,21 +145,18 @@ def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Any:
-    """log(exp a + exp b) = max + log1p(exp(min - max)), which does not overflow. How many steps an open size takes is
-    not known: of that it is torch-mlir's logarithm of a running sum, in f32."""
-    if not x.dim():
-        return x.clone()
-    if not x.is_floating_point():
-        return NotImplemented
-    if not isinstance(x.shape[dim], int):
-        return aten.logcumsumexp(x.float(), dim).to(x.dtype) if x.dtype in NARROW else NotImplemented
-    return _scan((working(x),), dim, _join_exponentials, (-inf,))[0].to(x.dtype)
+    """torch-mlir's operator becomes a scan that does not overflow (kitsune_mlir/running_exponentials.py)."""
+    return _LOGARITHMS(x, dim) if x.is_floating_point() else NotImplemented
 
 
-def _join_exponentials(earlier: Parts, later: Parts) -> Parts:
-    high, low = torch.maximum(earlier[0], later[0]), torch.minimum(earlier[0], later[0])
+def _join_exponentials(earlier: Tensor, later: Tensor) -> Tensor:
+    """log(exp a + exp b) = max + log1p(exp(min - max)), which does not overflow."""
+    high, low = torch.maximum(earlier, later), torch.minimum(earlier, later)
     gap = torch.where(high == low, torch.zeros_like(high), low - high)  # of two infinities: 0
-    return (high + gap.exp().log1p(),)
+    return high + gap.exp().log1p()
+
+
+_LOGARITHMS = running(aten.logcumsumexp, _join_exponentials, -inf)
 
 
 SCANS = {

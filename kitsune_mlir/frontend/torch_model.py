@@ -89,25 +89,58 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
         _quiet(),
         _unchecked_distributions(),
         torch._dynamo.config.patch(open_sizes),
+        _transforms_ended() as end_transforms,
     ):
         try:
             with _results_as_tuples(model):
-                return _with_known_buffers(
+                exported = _with_known_buffers(
                     model, lambda: torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
                 )
+            _check_constants(exported)
+            return exported
         except Exception as error:
+            end_transforms()
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
             with contextlib.suppress(Exception):
-                return torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=True)
+                exported = torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=True)
+                _check_constants(exported)
+                return exported
+            end_transforms()
             try:
                 return _export_behind_autograd(model, given, dynamic_shapes)
             except Exception as other:
+                end_transforms()
                 with contextlib.suppress(Exception), by_backward():
                     return _export_behind_autograd(model, given, dynamic_shapes)
                 if isinstance(error, AttributeError):  # torch's own fault, which says nothing of the model
                     error = other
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+def _check_constants(exported: ExportedProgram) -> None:
+    """Raises RuntimeError where a trace took what torch.func computes with for constants, as it does in a model without
+    parameters."""
+    for name, constant in exported.constants.items():
+        if isinstance(constant, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(constant):
+            raise RuntimeError(f"{name} is computed with by torch.func")
+
+
+@contextlib.contextmanager
+def _transforms_ended() -> Iterator[Callable[[], None]]:
+    """What ends torch.func's transforms that a failed trace within the `with` has left; at the end all such are. They
+    would wrap anybody's tensors otherwise."""
+    functorch = torch._C._functorch
+    depth = functorch.get_dynamic_layer_stack_depth()
+
+    def end() -> None:
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+    try:
+        yield end
+    finally:
+        end()
 
 
 def _with_known_buffers(model: torch.nn.Module, export: Callable[[], ExportedProgram]) -> ExportedProgram:

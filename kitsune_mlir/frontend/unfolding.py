@@ -1,15 +1,22 @@
-"""Windows of images as columns (F.unfold): each element is read by a number that its place gives, so that what reads
-windows can read the image. torch's own rule writes a padded image, its windows, and these in their order."""
+"""Windows of images as columns (F.unfold), and columns added up where their windows lie (F.fold).
+
+Windows' elements are read by numbers that grow evenly, so that what reads windows can read the image
+(passes/affine_reads.py); torch's own rule writes the windows, and these in their order. What is added up goes in steps,
+too: the element of a window that lies m strides behind its first is moved by m windows. torch adds element by element.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 aten = torch.ops.aten
+
+_MOST_TERMS = 64  # that are added up; torch adds more by index
 
 
 def unfold(
@@ -26,23 +33,69 @@ def unfold(
     if min(counts) < 1:
         return NotImplemented
 
-    def places(axis: int, kind: torch.dtype) -> Tensor:
-        """Where windows' elements are along a dimension: [elements, windows]. Numbers that say which elements are read
-        and those that say which are inside have types of their own, so that each is computed where it is used."""
-        _, k, s, d, p = forms[axis]
-        elements, windows = (torch.arange(n, device=x.device, dtype=kind) for n in (k, counts[axis]))
-        shape = [k, 1, counts[axis], 1] if axis == 0 else [1, k, 1, counts[axis]]
-        return ((elements * d - p).unsqueeze(1) + windows * s).view(shape)
-
-    read = [places(axis, torch.int64) for axis in range(2)]
     if any(padding):
-        read = [place.clamp(0, size - 1) for place, size in zip(read, sizes, strict=True)]
-    found = aten._unsafe_index(x, [None, None, *read])
-    for axis, size in enumerate(sizes):
-        if padding[axis]:
-            at = places(axis, torch.int32)
-            found = torch.where((at >= 0) & (at < size), found, 0)
-    return found.flatten(1, 3).flatten(2)
+        x = aten.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]])
+
+    def places(axis: int) -> Tensor:
+        """Where windows' elements are along a dimension: [elements, windows]."""
+        _, k, s, d, _ = forms[axis]
+        elements, windows = (torch.arange(n, device=x.device) for n in (k, counts[axis]))
+        shape = [k, 1, counts[axis], 1] if axis == 0 else [1, k, 1, counts[axis]]
+        return ((elements * d).unsqueeze(1) + windows * s).view(shape)
+
+    return aten._unsafe_index(x, [None, None, places(0), places(1)]).flatten(1, 3).flatten(2)
 
 
-UNFOLDING = {aten.im2col.default: unfold}
+def fold(
+    x: Tensor,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    if x.dim() == 2:
+        found = fold(x.unsqueeze(0), size, kernel, dilation, padding, stride)
+        return found if found is NotImplemented else found.squeeze(0)
+    forms = list(zip(size, kernel, stride, dilation, padding, strict=True))
+    if not all(isinstance(number, int) for number in (x.shape[1], *size, *kernel)):
+        return NotImplemented
+    if any(s > 1 and d > 1 for _, _, s, d, _ in forms) or prod(_terms(k, s) for _, k, s, _, _ in forms) > _MOST_TERMS:
+        return NotImplemented
+    counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, d, p in forms]
+    found = (
+        x.unflatten(2, counts).unflatten(1, (-1, *kernel)).permute(0, 1, 2, 4, 3, 5)
+    )  # [n, c, k, windows, k, windows]
+    for axis in (1, 0):
+        found = _added(found, 2 + 2 * axis, *forms[axis])
+    return found
+
+
+def _terms(kernel: int, stride: int) -> int:
+    return ceil(kernel / stride)
+
+
+def _added(x: Tensor, axis: int, size: int, kernel: int, stride: int, dilation: int, padding: int) -> Tensor:
+    """The elements of windows, dimension `axis` of them and the next of windows, added up along one of `size`."""
+    terms, rank = _terms(kernel, stride), x.dim()
+    around = [[0, 0] for _ in range(rank)]
+    around[axis][1] = terms * stride - kernel  # so that each term has an element in each stride
+    x = aten.constant_pad_nd(x, sum(reversed(around), [])).unflatten(axis, (terms, stride))
+    far = dilation if stride == 1 else 1  # windows from one term to the next
+    total = None
+    for term in range(terms):
+        around = [[0, 0] for _ in range(rank)]
+        around[axis + 1] = [term * far, (terms - 1 - term) * far]
+        moved = aten.constant_pad_nd(x.select(axis, term), sum(reversed(around), []))
+        total = moved if total is None else total + moved
+    assert total is not None
+    found = total.transpose(axis, axis + 1).flatten(axis, axis + 1)
+    behind = padding + size - found.shape[axis]  # elements that no window has
+    if behind > 0:
+        around = [[0, 0] for _ in range(found.dim())]
+        around[axis][1] = behind
+        found = aten.constant_pad_nd(found, sum(reversed(around), []))
+    return found.narrow(axis, padding, size)
+
+
+UNFOLDING = {aten.im2col.default: unfold, aten.col2im.default: fold}

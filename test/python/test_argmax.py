@@ -115,3 +115,19 @@ def test_a_model_of_one_layer_and_argmax(small_gpu):
     found = Simulation(compiled)(x)
     values = layer(x).gather(1, found[:, None])[:, 0]
     torch.testing.assert_close(values, layer(x).amax(-1), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_of_what_a_reduction_that_no_kernel_on_rows_does_gives():
+    """The nearest of points: what asks for NaN among distances is of their rows' kernel, not of a group of the sums
+    over coordinates, which is none."""
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 40, 3), torch.randn(5, 70, 3)
+
+    def nearest(x, y):
+        return (x[:, :, None] - y[:, None]).square().sum(-1).min(-1)
+
+    compiled = kitsune_mlir.compile(Function(nearest), (x, y), target="sm_90a")
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["operator", "scheduled rows"]
+    for found, wanted in zip(Simulation(compiled)(x, y), nearest(x, y), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted)

@@ -216,3 +216,25 @@ def faults(text):
     module = mlir.parse(text, mlir.context())
     (kernel,) = dialect.kernels(module)
     return [str(fault) for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_numbers_of_rows_that_are_read_twice():
+    """Numbers that are repeated for each column are not written, whoever reads them."""
+
+    class Neighbours(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.k, self.v = (nn.Linear(64, 64) for _ in range(3))
+
+        def forward(self, x, at):
+            index = at.view(2, -1, 1).expand(-1, -1, 64)
+            k, v = (layer(x).gather(1, index).view(2, 32, 4, 64) for layer in (self.k, self.v))
+            return (torch.softmax(self.q(x)[:, :, None] - k, 2) * v).sum(2)
+
+    torch.manual_seed(0)
+    model, args = Neighbours().to(BF16), (torch.randn(2, 32, 64).to(BF16), torch.randint(0, 32, (2, 32, 4)))
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a")
+    assert not re.search("memref<[0-9x]*x64xi64", compiled.mlir("sm_90a:convert-linalg-to-gpu"))
+    wanted = model(*args).detach()
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(*args)), wanted, rtol=2e-2, atol=2e-2)

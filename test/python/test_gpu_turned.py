@@ -68,6 +68,25 @@ def accesses(text):
     return loads, [str(op.operands[0].type) for op in mlir.walk(kernel, "vector.store", "memref.store")]
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (90, 67), (5, 200)])
+def test_both_sizes_are_open(shape, blocks):
+    """A thread has an element at a time, several times."""
+    text = """
+    func.func @main(%x: tensor<?x?xf16>) -> tensor<?x?xf16> attributes {kitsune.example = [array<i64: 512, 512>]} {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %m = tensor.dim %x, %c0 : tensor<?x?xf16>
+      %n = tensor.dim %x, %c1 : tensor<?x?xf16>
+      %e = tensor.empty(%n, %m) : tensor<?x?xf16>
+      %y = linalg.transpose ins(%x : tensor<?x?xf16>) outs(%e : tensor<?x?xf16>) permutation = [1, 0]
+      return %y : tensor<?x?xf16>
+    }
+    """
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float16)
+    np.testing.assert_array_equal(run(text, x)[1][0], x.T)
+    assert len(accesses(text)[0]) == gpu_turned.TURNS
+
+
 def test_both_sides_move_words_of_16_bytes():
     loads, stores = accesses(TRANSPOSE.format(before=1, a=4096, b=1024, dtype="bf16", sizes=""))
     assert loads == stores == ["vector<8xbf16>"] * 8

@@ -34,6 +34,31 @@ def density(net, x):
     return Normal(net(x), x.exp()).log_prob(x)
 
 
+class Energies(nn.Module):
+    """A model without parameters, of which torch takes what it computes with for constants."""
+
+    def forward(self, x):
+        pairs = x[:, :, None] - x[:, None]
+        energy = lambda p: ((p - p.round()).square().sum(-1).clamp(min=0.1) ** -3).sum()  # noqa: E731
+        return grad(energy)(pairs), vmap(grad(lambda p: p.square().sum()))(x)
+
+
+def test_a_model_without_parameters():
+    x = torch.randn(2, 5, 3)
+    torch.testing.assert_close(kitsune_mlir.compile(Energies(), (x,))(x), Energies()(x), rtol=1e-5, atol=1e-5)
+
+
+class Untraced(nn.Module):
+    def forward(self, x):
+        return grad(lambda p: p.sum() if p.sum().item() > 0 else p.square().sum())(x)
+
+
+def test_transforms_end_with_a_trace_that_fails():
+    with pytest.raises(kitsune_mlir.UnsupportedError):
+        kitsune_mlir.compile(Untraced(), (torch.randn(3),))
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
+
+
 @pytest.mark.parametrize("of", [forces, functional, density])
 def test_as_torch_computes_them(of):
     model = Field(of).eval()

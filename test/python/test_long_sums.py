@@ -44,3 +44,17 @@ def test_blocks_fill_the_gpu():
     args = tuple(torch.randn(64, 4096, 20, dtype=torch.bfloat16) for _ in range(2))
     first, *_ = kitsune_mlir.compile(Function(squares), args, target="sm_90a").plan["launches"]
     assert first["ctas"] >= 256 and first["limit"] in ("DRAM", "L2")
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_many_ways_to_what_is_summed():
+    """Each of two numbers is of both before it, forty times, so that there are 2^40 ways back to the inputs."""
+
+    def function(a, b):
+        for _ in range(40):
+            a, b = torch.maximum(a, b) * 0.5, torch.minimum(a, b) + b
+        return (a * b).sum()
+
+    args = torch.rand(300, 4096), torch.rand(300, 4096)
+    compiled = kitsune_mlir.compile(Function(function), args, target="sm_90a")
+    assert len(compiled.plan["launches"]) < 5

@@ -62,6 +62,27 @@ def test_which_are_of_lines(shape, dim, scans):
     torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), x.cumsum(dim), rtol=0, atol=2e-4)
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(
+    ("shape", "dim", "is_open"),
+    [((64, 300), 1, False), ((4, 100, 9), 1, False), ((3, 70), 1, True), ((2, 60000), 1, False)],
+)
+def test_running_sums_of_exponentials(shape, dim, is_open):
+    """A scan of its own, over lines or pieces of them, without overflow, of open sizes too."""
+    torch.manual_seed(0)
+    x = torch.randn(shape) * torch.linspace(-200, 300, shape[-1])
+    x[0, :5], x[1, 3], x[1, 7] = -INF, INF, NAN
+    shapes = (({dim: torch.export.Dim("n", min=2)},),) if is_open else None
+    for target in ("cpu", "sm_90a"):
+        compiled = kitsune_mlir.compile(
+            Function(lambda x: x.logcumsumexp(dim)), (x,), target=target, dynamic_shapes=shapes
+        )
+        found = compiled(x) if target == "cpu" else Simulation(compiled)(x)
+        torch.testing.assert_close(torch.as_tensor(found), x.logcumsumexp(dim), equal_nan=True, rtol=1e-6, atol=1e-5)
+    computes = " ".join(launch["computes"] for launch in compiled.plan["launches"])
+    assert computes.count("scan") == 1 + (shape[dim] > 10000) and "windows" not in computes
+
+
 def test_long_sums_on_a_cpu():
     """Their roundings are no larger than torch's."""
     x = torch.rand(2, 1500)

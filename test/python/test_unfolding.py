@@ -25,20 +25,45 @@ def test_elements(name):
         torch.testing.assert_close(compiled(x), F.unfold(x, **FORMS[name]), rtol=0, atol=0)
 
 
+FOLDS = {
+    "overlapping": {"output_size": (6, 8), "kernel_size": 3, "padding": 1},
+    "strides": {"output_size": (9, 11), "kernel_size": (5, 4), "stride": (2, 3), "padding": (1, 0)},
+    "elements of no window": {"output_size": (8, 8), "kernel_size": 3, "stride": 2},
+    "dilated": {"output_size": (12, 12), "kernel_size": 3, "dilation": (2, 3), "padding": 2},
+    "patches": {"output_size": (8, 12), "kernel_size": 4, "stride": 4},
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_windows_added_up(name):
+    torch.manual_seed(0)
+    form = FOLDS[name]
+    size, rest = form["output_size"], {key: value for key, value in form.items() if key != "output_size"}
+    windows = torch.randn_like(F.unfold(torch.randn(2, 3, *size), **rest))
+    for x in (windows, windows[0]):
+        compiled = kitsune_mlir.compile(Function(lambda x: F.fold(x, **form)), (x,), target="cpu")
+        assert "scatter" not in compiled.mlir("prepare-linalg")
+        torch.testing.assert_close(compiled(x), F.fold(x, **form))
+
+
 @pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_windows_that_are_weighed_are_written_nowhere(dtype):
+def test_windows_that_are_weighed_are_written_nowhere(dtype, is_open):
     """An involution: a weight for each place and element of the window, which the channels of a group share."""
 
-    def function(x, weights):
-        windows = F.unfold(x, 3, padding=1).view(2, 2, 3, 9, 6, 8)
-        return (weights.unsqueeze(2) * windows).sum(3).reshape(2, 6, 6, 8)
+    class Involution(torch.nn.Module):
+        def forward(self, x, weights):
+            windows = F.unfold(x, 3, padding=1).view(x.shape[0], 2, 3, 9, 6, 8)
+            return (weights.unsqueeze(2) * windows).sum(3).reshape(x.shape[0], 6, 6, 8)
 
     torch.manual_seed(0)
     x, weights = torch.randn(2, 6, 6, 8).to(dtype), torch.randn(2, 2, 9, 6, 8).to(dtype)
-    compiled = kitsune_mlir.compile(Function(function), (x, weights), target="sm_90a")
-    assert computed(compiled)[:1] == ["product"] and "gather" not in computed(compiled)
+    batch = {0: torch.export.Dim("b")}
+    shapes = (batch, batch) if is_open else None
+    compiled = kitsune_mlir.compile(Involution(), (x, weights), target="sm_90a", dynamic_shapes=shapes)
+    assert computed(compiled) == ["windows"]
     found = torch.as_tensor(Simulation(compiled, seed=1)(x, weights))
-    wanted = function(x.double(), weights.double()).to(dtype)
+    wanted = Involution()(x.double(), weights.double()).to(dtype)
     tolerance = 1e-5 if dtype == torch.float32 else 4e-2  # of nine products that are rounded
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)

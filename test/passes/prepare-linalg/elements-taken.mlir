@@ -57,3 +57,33 @@ func.func @read_by_others(%x: tensor<64x1000xf32>, %label: tensor<64xi64>) -> (t
   } -> tensor<64xf32>
   return %p, %l : tensor<64x1000xf32>, tensor<64xf32>
 }
+
+// Scores that others read are taken as they are: the product's kernel rounds them, and does not write its sums.
+// CHECK-LABEL: func.func @scores
+// CHECK:         linalg.matmul
+// CHECK:         %[[SCORES:.*]] = linalg.generic
+// CHECK:           arith.truncf
+// CHECK:         tensor.extract %[[SCORES]]
+func.func @scores(%x: tensor<64x32xbf16>, %w: tensor<32x1000xbf16>, %label: tensor<64xi64>) -> (tensor<64x1000xbf16>, tensor<64xbf16>) {
+  %zero = arith.constant 0.0 : f32
+  %i = tensor.empty() : tensor<64x1000xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%i : tensor<64x1000xf32>) -> tensor<64x1000xf32>
+  %s = linalg.matmul ins(%x, %w : tensor<64x32xbf16>, tensor<32x1000xbf16>) outs(%f : tensor<64x1000xf32>) -> tensor<64x1000xf32>
+  %e = tensor.empty() : tensor<64x1000xbf16>
+  %p = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<64x1000xf32>) outs(%e : tensor<64x1000xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.truncf %a : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x1000xbf16>
+  %o = tensor.empty() : tensor<64xbf16>
+  %l = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xbf16>) {
+  ^bb0(%n: i64, %out: bf16):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %p[%row, %class] : tensor<64x1000xbf16>
+    linalg.yield %0 : bf16
+  } -> tensor<64xbf16>
+  return %p, %l : tensor<64x1000xbf16>, tensor<64xbf16>
+}

@@ -43,3 +43,15 @@ func.func @of_two_sizes(%x: tensor<?x?x4xf32>, %h: i64, %w: i64) -> tensor<?x?x?
   %y = tensor.reshape %x(%s) : (tensor<?x?x4xf32>, tensor<4xi64>) -> tensor<?x?x?x4xf32>
   return %y : tensor<?x?x?x4xf32>
 }
+
+// What is put together and split at the same place stays apart.
+// CHECK-LABEL: func.func @in_place
+// CHECK:       %[[C:.*]] = tensor.collapse_shape %arg0 {{\[}}[0], [1], [2, 3]] : tensor<?x8x3x3xf32> into tensor<?x8x9xf32>
+// CHECK:       tensor.expand_shape %[[C]] {{\[}}[0], [1, 2], [3]] output_shape [%{{.+}}, 2, 4, 9]
+func.func @in_place(%x: tensor<?x8x3x3xf32>) -> tensor<?x2x4x9xf32> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8x3x3xf32>
+  %c = tensor.collapse_shape %x [[0], [1, 2, 3]] : tensor<?x8x3x3xf32> into tensor<?x72xf32>
+  %y = tensor.expand_shape %c [[0], [1, 2, 3]] output_shape [%n, 2, 4, 9] : tensor<?x72xf32> into tensor<?x2x4x9xf32>
+  return %y : tensor<?x2x4x9xf32>
+}
