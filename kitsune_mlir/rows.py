@@ -298,12 +298,12 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         _, sizes, steps = slice_of(op)
         first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
         return op.operands[first + sizes[:d].count(DYNAMIC)]
+    if op is not None and op.name == kitsune.FourierOp.OPERATION_NAME:
+        return source_of_size(op.operands[0], d)
     if op is not None and op.name == "tensor.pad":
         around = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high")]
         if all(each[d] == 0 for each in around):
             return source_of_size(op.operands[0], d)
-    if op is not None and op.name == kitsune.FourierOp.OPERATION_NAME:
-        return source_of_size(op.operands[0], d)
     if op is not None and op.name.startswith("linalg."):
         number = ir.OpResult(value).result_number
         return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)

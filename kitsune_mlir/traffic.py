@@ -16,14 +16,14 @@ from kitsune_mlir.mlir import ir, walk
 PIPELINE = "kitsune.pipeline"
 # Data movement that code generation turns into address arithmetic or start values, not operators.
 _FREE = {"linalg.fill", "linalg.yield", "linalg.index"}
-_TENSOR_OPERATORS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter"}
+_OTHERS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter", "kitsune.fourier"}
 _VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
 _EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
 
 
 def counts(name: str) -> bool:
     """Whether operations of that name count as operators of the model."""
-    return (name.startswith(("linalg.", "tm_tensor.")) and name not in _FREE) or name in _TENSOR_OPERATORS
+    return (name.startswith(("linalg.", "tm_tensor.")) and name not in _FREE) or name in _OTHERS
 
 
 def operators(root: ir.Module | ir.Operation) -> list[ir.Operation]:

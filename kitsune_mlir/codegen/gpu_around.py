@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.rows import dim_of, loops_of
 
 from .gpu_buffers import behind, is_alloc, root_of, written
 from .gpu_generic import Generic, dims_of
@@ -78,10 +79,18 @@ class Operators:
 
 
 def _reads_neighbours(made: Generic) -> bool:
-    """Whether neighbours are made of neighbours, or of the same elements."""
-    last = made.parallel[-1:]
-    inputs = [dims_of(map_) for map_ in made.maps[: len(made.inputs)]]
-    return all(dims[-1:] == last for dims in inputs if {*dims} & {*last})
+    """Whether neighbours are made of neighbours, or of the same elements: windows of a line are such."""
+    last = made.parallel[-1]
+    read = [list(map_.results) for map_ in made.maps[: len(made.inputs)] if last in dims_of(map_)]
+    return all(_is_step(exprs[-1], last) and not any(last in loops_of(expr) for expr in exprs[:-1]) for exprs in read)
+
+
+def _is_step(expr: ir.AffineExpr, loop: int) -> bool:
+    """Whether a place goes on by one as a loop does."""
+    if isinstance(expr, ir.AffineAddExpr):
+        sides = [side for side in (expr.lhs, expr.rhs) if loop in loops_of(side)]
+        return len(sides) == 1 and _is_step(sides[0], loop)
+    return dim_of(expr) == loop
 
 
 def maker(buffers: Sequence[ir.Value], op: ir.Operation, views: Sequence[ir.Operation] = ()) -> Generic | None:

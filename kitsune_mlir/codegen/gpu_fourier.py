@@ -148,14 +148,14 @@ class _Code:
             places = [arith.addi(share.place, as_value(step)) for step in steps]
             return butterfly([self._load(share.line, *where) for where in zip(places, ends)], self._inverse)
         numbers = [self._get(slot) for slot in self._layouts[before].slots_of(share.line, share.place, steps)]
-        beside, turn = arith.remui(share.place, as_value(own.done)), own.size // (own.done * own.radix)
-        numbers = turned(numbers, lambda i: self._wave(beside, i * turn), self._inverse)
+        within, turn = arith.remui(share.place, as_value(own.done)), own.size // (own.done * own.radix)
+        numbers = turned(numbers, lambda i: self._wave(within, i * turn), self._inverse)
         return butterfly(numbers, self._inverse)
 
     def _write(self, own: Pass, share: Share, numbers: list[Complex]) -> None:
         """Puts what a butterfly gives where it is to be."""
-        beside = arith.remui(share.place, as_value(own.done))
-        first = arith.addi(arith.muli(arith.subi(share.place, beside), as_value(own.radix)), beside)
+        within = arith.remui(share.place, as_value(own.done))
+        first = arith.addi(arith.muli(arith.subi(share.place, within), as_value(own.radix)), within)
         steps = [i * own.done for i in range(own.radix)]
         if own in self._layouts:
             slots = self._layouts[own].slots_of(share.line, first, steps, own.done * own.radix)

@@ -183,7 +183,12 @@ class _Parting:
 
     def _transform(self, node: Node, to: Calls) -> Pair | Node:
         made = transform(node, self._of(node.args[0], to), to)
-        return self._refused(node, to) if made is None else made
+        if made is None:
+            raise UnsupportedError(
+                f"{self.name}: {node.target}{self.line(node)} transforms as many numbers as are open until the call; "
+                "fix that size, or give the transform one (n=, s=) that is no less"
+            )
+        return made
 
     def _view_as_complex(self, node: Node, to: Calls) -> Pair:
         x = node.args[0]

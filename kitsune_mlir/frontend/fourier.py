@@ -50,8 +50,12 @@ def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
     half, to_real, inverse, sizes, dims, power = said(node)
     value = node.args[0].meta["val"]
     dims = [dim % value.dim() for dim in dims]
-    if any(not isinstance(value.shape[dim], int) for dim in dims):
-        return None
+    for dim, size in zip(dims, sizes, strict=True):
+        if not isinstance(value.shape[dim], int):
+            if not isinstance(size, int) or size < 0:
+                return None
+            parts = _of_known_size(parts, dim, size, to)
+            value = parts[0].meta["val"]
     if to_real and sizes[-1] is None:
         sizes[-1] = 2 * (value.shape[dims[-1]] - 1)
     sizes = [value.shape[dim] if size in (None, -1) else size for size, dim in zip(sizes, dims, strict=True)]
@@ -65,6 +69,20 @@ def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
         parts = along.to_real(parts) if to_real and last else along.of_all(parts, kept)
     re, im = parts
     return re if to_real else (re, im)
+
+
+def _of_known_size(parts: Pair, dim: int, size: int, to: Calls) -> Pair:
+    """Numbers along a dimension of an open size, made longer by as many zeros as are wanted, and cut."""
+
+    def cut(part: Part) -> Part:
+        if not isinstance(part, Node):
+            return part
+        behind = part.meta["val"].dim() - 1 - dim
+        longer = to.call(aten.constant_pad_nd.default, part, [*[0] * (2 * behind + 1), size], 0.0)
+        return to.call(aten.slice.Tensor, longer, dim, 0, size)
+
+    re, im = map(cut, parts)
+    return re, im
 
 
 def is_transform(packet: Any) -> bool:
