@@ -15,7 +15,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 from .schedule_build import constant_index, moved, without_units
@@ -59,7 +59,8 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
 
 
 def divide_exactly(division: ir.Operation) -> None:
-    """Takes the size for a division of its product with a number by that number: so that equal sizes are one value."""
+    """Takes the size for a division of its product with a number by that number, or by a divisor: so that equal sizes
+    are one value."""
     product, number = rows.producer(division.operands[0]), constant(division.operands[1])
     if product is None or not number:
         return
@@ -70,12 +71,19 @@ def divide_exactly(division: ir.Operation) -> None:
 
 
 def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
+    if product.name == "arith.muli":
+        factor = constant(product.operands[1])
+        return _times(product.operands[0], factor // number) if factor and factor % number == 0 else None
     if product.name != "affine.apply" or len(product.operands) != 1:
         return None
     (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
     plain = isinstance(expr, ir.AffineMulExpr) and not hasattr(expr.lhs, "lhs")
-    known = plain and isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value == number
-    return product.operands[0] if known else None
+    known = plain and isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value % number == 0
+    return _times(product.operands[0], expr.rhs.value // number) if known else None
+
+
+def _times(size: ir.Value, number: int) -> ir.Value:
+    return size if number == 1 else arith.muli(size, constant_index(number))
 
 
 def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
@@ -85,14 +93,15 @@ def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
         return None
     shape, group = rows.shape_of(collapse.operands[0]), rows.groups_of(collapse)[axis]
     open_ = [d for d in group if shape[d] == rows.DYNAMIC]
-    if len(open_) != 1 or prod(shape[d] for d in group if d not in open_) != number:
+    others = prod(shape[d] for d in group if d not in open_)
+    if len(open_) != 1 or others % number:
         return None
     op = rows.producer(collapse.operands[0])
     if op is not None and op.name.startswith("linalg.") and len(op.results) == 1:
         known = (_sizes(op.operands[len(op.operands) - 1]) or {}).get(open_[0])
         if known is not None:
-            return known
-    return tensor.dim(collapse.operands[0], constant_index(open_[0]))
+            return _times(known, others // number)
+    return _times(tensor.dim(collapse.operands[0], constant_index(open_[0])), others // number)
 
 
 def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:

@@ -82,3 +82,30 @@ func.func @repeated(%x: tensor<?x1x4xf32>) -> tensor<?x3x4xf32> {
   } -> tensor<?x3x4xf32>
   return %y : tensor<?x3x4xf32>
 }
+
+// So is one that is divided by the factors of that number, one after another.
+
+// CHECK-LABEL: func.func @divided_twice
+// CHECK-NOT:     tensor.extract
+// CHECK:         return %arg0
+func.func @divided_twice(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %c256 = arith.constant 256 : index
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %rows = affine.apply affine_map<()[s0] -> (s0 * 2048)>()[%n]
+  %heads = arith.divsi %rows, %c256 : index
+  %m = arith.divsi %heads, %c8 : index
+  %e = tensor.empty(%n) : tensor<?x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %alone = arith.cmpi eq, %m, %c1 : index
+    %k = arith.select %alone, %c0, %i : index
+    %v = tensor.extract %x[%k, %j] : tensor<?x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
