@@ -16,7 +16,7 @@ from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import func, ir
 from kitsune_mlir.running_exponentials import without_overflow
 
-from . import large_constants, own_operators
+from . import large_constants, lifted_operators
 from .broadcasts import allow_no_rows
 from .nan import keep_nan
 
@@ -46,7 +46,7 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
     torch-mlir dies over it.
     """
     module, constants = large_constants.lift(module)
-    lifted = own_operators.lift(module)
+    lifted = lifted_operators.lift(module)
     try:
         answer = _run(module, pipelines)
     except worker.Died as death:
@@ -55,7 +55,7 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         culprit = None if _named(errors) else _culprit(module, pipelines, dies=False)
         raise UnsupportedError(explain(model, errors, culprit))
     lowered = mlir.parse(answer["module"], module.context)
-    own_operators.put_back(lowered, lifted)
+    lifted_operators.put_back(lowered, lifted)
     large_constants.put_back(lowered, constants)
     allow_no_rows(lowered)
     keep_nan(lowered)

@@ -1,24 +1,10 @@
-"""Operators of ours in torch's graphs, which torch-mlir does not know, outside of a module while it lowers the rest.
-
-func.func @main(%x) { ... %y = torch.operator "torch.kitsune.fourier"(%a, ...) ... }
-func.func @main(%x, %y) { ... return ..., %a }                                      after `lift`
-func.func @main(%x) { ... %y = "kitsune.fourier"(%a) {...} ... }                    lowered, after `put_back`
-"""
+"""Operators of ours in torch's graphs: what they give, without data. They become operations of the kitsune dialect
+(lifted_operators.py)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
-
-from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import func, ir, walk
-from kitsune_mlir.rows import producer, used_values
-
-from .tensor_specs import entry_function, retype
-
-_PREFIX = "torch.kitsune."  # of an operator's name
 
 _library = torch.library.Library("kitsune", "FRAGMENT")
 _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, float scale"
@@ -46,101 +32,3 @@ def _real(re: Tensor, im: Tensor | None, dim: int, size: int, kept: int, inverse
 
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
-
-
-class Lifted(NamedTuple):
-    """An operator that is outside: how many parts it has, and results, and what is said of it."""
-
-    parts: int
-    results: int
-    attributes: dict[str, ir.Attribute]
-    location: ir.Location
-
-
-def lift(module: ir.Module) -> list[Lifted]:
-    """Makes what operators of ours are given results of the function, behind its own, and their results arguments.
-    Returns the operators."""
-    function = entry_function(module)
-    own = [] if function is None else [op for op in walk(function, "torch.operator") if _name(op).startswith(_PREFIX)]
-    if function is None or not own:
-        return []
-    block, found, given = function.regions[0].blocks[0], list[Lifted](), list[ir.Value]()
-    for op in own:
-        re, im, *said = op.operands
-        maker = producer(im)
-        parts = [re] if maker is not None and maker.name == "torch.constant.none" else [re, im]
-        found.append(Lifted(len(parts), len(op.results), _attributes(said), op.location))
-        given += parts
-        for result in op.results:
-            result.replace_all_uses_with(block.add_argument(result.type, op.location))
-        op.erase()
-    end = block.operations[len(block.operations) - 1].operation
-    _return(end, [*end.operands, *given])
-    return found
-
-
-def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
-    """Puts the operators, now kitsune.fouriers on tensors, where they were: the function's last results are what they
-    are given, and its last arguments what they give."""
-    function = entry_function(module)
-    if function is None or not lifted:
-        return
-    block = function.regions[0].blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
-    returned = list(end.operands)
-    own = len(returned) - sum(one.parts for one in lifted)
-    first = argument = len(block.arguments) - sum(one.results for one in lifted)
-    given = iter(range(own, len(returned)))
-    for one in lifted:
-        parts = [end.operands[next(given)] for _ in range(one.parts)]
-        arguments = list(block.arguments)[argument : argument + one.results]
-        argument += one.results
-        with one.location, ir.InsertionPoint(end):
-            kinds = [value.type for value in arguments]
-            made = ir.Operation.create(FourierOp.OPERATION_NAME, kinds, parts, one.attributes)
-        for old, new in zip(arguments, made.results, strict=True):
-            old.replace_all_uses_with(new)
-    _in_order(block)
-    for _ in range(argument - first):
-        block.erase_argument(first)
-    _return(end, list(end.operands)[:own])
-
-
-def _name(op: ir.Operation) -> str:
-    return ir.StringAttr(op.attributes["name"]).value
-
-
-def _attributes(said: list[ir.Value]) -> dict[str, ir.Attribute]:
-    """Those of a kitsune.fourier, of the numbers that an operator is given behind its parts."""
-    dim, size, _, inverse, scale = (value.owner.attributes["value"] for value in said)
-    found = {"dimension": dim, "size": size, "scale": scale}
-    return found | ({"inverse": ir.UnitAttr.get(dim.context)} if ir.IntegerAttr(inverse).value else {})
-
-
-def _return(end: ir.Operation, values: list[ir.Value]) -> None:
-    """Has the function that ends there return these."""
-    function = end.parent
-    with end.location, ir.InsertionPoint(end):
-        func.ReturnOp(values)
-    end.erase()
-    retype(function)
-
-
-def _in_order(block: ir.Block) -> None:
-    """Moves operations behind those that make what they are given."""
-    operations = [op.operation for op in block.operations]
-    end, placed = operations[-1], set[ir.Operation]()
-
-    def place(op: ir.Operation) -> None:
-        waiting = [op]
-        while waiting:
-            makers = [maker for value in used_values(waiting[-1]) if (maker := producer(value)) is not None]
-            missing = [maker for maker in makers if maker.block == block and maker not in placed]
-            if missing:
-                waiting += missing
-            elif (ready := waiting.pop()) not in placed:
-                placed.add(ready)
-                ready.move_before(end)
-
-    for op in operations[:-1]:
-        place(op)

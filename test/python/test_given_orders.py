@@ -31,7 +31,9 @@ def orders(compiled):
 
 def check(run, model, *args):
     for a, b in zip(run(*args), model(*args), strict=True):
-        torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            torch.as_tensor(a), b, rtol=1e-5, atol=5e-5
+        )  # of sums of 960 numbers torch's own are off by 2e-5
 
 
 @pytest.mark.usefixtures("unassembled")
