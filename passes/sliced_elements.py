@@ -14,13 +14,16 @@ So a loss of boxes reads these alone. What a product makes is sliced as it is: i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cmp_to_key
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor, walk
+from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .schedule_build import generic
 
 _FEW = 16  # columns
+_TIMES, _LITTLE = 4, 16  # slices that overlap, and operations of an element of which each may compute its own
 
 
 def compute_slices(module: ir.Module) -> None:
@@ -29,9 +32,10 @@ def compute_slices(module: ir.Module) -> None:
         _expand_sooner(op)
     for op in reversed(walk(module, "linalg.generic")):
         uses = list(op.results[0].uses) if len(op.results) == 1 else []
-        if uses and _is_taken(op) and _are_apart([use.owner.operation for use in uses]):
-            for use in uses:
-                _compute(use.owner.operation, op)
+        parts = [use.owner.operation for use in uses]
+        if uses and _is_taken(op) and _are_taken(parts, op):
+            for part in _alike(parts):
+                _compute(part, op)
             op.erase()
 
 
@@ -63,16 +67,26 @@ def _expand_sooner(op: ir.Operation) -> None:
 
 
 def _is_taken(op: ir.Operation) -> bool:
-    """Whether an operator computes each element of few columns of tensors of the same form that are given, or computed
-    so, and of numbers."""
+    """Whether an operator computes each element of few columns of tensors of the same form, or vectors of columns,
+    that are given, or computed so, and of what all columns have alike."""
     s, shape = rows.Structured(op), rows.shape_of(op.results[0])
     if not shape or not 1 < shape[-1] <= _FEW or not s.is_of_elements():
         return False
-    identity = ir.AffineMap.get_identity(len(s.iterators))
-    inputs = list(zip(list(op.operands)[: s.inputs], s.maps))
-    whole = [value for value, map_ in inputs if map_ == identity]
-    numbers = all(map_ == identity or map_.results == [] or not rows.is_tensor(value) for value, map_ in inputs)
-    return bool(whole) and numbers and all(map(_is_given, whole))
+    inputs = [(v, m) for v, m in zip(list(op.operands)[: s.inputs], s.maps) if rows.is_tensor(v)]
+    cut = [value for value, map_ in inputs if _goes_along(map_)]
+    known = all(_goes_along(map_) or all(_is_other(expr, map_) for expr in map_.results) for _, map_ in inputs)
+    return bool(cut) and known and all(map(_is_given, cut))
+
+
+def _goes_along(map_: ir.AffineMap) -> bool:
+    """Whether an operand has columns as the result does: it is of the same form, or a vector of them."""
+    last = [ir.AffineDimExpr.get(map_.n_dims - 1, map_.context)]
+    return map_ == ir.AffineMap.get_identity(map_.n_dims, map_.context) or list(map_.results) == last
+
+
+def _is_other(expr: ir.AffineExpr, map_: ir.AffineMap) -> bool:
+    """Whether an index is that of a loop other than the columns', or 0."""
+    return rows.dim_of(expr) not in (None, map_.n_dims - 1) or expr == ir.AffineConstantExpr.get(0, map_.context)
 
 
 def _is_given(value: ir.Value) -> bool:
@@ -84,39 +98,65 @@ def _is_given(value: ir.Value) -> bool:
     return op.name == "linalg.generic" and len(op.results) == 1 and _is_taken(op)
 
 
-def _are_apart(slices: Sequence[ir.Operation]) -> bool:
-    """Whether operations take columns of a tensor, one after the other, none twice."""
-    taken = list[int]()
-    for op in slices:
-        if op.name != "tensor.extract_slice":
+def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation) -> bool:
+    """Whether operations take columns of a tensor, one after the other: none twice, or few of what takes little to
+    compute, as splines are made of neighbours."""
+    taken = list[range]()
+    for part in slices:
+        if part.name != "tensor.extract_slice":
             return False
-        offsets, sizes, steps = slice_of(op)
-        whole = rows.shape_of(op.operands[0])[:-1]
+        offsets, sizes, steps = slice_of(part)
+        whole = rows.shape_of(part.operands[0])[:-1]
         if (
             any(offsets[:-1])
             or sizes[:-1] != whole
             or {*steps} != {1}
-            or len(rows.shape_of(op.results[0])) != len(sizes)
+            or len(rows.shape_of(part.results[0])) != len(sizes)
         ):
             return False
-        taken += range(offsets[-1], offsets[-1] + sizes[-1])
-    return len({*taken}) == len(taken)
+        taken.append(range(offsets[-1], offsets[-1] + sizes[-1]))
+    columns = [column for own in taken for column in own]
+    names = [inner.operation.name for inner in rows.Structured(op).body.operations]
+    little = not any(name.startswith("math.") for name in names) and sum(DEAR.get(n, 1) for n in names) <= _LITTLE
+    return len({*columns}) == len(columns) or len({*taken}) <= _TIMES and little
+
+
+def _alike(slices: Sequence[ir.Operation]) -> list[ir.Operation]:
+    """The slices without those that are the same as others, whose results these give."""
+    found: dict[str, ir.Operation] = {}
+    for part in sorted(slices, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1)):
+        first = found.setdefault(str(slice_of(part)), part)
+        if first != part:
+            replace_op(part, *first.results)
+    return list(found.values())
 
 
 def _compute(part: ir.Operation, op: ir.Operation) -> None:
     """Computes a slice of what an operator gives."""
     s, kind = rows.Structured(op), ir.RankedTensorType(part.results[0].type)
-    identity = ir.AffineMap.get_identity(len(s.iterators))
-    offsets, sizes, steps = slice_of(part)
+    offsets, sizes, _ = slice_of(part)
     with part.location, ir.InsertionPoint(part):
-        inputs, own = list[ir.Value](), list(part.operands)[1:]
+        own = list(part.operands)[1:]
+        inputs = list[ir.Value]()
         for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
-            if map_ == identity and rows.is_tensor(value):
-                type_ = ir.RankedTensorType.get(kind.shape, ir.RankedTensorType(value.type).element_type)
-                value = tensor.ExtractSliceOp(type_, value, [], own, [], offsets, sizes, steps).result
+            if rows.is_tensor(value) and _goes_along(map_):
+                rank = len(map_.results)
+                value = _sliced(value, offsets[-rank:], sizes[-rank:], own if rank == kind.rank else [])
             inputs.append(value)
         open_ = iter(own)
         shape = [next(open_) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         start = tensor.empty(shape, kind.element_type)
         made = generic(inputs, [start], s.maps, s.iterators, s.body)
     replace_op(part, made.results[0])
+
+
+def _sliced(value: ir.Value, offsets: list[int], sizes: list[int], own: list[ir.Value]) -> ir.Value:
+    """Columns of a tensor, which may be columns of another one."""
+    op = rows.producer(value)
+    if op is not None and op.name == "tensor.extract_slice":
+        first, _, steps = slice_of(op)
+        if len(first) == len(offsets) and rows.DYNAMIC not in first and {*steps} == {1}:
+            value, offsets = op.operands[0], [a + b for a, b in zip(first, offsets)]
+    kind = ir.RankedTensorType(value.type)
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(type_, value, [], own, [], offsets, sizes, [1] * len(sizes)).result
