@@ -7,6 +7,7 @@ from collections import deque
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
@@ -17,7 +18,8 @@ def value_of(node: Node) -> Any:
     """What the node computes, of the values that its operands have."""
     args, kwargs = map_arg((node.args, node.kwargs), lambda operand: operand.meta["val"])
     held = [other.meta.get("val") for other in node.graph.find_nodes(op="placeholder")]
-    with detect_fake_mode(tree_leaves((args, kwargs, held))) or contextlib.nullcontext():
+    mode = detect_fake_mode(tree_leaves((args, kwargs, held))) or contextlib.nullcontext()
+    with enable_python_dispatcher(), mode:  # some operators' own code would take open sizes for the example's
         return node.target(*args, **kwargs)
 
 

@@ -48,6 +48,8 @@ def parts(node: Node) -> list[_Part] | None:
     if joined is None or joined.target is not aten.cat.default or len(joined.users) > 1 or not _is_of_elements(node):
         return None
     value = joined.meta["val"]
+    if value.dim() != node.args[1].meta["val"].dim() and node.target is not aten.linear.default:
+        return None  # an image without a batch, whose channels are elsewhere
     if not value.is_floating_point() or (joined.args[1:] or (0,))[0] % value.dim() != dim % value.dim():
         return None
     columns = [operand.meta["val"].shape[dim] for operand in joined.args[0]]
@@ -57,6 +59,8 @@ def parts(node: Node) -> list[_Part] | None:
     for operand, count, first in zip(joined.args[0], columns, accumulate(columns, initial=0)):
         source = _source(operand, dim)
         found.append(_Part(operand if source is None else source, first, count, source is not None))
+    if _is_changed(node, joined):
+        return None
     spread = sum(part.count for part in found if part.spread) * value.element_size()
     whole = all(part.spread for part in found)
     return found if spread > MOST_GATHERED or spread and whole else None
@@ -83,11 +87,33 @@ def _source(operand: Node, dim: int) -> Node | None:
         return None
     times = 1
     for d, (one, size) in enumerate(zip(own.shape, value.shape)):
-        if isinstance(one, int) and one == 1 and not (isinstance(size, int) and size == 1):
-            times *= _hint(size)
-        elif d == dim % value.dim() and one != size or d and one != size:
+        if _is_same(one, size):
+            continue
+        if d == dim % value.dim() or not isinstance(one, int) or one != 1:
             return None
+        times *= _hint(size)
     return source if times >= LEAST_TIMES else None
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two sizes are one for every call; asking open ones would make it so."""
+    if isinstance(a, int) or isinstance(b, int):
+        return isinstance(a, int) and isinstance(b, int) and a == b
+    return bool(a.node.expr == b.node.expr)
+
+
+def _is_changed(node: Node, joined: Node) -> bool:
+    """Whether anything is written between what makes a layer's operand and the layer, which would see it."""
+    first, waiting = joined, [joined]
+    while waiting:
+        one = waiting.pop()
+        first = min(first, one)
+        waiting += [other for other in one.all_input_nodes if other.target in (aten.clone.default, *_REPEATS)]
+    while first is not node:
+        if isinstance(first.target, torch._ops.OpOverload) and first.target._schema.is_mutable:
+            return True
+        first = first.next
+    return False
 
 
 def _hint(size: Any) -> int:

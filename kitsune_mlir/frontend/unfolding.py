@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decompositions
 
 aten = torch.ops.aten
 
@@ -23,15 +24,14 @@ def unfold(
     x: Tensor, kernel: Sequence[int], dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]
 ) -> Any:
     if x.dim() == 3:
-        found = unfold(x.unsqueeze(0), kernel, dilation, padding, stride)
-        return found if found is NotImplemented else found.squeeze(0)
+        return unfold(x.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
     sizes = x.shape[2:]
     if not all(isinstance(size, int) for size in (*x.shape[1:], *kernel)):
-        return NotImplemented
+        return decompositions.im2col(x, kernel, dilation, padding, stride)
     forms = list(zip(sizes, kernel, stride, dilation, padding, strict=True))
     counts = [(size + 2 * p - d * (k - 1) - 1) // s + 1 for size, k, s, d, p in forms]
     if min(counts) < 1:
-        return NotImplemented
+        return decompositions.im2col(x, kernel, dilation, padding, stride)
 
     if any(padding):
         x = aten.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]])
@@ -55,13 +55,12 @@ def fold(
     stride: Sequence[int],
 ) -> Any:
     if x.dim() == 2:
-        found = fold(x.unsqueeze(0), size, kernel, dilation, padding, stride)
-        return found if found is NotImplemented else found.squeeze(0)
+        return fold(x.unsqueeze(0), size, kernel, dilation, padding, stride).squeeze(0)
     forms = list(zip(size, kernel, stride, dilation, padding, strict=True))
     if not all(isinstance(number, int) for number in (x.shape[1], *size, *kernel)):
-        return NotImplemented
+        return decompositions.col2im(x, size, kernel, dilation, padding, stride)
     if any(s > 1 and d > 1 for _, _, s, d, _ in forms) or prod(_terms(k, s) for _, k, s, _, _ in forms) > _MOST_TERMS:
-        return NotImplemented
+        return decompositions.col2im(x, size, kernel, dilation, padding, stride)
     counts = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, d, p in forms]
     found = (
         x.unflatten(2, counts).unflatten(1, (-1, *kernel)).permute(0, 1, 2, 4, 3, 5)

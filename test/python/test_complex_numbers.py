@@ -7,6 +7,7 @@ import torch
 
 import kitsune_mlir
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 class Function(torch.nn.Module):
@@ -202,6 +203,23 @@ def test_sizes_that_are_open_are_refused():
     for count in (2, 8, 16):
         x = torch.randn(count)
         for found, wanted in zip(compiled(x), longer(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_two_open_sizes_stay_open(target):
+    """Where numbers are made longer or cut, and complex ones padded, the example's sizes are not those of the call."""
+
+    def of(x):
+        padded = torch.nn.functional.pad(torch.complex(x, x * 2), (1, 2))
+        return torch.fft.rfft(x, n=24).abs(), torch.view_as_real(padded)
+
+    shapes = {"args": ({0: torch.export.Dim("rows", min=1), 1: torch.export.Dim("size", min=1, max=23)},)}
+    compiled = kitsune_mlir.compile(Function(of), (torch.randn(3, 7),), target=target, dynamic_shapes=shapes)
+    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for sizes in ((3, 7), (1, 5), (5, 9)):
+        x = torch.randn(sizes)
+        for found, wanted in zip(run(x), of(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
 
 

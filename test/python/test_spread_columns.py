@@ -2,7 +2,9 @@
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
+from torch.nn import functional as F
 
 import kitsune_mlir
 
@@ -61,3 +63,38 @@ def test_results(name, is_open):
     assert ("tensor.concat" in compiled.mlir("linalg")) == (name == "few columns")
     for given in (x, torch.randn(5, *shape[1:])) if is_open else (x,):
         torch.testing.assert_close(compiled(given), model(given).detach(), rtol=1e-4, atol=1e-5)
+
+
+def _of_before(x: torch.Tensor, m: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    both = torch.cat([x, m.expand(-1, 16, -1)], 2)
+    x.mul_(2)
+    return F.linear(both, w)
+
+
+def _of_a_copy(x: torch.Tensor, m: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    spread = m.repeat(1, 16, 1)
+    m.add_(2)
+    return F.linear(torch.cat([x, spread], 2), w)
+
+
+@pytest.mark.parametrize("of", [_of_before, _of_a_copy])
+def test_what_is_written_before_the_layer_is_not_seen(of) -> None:
+    args = torch.randn(4, 16, 64), torch.randn(4, 1, 512), torch.randn(32, 576)
+    wanted = of(*(x.clone() for x in args))
+    compiled = kitsune_mlir.compile(Function(of), args, target="cpu")
+    torch.testing.assert_close(torch.as_tensor(compiled(*args)), wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "of, sizes",
+    [
+        (lambda x, m, w: F.linear(torch.cat([x, m.expand(-1, -1, 512)], 2), w), ((4, 16, 64), (4, 16, 1), (32, 576))),
+        (lambda x, m, w: F.linear(torch.cat([x, m.repeat(2, 16, 1)], 2), w), ((4, 16, 64), (2, 1, 512), (32, 576))),
+        (lambda x, m, w: F.conv1d(torch.cat([x, m.expand(16, 512)], 1), w), ((16, 64), (16, 1), (8, 16, 1))),
+    ],
+)
+def test_what_is_spread_otherwise_stays(of, sizes) -> None:
+    """Along the columns, over rows that are not one, in a layer without a batch."""
+    args = [torch.randn(size) for size in sizes]
+    compiled = kitsune_mlir.compile(Function(of), tuple(args), target="cpu")
+    torch.testing.assert_close(torch.as_tensor(compiled(*args)), of(*args), rtol=1e-4, atol=1e-4)

@@ -67,3 +67,25 @@ def test_windows_that_are_weighed_are_written_nowhere(dtype, is_open):
     wanted = Involution()(x.double(), weights.double()).to(dtype)
     tolerance = 1e-5 if dtype == torch.float32 else 4e-2  # of nine products that are rounded
     torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "fold, size",
+    [
+        (lambda y: F.fold(y, (9, 10), (2, 2), dilation=2, padding=1, stride=2), (2, 12, 25)),
+        (lambda y: F.fold(y, (12, 12), 9), (2, 162, 16)),
+    ],
+)
+def test_other_folds_are_torchs(fold, size) -> None:
+    """Steps of several elements with gaps between a window's, and windows of many elements."""
+    y = torch.randn(size)
+    compiled = kitsune_mlir.compile(Function(fold), (y,), target="cpu")
+    torch.testing.assert_close(torch.as_tensor(compiled(y)), fold(y), rtol=1e-5, atol=1e-5)
+
+
+def test_windows_of_an_open_height() -> None:
+    x, shapes = torch.randn(2, 3, 8, 9), {"args": ({2: torch.export.Dim("height", min=4)},)}
+    compiled = kitsune_mlir.compile(Function(lambda x: F.unfold(x, 3)), (x,), target="cpu", dynamic_shapes=shapes)
+    for height in (8, 4, 11):
+        x = torch.randn(2, 3, height, 9)
+        torch.testing.assert_close(torch.as_tensor(compiled(x)), F.unfold(x, 3))
