@@ -7,7 +7,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.planning import fourier
 
-from .checks import check_integer, check_kind, fail, integer, number
+from .checks import check_integer, check_kind, fail, integer
 from .types import Kitsune
 
 
@@ -37,15 +37,6 @@ class FourierOp(Kitsune.Operation, name="fourier", traits=[ext.Pure]):
     def axis(self) -> int:
         """The dimension along which they stand."""
         return integer(self, "dimension")
-
-    @property
-    def factor(self) -> float:
-        """What results are multiplied with."""
-        return number(self, "scale")
-
-    @property
-    def is_inverse(self) -> bool:
-        return "inverse" in self.attributes
 
     @property
     def is_real(self) -> bool:

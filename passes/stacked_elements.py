@@ -15,6 +15,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
+from .row_groups import root
 from .schedule_build import generic, sizes_of
 
 _COUNTS = (2, 4)
@@ -47,15 +48,8 @@ def _is_word(op: ir.Operation, kind: ir.RankedTensorType) -> bool:
 
 def _are_of_kernels(op: ir.Operation) -> bool:
     """Whether a kernel makes one of them, and may write it where it belongs."""
-    return any(maker is not None and maker.name == "func.call" for maker in map(_maker, op.operands))
-
-
-def _maker(value: ir.Value) -> ir.Operation | None:
-    op = rows.producer(value)
-    while op is not None and op.name in rows.RESHAPES:
-        value = op.operands[0]
-        op = rows.producer(value)
-    return op
+    makers = (rows.producer(root(value)) for value in op.operands)
+    return any(maker is not None and maker.name == "func.call" for maker in makers)
 
 
 def _stacked(op: ir.Operation, kind: ir.RankedTensorType) -> ir.Value:

@@ -206,7 +206,10 @@ def turned(numbers: Sequence[Complex], wave: Callable[[int], Complex], inverse: 
 
 def multiplied(a: Complex, b: Complex) -> Complex:
     """The product of two numbers."""
-    return Complex(_sub(_mul(a.re, b.re), _mul(a.im, b.im)), _add(_mul(a.re, b.im), _mul(a.im, b.re)))
+    return Complex(
+        arith.subf(arith.mulf(a.re, b.re), arith.mulf(a.im, b.im)),
+        arith.addf(arith.mulf(a.re, b.im), arith.mulf(a.im, b.re)),
+    )
 
 
 def scaled(number: Complex, scale: float) -> Complex:
@@ -214,7 +217,7 @@ def scaled(number: Complex, scale: float) -> Complex:
     if scale == 1.0:
         return number
     factor = arith.constant(number.re.type, scale)
-    return Complex(_mul(number.re, factor), _mul(number.im, factor))
+    return Complex(arith.mulf(number.re, factor), arith.mulf(number.im, factor))
 
 
 def butterfly(x: Sequence[Complex], inverse: bool) -> list[Complex]:
@@ -231,7 +234,7 @@ def butterfly(x: Sequence[Complex], inverse: bool) -> list[Complex]:
 
 
 def _composed(x: Sequence[Complex], a: int, b: int, inverse: bool) -> list[Complex]:
-    """Of a times b numbers: b transforms of a, and a of b."""
+    """The transform of a times b numbers is made of b transforms of a numbers, and a of b."""
     inner = [butterfly(x[j::b], inverse) for j in range(b)]
     found: list[Complex | None] = [None] * (a * b)
     for k in range(a):
@@ -260,12 +263,12 @@ def _odd(x: Sequence[Complex], inverse: bool) -> list[Complex]:
         for j, (same, opposite) in enumerate(both, 1):
             cos, sin = _wave(j * k, n, inverse)
             cosine, sine = (arith.constant(re.type, value) for value in (cos, sin))
-            re, im = _add(re, _mul(cosine, same.re)), _add(im, _mul(cosine, same.im))
-            own = _mul(sine, opposite.im), _mul(sine, opposite.re)
-            re_turned = own[0] if re_turned is None else _add(re_turned, own[0])
-            im_turned = own[1] if im_turned is None else _add(im_turned, own[1])
-        found[k] = Complex(_sub(re, re_turned), _add(im, im_turned))
-        found[n - k] = Complex(_add(re, re_turned), _sub(im, im_turned))
+            re, im = arith.addf(re, arith.mulf(cosine, same.re)), arith.addf(im, arith.mulf(cosine, same.im))
+            own = arith.mulf(sine, opposite.im), arith.mulf(sine, opposite.re)
+            re_turned = own[0] if re_turned is None else arith.addf(re_turned, own[0])
+            im_turned = own[1] if im_turned is None else arith.addf(im_turned, own[1])
+        found[k] = Complex(arith.subf(re, re_turned), arith.addf(im, im_turned))
+        found[n - k] = Complex(arith.addf(re, re_turned), arith.subf(im, im_turned))
     return found
 
 
@@ -290,20 +293,8 @@ def _wave(turn: int, n: int, inverse: bool) -> tuple[float, float]:
 
 
 def _plus(a: Complex, b: Complex) -> Complex:
-    return Complex(_add(a.re, b.re), _add(a.im, b.im))
+    return Complex(arith.addf(a.re, b.re), arith.addf(a.im, b.im))
 
 
 def _minus(a: Complex, b: Complex) -> Complex:
-    return Complex(_sub(a.re, b.re), _sub(a.im, b.im))
-
-
-def _add(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.addf(a, b)
-
-
-def _sub(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.subf(a, b)
-
-
-def _mul(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.mulf(a, b)
+    return Complex(arith.subf(a.re, b.re), arith.subf(a.im, b.im))

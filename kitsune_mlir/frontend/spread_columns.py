@@ -70,9 +70,9 @@ def _is_of_elements(node: Node) -> bool:
     """Whether a convolution has filters of one element, in each place; linear layers have."""
     if node.target is aten.linear.default:
         return True
-    _, weight, _, stride, padding, dilation, groups = [*node.args, *(None, [1], [0], [1], 1)[len(node.args) - 2 :]]
+    _, weight, _, stride, padding, _, groups = [*node.args, *(None, [1], [0], [1], 1)[len(node.args) - 2 :]]
     plain = not isinstance(padding, str) and not any(padding) and {*stride} == {1} and groups == 1
-    return plain and all(size == 1 for size in weight.meta["val"].shape[2:]) and bool(dilation)
+    return plain and all(size == 1 for size in weight.meta["val"].shape[2:])
 
 
 def _source(operand: Node, dim: int) -> Node | None:
