@@ -83,6 +83,7 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     for plan in plans:
         for stage in plan["stages"]:
             stage["scratch"] = scratch[stage["symbol"]]
+    module.operation.verify()
     return plans, scratch["main"]
 
 
