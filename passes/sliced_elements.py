@@ -31,9 +31,9 @@ def compute_slices(module: ir.Module) -> None:
     for op in walk(module, "tensor.expand_shape"):
         _expand_sooner(op)
     for op in reversed(walk(module, "linalg.generic")):
-        uses = list(op.results[0].uses) if len(op.results) == 1 else []
-        parts = [use.owner.operation for use in uses]
-        if uses and _is_taken(op) and _are_taken(parts, op):
+        parts = [use.owner.operation for use in op.results[0].uses] if len(op.results) == 1 else []
+        sliced = bool(parts) and all(part.name == "tensor.extract_slice" for part in parts)
+        if sliced and _is_taken(op) and _are_taken(parts, op):
             for part in _alike(parts):
                 _compute(part, op)
             op.erase()
@@ -103,8 +103,6 @@ def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation) -> bool:
     compute, as splines are made of neighbours."""
     taken = list[range]()
     for part in slices:
-        if part.name != "tensor.extract_slice":
-            return False
         offsets, sizes, steps = slice_of(part)
         whole = rows.shape_of(part.operands[0])[:-1]
         if (
