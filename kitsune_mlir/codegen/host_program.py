@@ -34,7 +34,7 @@ from kitsune_mlir.example_sizes import ROWS_FROM, rows_from
 from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
-from .gpu_buffers import VIEWS, root_of
+from .gpu_buffers import VIEWS, uses_of
 from .gpu_parts import is_dense
 from .gpu_placed import into_of
 
@@ -46,6 +46,7 @@ CALL_OPERATIONS = ("gpu.launch_func", "memref.copy", "func.call")  # of @main, e
 Step = dict[str, Any]
 Operand = int | float | str
 
+_READS = (*VIEWS, "memref.load", "memref.dim", "vector.load")  # what writes to no buffer that it is given
 _SIZES = "func.func(expand-strided-metadata,lower-affine,canonicalize,cse)"
 
 
@@ -225,15 +226,14 @@ def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
 def written(kernel: ir.Operation) -> list[int]:
     """The positions of the buffers that a kernel may write: whatever it does not only load from."""
     given = len(ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs)  # then shared memory
-    positions = {hash(argument): i for i, argument in enumerate(list(kernel.regions[0].blocks[0].arguments)[:given])}
-    roots = {
-        hash(root_of(operand))
-        for op in walk(kernel)
-        if op.name not in (*VIEWS, "memref.load", "memref.dim", "vector.load")
-        for operand in op.operands
-        if isinstance(operand.type, ir.MemRefType)
-    }
-    return sorted(positions[root] for root in roots & positions.keys())
+    arguments = enumerate(list(kernel.regions[0].blocks[0].arguments)[:given])
+    buffers = [(i, argument) for i, argument in arguments if isinstance(argument.type, ir.MemRefType)]
+    return [i for i, buffer in buffers if any(map(_may_write, uses_of(buffer)))]
+
+
+def _may_write(use: ir.OpOperand) -> bool:
+    """Whether a use of a buffer, or of a view of it, is more than a load."""
+    return use.owner.operation.name not in _READS
 
 
 def _mixed(static: Sequence[int], dynamic: Any) -> list[Operand]:

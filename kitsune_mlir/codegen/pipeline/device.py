@@ -13,7 +13,7 @@ from math import prod
 from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf, vector
 
 GLOBAL, SHARED = 1, 3  # NVPTX address spaces
-_LETTERS = {"i16": "h", "i32": "r", "i64": "l", "f32": "f"}  # of registers, in constraints of inline PTX
+_LETTERS = {16: "h", 32: "r", 64: "l"}  # of registers, in constraints of inline PTX, by the bits of an integer
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def assembled(
     come as many for what is `tied` to the results, in the same registers, then the operands, of which truths (i1) are
     words. `memory`: no access to memory passes it; `effects`: it stays where it is; `early`: no operand is in the
     register of a result."""
-    given = [arith.extui(i32(), x) if str(x.type) == "i1" else x for x in map(value, operands)]
+    given = [_as_word(value(x)) for x in operands]
     constraints = [f"={'&' if early else ''}{_letter(kind)}" for kind in results] + [str(i) for i in range(len(tied))]
     constraints += [_letter(x.type) for x in given] + (["~{memory}"] if memory else [])
     type_ = results[0] if len(results) == 1 else llvm.StructType.get_literal(list(results)) if results else None
@@ -304,9 +304,17 @@ def where(condition: int, *instructions: str) -> str:
     return f"{{\n.reg .pred p;\nsetp.ne.b32 p, ${condition}, 0;\n{predicated}}}"
 
 
+def _as_word(x: ir.Value) -> ir.Value:
+    """A truth as an i32; another value as it is."""
+    kind = x.type
+    return arith.extui(i32(), x) if isinstance(kind, ir.IntegerType) and kind.width == 1 else x
+
+
 def _letter(kind: ir.Type) -> str:
     """The constraint that asks for a register of a type."""
-    return "l" if isinstance(kind, llvm.PointerType) else _LETTERS[str(kind)]
+    if isinstance(kind, ir.IntegerType):
+        return _LETTERS[kind.width]
+    return "l" if isinstance(kind, llvm.PointerType) else {ir.F32Type: "f"}[type(kind)]
 
 
 def signal(counter: ir.Value) -> None:
