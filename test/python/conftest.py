@@ -12,6 +12,8 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Before torch is there: some virtual machines list AMX and trap its instructions, which torch's CPU products would use.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+# Before torch._dynamo is there: it would look for garbage each time it has compiled.
+os.environ.setdefault("TORCH_DYNAMO_RUN_GC_AFTER_COMPILE", "0")
 
 gc.disable()  # torch's and MLIR's import makes millions of objects, and none to throw away
 
