@@ -13,6 +13,7 @@ import importlib
 import io
 import pkgutil
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ __all__ = [
     "importer",
     "in_block_order",
     "ir",
+    "kept_context",
+    "let_context_go",
     "location",
     "parse",
     "pass_manager",
@@ -104,6 +107,32 @@ def context() -> ir.Context:
         PassManager.parse("builtin.module(func.func(convert-torch-to-tmtensor))").run(ir.Module.create().operation)
     kitsune.load(ctx)
     return ctx
+
+
+class _Kept(threading.local):
+    """A thread's context, and how many more modules it is for."""
+
+    context: ir.Context | None = None
+    left = 0
+
+
+_kept = _Kept()
+_MODULES = 32
+
+
+def kept_context() -> ir.Context:
+    """Such a context that modules of this thread have, one after another: to make one, and to collect the patterns of
+    its dialects, takes as long as the import of a small model. It keeps what it holds of modules that are gone, so that
+    now and then there is another."""
+    if _kept.context is None or _kept.left == 0:
+        _kept.context, _kept.left = context(), _MODULES
+    _kept.left -= 1
+    return _kept.context
+
+
+def let_context_go() -> None:
+    """The next module has a context of its own: this one's constants are large, and are kept as long as it is."""
+    _kept.context = None
 
 
 def torch_context() -> ir.Context:

@@ -46,6 +46,8 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
     torch-mlir dies over it.
     """
     module, constants = large_constants.lift(module)
+    if constants:
+        mlir.let_context_go()
     lifted = lifted_operators.lift(module)
     try:
         answer = _run(module, pipelines)

@@ -251,7 +251,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
     part_open_views(graph)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
-    context = mlir.context()
+    context = mlir.kept_context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
     try:
         importer.import_stateless_graph(graph, func_name="main")

@@ -1,7 +1,8 @@
-"""Pipelines that are kept with their context."""
+"""Pipelines that are kept with their context, and contexts that are kept for the next module."""
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 from kitsune_mlir import mlir
 
@@ -34,3 +35,15 @@ def test_one_for_each_context_and_none_that_outlives_it():
     del context, kept
     gc.collect()
     assert gone() is None
+
+
+def test_modules_have_a_context_one_after_another():
+    mlir.let_context_go()
+    kept = mlir.kept_context()
+    assert all(mlir.kept_context() is kept for _ in range(mlir._MODULES - 1))
+    assert mlir.kept_context() is not kept
+    kept = mlir.kept_context()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(mlir.kept_context).result() is not kept
+    mlir.let_context_go()
+    assert mlir.kept_context() is not kept
