@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -104,13 +104,19 @@ def load(name: str) -> Target:
     if not path.is_file():
         raise UserError(f"unknown target '{name}': give one of {', '.join(names())}, or the path of a .json file")
     try:
-        found = json.loads(path.read_text())
+        return _described(path.read_text())
     except (OSError, ValueError) as error:
         raise UserError(f"target file {path} is not valid: {error}") from error
+
+
+@lru_cache(maxsize=64)
+def _described(text: str) -> Target:
+    """What a target file says; each pass asks for it. Raises ValueError for what is wrong with it."""
+    found = json.loads(text)
     if not isinstance(found, dict):
-        raise UserError(f"target file {path} is not valid: it must hold one object")
+        raise ValueError("it must hold one object")
     if problem := next(_problems(found), None):
-        raise UserError(f"target file {path} is not valid: {problem}")
+        raise ValueError(problem)
     return Target(**found)
 
 
