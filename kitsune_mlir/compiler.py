@@ -73,13 +73,13 @@ class Compiled(Loaded):
 
     def mlir(self, stage: str) -> str:
         """The IR after a pass, such as "partition-dataflow" or "sm_90a:place-stages"; "linalg" is the import."""
-        return self.module(stage).operation.get_asm(use_local_scope=True)
+        return self.module(stage, mlir.kept_context()).operation.get_asm(use_local_scope=True)
 
-    def module(self, stage: str) -> ir.Module:
-        """The same as a module, in a context of its own."""
+    def module(self, stage: str, context: ir.Context | None = None) -> ir.Module:
+        """The same as a module, in a context of its own if none is given."""
         if stage not in self._stages:
             raise UserError(f"there is no stage '{stage}'; the stages are {', '.join(self._stages)}")
-        return mlir.parse(self._stages[stage], mlir.context())
+        return mlir.parse(self._stages[stage], mlir.context() if context is None else context)
 
 
 def compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kitsune_mlir import mlir
 from kitsune_mlir.compiler import CONVERT, Compiled
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.loaded import Loaded
@@ -34,7 +35,7 @@ class Simulation(Loaded):
         if self._content.kinds[name] != "gpu":
             raise UserError(f"kernels of a GPU are simulated, and {name} is none")
         if name not in self._runners:
-            module = self._compiled.module(f"{name}:{CONVERT['gpu'][-1]}")
+            module = self._compiled.module(f"{name}:{CONVERT['gpu'][-1]}", mlir.kept_context())
             device = self.devices[name] = SimulatedDevice(module, self._seed)
             section = self._content.sections[name]
             self._runners[name] = GpuRunner(section.manifest, section.files, self.interface.constants(), device)

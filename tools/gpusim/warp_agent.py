@@ -237,9 +237,11 @@ class WarpAgent(Agent):
 
     def announce(self, mask: np.ndarray) -> None:
         """The mbarriers that warps of the mask made are there for copies and for other CTAs."""
-        warps = self.warps(mask)
-        for barrier in self.cta.mbarriers.values():
-            barrier.announced |= barrier.made[0] in warps
+        made = [barrier for barrier in self.cta.mbarriers.values() if not barrier.announced]
+        if made:
+            warps = self.warps(mask).tolist()
+            for barrier in made:
+                barrier.announced = barrier.made[0] in warps
 
     def fence_proxy(self, mask: np.ndarray, spaces: Sequence[str]) -> None:
         self.clocks.fence_proxy(self.warps(mask), spaces)
