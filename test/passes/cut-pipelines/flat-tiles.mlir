@@ -27,11 +27,6 @@
 // KERNEL-NOT: kitsune.pipeline
 // KERNEL-LABEL: func.func @mean(
 
-// Whole images are rows of no tile.
-
-// CHECK-LABEL: func.func @images(
-// CHECK: "kitsune.load"(%{{.+}}) : (tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16>
-
 #id = affine_map<(i, j) -> (i, j)>
 #deep = affine_map<(i, j, k) -> (i, j, k)>
 #image = affine_map<(n, c, y, x) -> (n, c, y, x)>
@@ -121,6 +116,11 @@ func.func @mean(%x: tensor<?x4x64xbf16>, %w0: tensor<64x64xf32>, %w1: tensor<64x
   %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x64xf32>
   return %y : tensor<?x64xf32>
 }
+
+// Whole images are rows of no tile.
+
+// CHECK-LABEL: func.func @images(
+// CHECK: "kitsune.load"(%{{.+}}) : (tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16>
 
 func.func @images(%x: tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16> {
   %p = "kitsune.pipeline"() ({
