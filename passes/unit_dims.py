@@ -58,14 +58,14 @@ def _is_of_gathered(value: ir.Value) -> bool:
 
 
 def _is_beside_reshaped(op: ir.Operation) -> bool:
-    """Whether an elementwise operator makes for another alone what that has in other dimensions, or has such."""
+    """Whether an elementwise operator makes for one reader alone what that has in other dimensions, or has such."""
     if not _is_elementwise(op):
         return False
     made = (_made(value) for value in op.operands)
     if any(found is not None and _is_elementwise(found) for found in made):
         return True
     reader = _reader(op.results[0]) if len(op.results) == 1 else None
-    return reader is not None and _is_elementwise(reader)
+    return reader is not None and reader.name == "linalg.generic" and not rows.Structured(reader).tables()
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
