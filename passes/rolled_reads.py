@@ -50,7 +50,7 @@ def _first_of(concat: ir.Operation) -> int | None:
 
 
 def _is_elementwise(use: ir.OpOperand) -> bool:
-    """Whether an operator reads a tensor's elements in their places, and computes each of its results of one of them."""
+    """Whether an operator computes each of its results of the tensor's element in the same place."""
     op = use.owner.operation
     if op.name != "linalg.generic":
         return False
