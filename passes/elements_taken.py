@@ -10,7 +10,8 @@ prepare-linalg.
 
 So it is with what a loss takes of the logarithms of probabilities, which are then not written. What something else
 reads too is taken as it is, unless it is arithmetic of what is written anyway: a product's kernel computes what follows
-it, and would write its sums as well. So is what weights alone make, which is computed once.
+it, and would write its sums as well. So is what weights alone make, which is computed once, and what is rounded to 16
+bits: the others would find other numbers than those that are taken, of operands that were rounded elsewhere.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     takers = [_taker(use.owner.operation) for use in made.results[0].uses]
     is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
-    if any(taker is None for taker in takers) and (not is_cheap or _follows_product(made)):
+    kind = ir.RankedTensorType(made.results[0].type).element_type
+    is_exact = not isinstance(kind, ir.FloatType) or kind.width >= 32
+    if any(taker is None for taker in takers) and (not is_cheap or not is_exact or _follows_product(made)):
         return False
     taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
