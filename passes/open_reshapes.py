@@ -7,6 +7,9 @@
 %y = tensor.reshape %x(%s)                               =>    %y = tensor.collapse_shape %x [[0], [1, 2]]
      : (tensor<?x32x16xf32>, ...) -> tensor<?x512xf32>
 
+%y = tensor.reshape %x(%s)                               =>    %c = tensor.collapse_shape %x [[0], [1, 2]]
+     : (tensor<?x32x16xf32>, ...) -> tensor<?x8x64xf32>        %y = tensor.expand_shape %c [[0], [1, 2]]
+
 Dimensions that are put together and split elsewhere are put together only where they must be, as MLIR has it of known
 sizes alone:
 
@@ -18,7 +21,7 @@ sizes alone:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
@@ -88,7 +91,7 @@ def _cuts(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], 
     return found if (i, j) == (len(before), len(after)) else whole
 
 
-def _known(shape: Sequence[int]) -> int:
+def _known(shape: Iterable[int]) -> int:
     return prod(size for size in shape if size != rows.DYNAMIC)
 
 
@@ -97,14 +100,26 @@ def _of_one_size(source: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None
     before, after = rows.shape_of(source), list(kind.shape)
     if before == after:
         return source
-    if len(after) < len(before):
-        groups = _groups(before, after)
-        return None if groups is None else tensor.CollapseShapeOp(kind, source, groups).result
-    groups = _groups(after, before)
-    if groups is None:
-        return None
+    together = _groups(before, after) if len(after) < len(before) else None
+    if together is not None:
+        return tensor.CollapseShapeOp(kind, source, together).result
+    split = _groups(after, before) if len(after) > len(before) else None
     size = tensor.dim(source, constant_index(before.index(rows.DYNAMIC)))
-    return tensor.ExpandShapeOp(kind, source, groups, [size], after).result
+    if split is not None:
+        return tensor.ExpandShapeOp(kind, source, split, [size], after).result
+    together, split = _around_open(before), _around_open(after)
+    if [_known(before[d] for d in group) for group in together] != [_known(after[d] for d in group) for group in split]:
+        together, split = [[*range(len(before))]], [[*range(len(after))]]
+    middle = [rows.DYNAMIC if rows.DYNAMIC in (own := [before[d] for d in g]) else prod(own) for g in together]
+    if len(middle) < len(before):
+        source = tensor.CollapseShapeOp(ir.RankedTensorType.get(middle, kind.element_type), source, together).result
+    return source if middle == after else tensor.ExpandShapeOp(kind, source, split, [size], after).result
+
+
+def _around_open(shape: Sequence[int]) -> list[list[int]]:
+    """The dimensions before the open one, that one, and those behind it, where there are any."""
+    place, count = shape.index(rows.DYNAMIC), len(shape)
+    return [group for group in ([*range(place)], [place], [*range(place + 1, count)]) if group]
 
 
 def _groups(longer: Sequence[int], shorter: Sequence[int]) -> list[list[int]] | None:
