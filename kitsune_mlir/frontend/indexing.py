@@ -208,10 +208,10 @@ def searchsorted(
     if not isinstance(count, int) or count <= _FEW_BOUNDARIES:
         bound = bound if bound.dim() == 1 else bound.unsqueeze(-2)  # one row for all elements, or each row's own
         return passes(bound, element.unsqueeze(-1)).sum(-1, dtype=counts)
-    found = torch.zeros_like(element, dtype=torch.int64)  # boundaries that are known to be passed
+    found = torch.zeros_like(element, dtype=torch.int32)  # boundaries that are known to be passed
     for step in (1 << bit for bit in reversed(range(count.bit_length()))):
         place = found + (step - 1)
-        inside = place.clamp(max=count - 1)
+        inside = place.clamp(max=count - 1).long()
         probed = aten.index.Tensor(bound, [inside]) if bound.dim() == 1 else bound.gather(-1, inside)
         found = torch.where(passes(probed, element) & (place < count), found + step, found)
     return found.to(counts)
