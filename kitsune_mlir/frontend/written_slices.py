@@ -4,9 +4,14 @@
     %2 = slice_scatter(%1, %b, 1, 1, 2)
 
 Operators that compute parts of a concatenation become one kernel; between writes each part would be one of its own.
+What is written whole, as `x[:, 0] = y` writes all rows, of which there may be any number, is what was written:
+
+    %1 = slice_scatter(%0, %a, 0, 0, 9223372036854775807)   =>   %a
 """
 
 from __future__ import annotations
+
+import sys
 
 import torch
 from torch.fx import Graph, Node
@@ -16,6 +21,9 @@ aten = torch.ops.aten
 
 def join_slices(graph: Graph) -> None:
     """Puts `cat` in the place of each chain of writes that leaves nothing of what it began with."""
+    for node in graph.find_nodes(op="call_function", target=aten.slice_scatter.default):
+        if _is_whole(node):
+            node.replace_all_uses_with(node.args[1])
     for last in reversed(graph.find_nodes(op="call_function", target=aten.slice_scatter.default)):
         own = _written(last)
         if own is None or _is_written_again(last, own):
@@ -28,6 +36,14 @@ def join_slices(graph: Graph) -> None:
         joined.meta = dict(last.meta)
         last.replace_all_uses_with(joined)
     graph.eliminate_dead_code()
+
+
+def _is_whole(node: Node) -> bool:
+    """Whether a write leaves nothing of what was there, along a dimension of any size."""
+    dim, start, end, step = (*node.args[2:], *(0, None, None, 1)[len(node.args) - 2 :])
+    size = node.meta["val"].shape[dim]
+    to_end = end is None or isinstance(end, int) and end >= (size if isinstance(size, int) else sys.maxsize)
+    return start in (None, 0) and to_end and step == 1
 
 
 def _written(node: Node) -> tuple[int, int, int] | None:
