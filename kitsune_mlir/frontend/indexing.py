@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .working import working
 
@@ -251,6 +252,8 @@ def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
 
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """What is written over all of a tensor is not computed of that."""
+    if x.dim() == source.dim() and all(statically_known_true(a == b) for a, b in zip(x.shape, source.shape)):
+        return source.to(x.dtype).clone()
     if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
         return NotImplemented
     return source.to(x.dtype).expand(x.shape).clone()
