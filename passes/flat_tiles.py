@@ -11,7 +11,8 @@
 
 Torch gives what a layer makes the dimensions of its input back, and a row of these lies in memory as columns do.
 Operators that do not treat it so, such as a transpose or a mean over some of the dimensions, keep their tiles, which
-are expanded in front of them.
+are expanded in front of them. So do rows that are too long for any tile, such as whole images: what is left of their
+pipelines runs one operator at a time, behind convolutions that have the dimensions of images.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .generic_operands import set_maps
 from .schedule_build import constant_index
 
 _UNUSED = (*rows.RESHAPES, *rows.SUPPORT)
+_MOST_COLUMNS = 8192  # of a tile: 16 rows, the fewest of a product, of 16-bit numbers in shared memory
 
 
 def flatten_tiles(pipeline: kitsune.PipelineOp) -> None:
@@ -39,7 +41,9 @@ def flatten_tiles(pipeline: kitsune.PipelineOp) -> None:
 
 
 def _is_deep(type_: ir.Type) -> bool:
-    return isinstance(type_, ir.RankedTensorType) and type_.rank > 2
+    if not isinstance(type_, ir.RankedTensorType) or type_.rank <= 2:
+        return False
+    return rows.DYNAMIC in type_.shape[1:] or prod(type_.shape[1:]) <= _MOST_COLUMNS
 
 
 def _flat_type(type_: ir.Type) -> ir.RankedTensorType:

@@ -55,8 +55,9 @@ from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
 from .schedule_build import constant_index
-from .split_sums import split_sums
+from .split_sums import parts_in, split_sums
 from .tensor_sizes import TensorSizes
+from .variances import join_variances
 
 _FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
 
@@ -76,7 +77,9 @@ class ScheduleRows(ModulePass):
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
                 take_rows_in_place(block)
-                split_sums(block, long_reductions(block, target))
+                long_ = long_reductions(block, target)
+                join_variances(block, parts_in(block, long_))
+                split_sums(block, long_)
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
                 groups = find(order, sizes.shape, of_lengths=True, is_taken=_is_taken)

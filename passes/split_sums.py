@@ -36,19 +36,34 @@ _Size = TypeVar("_Size")  # known, or None
 def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
     """Rewrites such reductions of a block but those that give `others`, whose rows kernels go through."""
     waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
-    long_ = {space.columns for op in waiting if (space := space_of(op)) is not None and _is_long(op, space)}
-    waiting = [op for op in waiting if not any(result in others for result in op.results)]
+    parts_of = parts_in(block, others)
     while waiting:
         op = waiting.pop()
-        s = rows.Structured(op)
-        if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
+        if (found := parts_of(op)) is None:
             continue
-        found, (combiner,) = _find(s, long_), combiners(s.body, s.inputs, other=True) or [None]
-        if found is not None and combiner is not None:
+        s = found.s
+        (combiner,) = combiners(s.body, s.inputs, other=True) or [None]
+        if combiner is not None:
             with op.location, ir.InsertionPoint(op):
                 across = found.split(combiner)
             replace_op(op, across.results[0])
             waiting.append(across)
+
+
+def parts_in(block: ir.Block, others: Container[ir.Value]) -> Callable[[ir.Operation], Parts | None]:
+    """What says of a reduction of a block in which parts it is done; None for what is done in one, as those that give
+    `others` are."""
+    reductions = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    spaces = [(op, space) for op in reductions if (space := space_of(op)) is not None]
+    long_ = {space.columns for op, space in spaces if _is_long(op, space)}
+
+    def parts_of(op: ir.Operation) -> Parts | None:
+        s = rows.Structured(op)
+        if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
+            return None
+        return None if op.results[0] in others else _find(s, long_)
+
+    return parts_of
 
 
 def _is_long(op: ir.Operation, space: Space) -> bool:
@@ -58,7 +73,7 @@ def _is_long(op: ir.Operation, space: Space) -> bool:
 
 
 @dataclass(frozen=True)
-class _Sum:
+class Parts:
     """A reduction, of loops of these sizes, None where one is open, those from number `first` on along rows of so many
     columns."""
 
@@ -67,30 +82,56 @@ class _Sum:
     first: int
     columns: int
 
+    @property
+    def outer(self) -> list[int | None]:
+        """The sizes of the loops around the columns."""
+        count = prod(self.sizes[self.first :]) // self.columns
+        return [*self.sizes[: self.first], *([count] if count > 1 else [])]
+
     def split(self, combiner: Combiner) -> ir.Operation:
         """Builds both operators; gives the second one."""
-        s, first = self.s, self.first
-        count = prod(self.sizes[first:]) // self.columns
-        outer = [*self.sizes[:first], *([count] if count > 1 else [])]
-        loops, inputs, maps = len(outer) + 1, list[ir.Value](), list[ir.AffineMap]()
-        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
-            found = _dims(map_)
-            own = [loop for loop in found if loop is not None and loop < first]
-            if not any(loop is not None and loop >= first for loop in found):
-                inputs.append(value)
-                maps.append(map_of(loops, found))
-                continue
-            inputs.append(reshaped(value, [*(self.sizes[d] for d in own), *outer[first:], self.columns]))
-            maps.append(map_of(loops, [*own, *range(first, loops)]))
-        kind = ir.RankedTensorType(s.op.results[0].type).element_type
+        return self.across(self.along(combiner), combiner)
+
+    def along(self, combiner: Combiner) -> ir.Value:
+        """The reduction of each row alone, of the outer loops."""
+        loops, inputs, maps = len(self.outer) + 1, list[ir.Value](), list[ir.AffineMap]()
+        for value, map_ in zip(list(self.s.op.operands)[: self.s.inputs], self.s.maps):
+            taken, own = self.taken(value, map_)
+            inputs.append(taken)
+            maps.append(map_of(loops, own))
+        return self.summed(combiner, inputs, maps, self.s.body)
+
+    def summed(
+        self,
+        combiner: Combiner,
+        inputs: Sequence[ir.Value],
+        maps: Sequence[ir.AffineMap],
+        body: ir.Block | Callable[..., ir.Value],
+    ) -> ir.Value:
+        """What `body` makes of inputs of the outer loops and the columns, for each row."""
+        outer, kind = self.outer, ir.RankedTensorType(self.s.op.results[0].type).element_type
         sizes = [self._open_size(loop) if size is None else size for loop, size in enumerate(outer)]
         start = linalg.fill(combiner.neutral(), outs=[tensor.empty(sizes, kind)])
-        maps.append(map_of(loops, range(loops - 1)))
-        along = generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"], s.body)
-        result = map_of(loops - 1, _dims(s.maps[s.inputs]))
-        iterators = [*s.iterators[:first], *["reduction"] * (len(outer) - first)]
+        loops = len(outer) + 1
+        maps, iterators = [*maps, map_of(loops, range(loops - 1))], ["parallel"] * (loops - 1) + ["reduction"]
+        return generic(inputs, [start], maps, iterators, body).results[0]
+
+    def taken(self, value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, list[int | None]]:
+        """An input with rows of so many columns, and the loops, of the outer ones and the columns, that it has."""
+        found, outer = _dims(map_), self.outer
+        if not any(loop is not None and loop >= self.first for loop in found):
+            return value, found
+        own = [loop for loop in found if loop is not None and loop < self.first]
+        shape = [*(self.sizes[d] for d in own), *outer[self.first :], self.columns]
+        return reshaped(value, shape), [*own, *range(self.first, len(outer) + 1)]
+
+    def across(self, along: ir.Value, combiner: Combiner) -> ir.Operation:
+        """The reduction of what there is of each row."""
+        s, loops = self.s, len(self.outer)
+        result = map_of(loops, _dims(s.maps[s.inputs]))
+        iterators = [*s.iterators[: self.first], *["reduction"] * (loops - self.first)]
         out = [s.op.operands[s.inputs]]
-        return generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators, combiner.join)
+        return generic([along], out, [map_of(loops, range(loops)), result], iterators, combiner.join)
 
     def _open_size(self, loop: int) -> ir.Value:
         """That of a loop that is open, as an input has it."""
@@ -98,7 +139,7 @@ class _Sum:
         return rows.size_of(value, d)
 
 
-def _find(s: rows.Structured, long_: Container[int]) -> _Sum | None:
+def _find(s: rows.Structured, long_: Container[int]) -> Parts | None:
     """None for a reduction that stays as it is. Loops of an open size are none along rows: how large they are taken to
     be is the example's. Of rows of `long_` columns there are others, such as those of a softmax before a sum of all."""
     sizes, examples, loops = _sizes(s, rows.known_sizes), _sizes(s, example_sizes.shape_of), len(s.iterators)
@@ -112,11 +153,11 @@ def _find(s: rows.Structured, long_: Container[int]) -> _Sum | None:
     if not last or not _are_rows(s, first) or _reads_slices(s):
         return None
     if fitting:
-        found = _Sum(s, sizes, first, prod(sizes[first:]))
+        found = Parts(s, sizes, first, prod(sizes[first:]))
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
     stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or not _is_summed_alone(s)
-    return None if columns is None or stays else _Sum(s, sizes, first, columns)
+    return None if columns is None or stays else Parts(s, sizes, first, columns)
 
 
 def _are_rows(s: rows.Structured, first: int) -> bool:

@@ -1,5 +1,5 @@
 """Operands' dimensions of one element, which broadcasts make, are dropped beside elements that are read by number, or
-through windows.
+through windows, and beside reshapes between elementwise operators.
 
     %e = tensor.expand_shape %m [[0], [1, 2]] ... : tensor<3x128xi1> into tensor<3x128x1xi1>
     linalg.generic {(k, y, x) -> (k, y, 0), ...} ins(%e, ...) { ... tensor.extract %v[...] ... }
@@ -7,7 +7,8 @@ through windows.
     linalg.generic {(k, y, x) -> (k, y), ...} ins(%m, ...) ...
 
 MLIR moves reshapes past operators, so that these can be fused with others, only where maps permute dimensions. So what
-multiplies windows of an image by weights that all channels share reads the image itself.
+multiplies windows of an image by weights that all channels share reads the image itself, and what scales an image's
+channels is fused with the norm of groups of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def drop_unit_dims(main: ir.Operation) -> bool:
     """Rewrites such operands of the operators of @main; whether there were any."""
     found = False
     for op in walk(main, "linalg.generic"):
-        if not _reads_by_number(op) and not any(map(_is_of_gathered, op.operands)):
+        if not _reads_by_number(op) and not any(map(_is_of_gathered, op.operands)) and not _is_beside_reshaped(op):
             continue
         s = rows.Structured(op)
         maps = list(s.maps)
@@ -54,6 +55,38 @@ def _is_of_gathered(value: ir.Value) -> bool:
     return source is not None and (
         _reads_by_number(source) or reads_windows(source) or _is_of_gathered(made.operands[0])
     )
+
+
+def _is_beside_reshaped(op: ir.Operation) -> bool:
+    """Whether an elementwise operator makes for another alone what that has in other dimensions, or has such."""
+    if not _is_elementwise(op):
+        return False
+    made = (_made(value) for value in op.operands)
+    if any(found is not None and _is_elementwise(found) for found in made):
+        return True
+    reader = _reader(op.results[0]) if len(op.results) == 1 else None
+    return reader is not None and _is_elementwise(reader)
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and rows.Structured(op).is_of_elements()
+
+
+def _made(value: ir.Value) -> ir.Operation | None:
+    """The operator the result of which a value is in other dimensions, for its reader alone."""
+    made, is_reshaped = rows.producer(value), False
+    while made is not None and made.name in rows.RESHAPES and len(list(value.uses)) == 1:
+        value, is_reshaped = made.operands[0], True
+        made = rows.producer(value)
+    return made if is_reshaped and len(list(value.uses)) == 1 else None
+
+
+def _reader(value: ir.Value) -> ir.Operation | None:
+    """The one operator that reads a value in other dimensions."""
+    is_reshaped = False
+    while len(uses := list(value.uses)) == 1 and uses[0].owner.name in rows.RESHAPES:
+        value, is_reshaped = uses[0].owner.results[0], True
+    return uses[0].owner.operation if is_reshaped and len(uses) == 1 else None
 
 
 def _collapsed(value: ir.Value, kept: list[int]) -> ir.Value:

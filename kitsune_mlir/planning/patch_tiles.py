@@ -30,6 +30,7 @@ _SHARED = 128.0  # bytes a cycle that shared memory gives
 # Cycles of a tile that threads store patches across, and the bytes a cycle of it, 16 at a time, or fewer where images'
 # lines are no multiples of that (H100, 100 tiles of 11 convolutions).
 _SENT, _LINES, _PIECES = 700.0, 12.0, 6.4
+_ARRIVES = 1500.0  # cycles until what is asked for is there, where all SMs ask: so long slots are on their way
 
 
 def takes_patches(windows: Windows) -> bool:
@@ -95,7 +96,8 @@ class _Form:
         row = 2 * chunk
         read = copies * (COPY_ROWS + columns) * row / _SHARED  # cycles of shared memory
         multiplied = elements * max(rows * columns * chunk / on.multiplied, read)
-        loaded = max((seen + elements * own) * max(row / on.loaded, ROW_CYCLES), seen * row / on.alone(groups))
+        loaded = seen * max(row / on.alone(groups), ROW_CYCLES)
+        loaded += elements * own * max(row / on.loaded, ROW_CYCLES, row * _ARRIVES / (of_filters * filters))
         products = turns * chunks * max(multiplied, loaded)
         element = COPY_ROWS * columns / ISSUED
         leaves = element * (on.stored + work)

@@ -126,8 +126,7 @@ def choose(
     are `made` are made in the kernel; `words` are turned there. `rights` are right operands, of as many columns each,
     that one left operand is multiplied with: a tile then has the same columns of each of their products, and one result
     of them; `results` is how many become of a product. `open_` is "b", "m" or "n" where the call says it (open_rows).
-    One operand may be of `windows`: that no tiles read the same of them but those beside each other makes none of the
-    tiles faster than others."""
+    One operand may be of `windows`, of which no tiles read the same but those beside each other."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -143,11 +142,7 @@ def choose(
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
     ]
 
-    unbounded = replace(windows, row_bytes=0.0)
-
-    def at(
-        sizes: tuple[int, int, int], of: tuple[int, int, int, _Form], windows: WindowChunks = unbounded
-    ) -> ProductTiles | None:
+    def at(sizes: tuple[int, int, int], of: tuple[int, int, int, _Form]) -> ProductTiles | None:
         copies, copy_rows, columns, form = of
         return _tiles(
             *(*sizes, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
@@ -158,13 +153,12 @@ def choose(
     order = [(own.microseconds, own.split, own.rows * own.columns, number) for number, (_, own) in enumerate(found)]
     if not found:
         return None
-    form, best = found[min(order)[-1]]
+    best = found[min(order)[-1]][1]
     if open_:
         many = {name: MANY if name == open_ else 1 for name in "bmn"}
         larger = b * many["b"], m * many["m"], n * many["n"]
         of_many = [(at(larger, of) or own).microseconds for of, own in found]
-        form, best = found[nearly_fastest([own.microseconds for _, own in found], of_many)]
-    best = at((b, m, n), form, windows) or best
+        best = found[nearly_fastest([own.microseconds for _, own in found], of_many)][1]
     return replace(best, part=best.part // 2) if words else best
 
 
@@ -277,14 +271,14 @@ def _tiles(
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
     brought = {name: taken if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
+    if windows.operand in streamed:
+        alike = ceil(n / columns) if windows.operand == "left" else ceil(m / rows)
+        rate = on.alone(alike * target.sms / min(tiles, target.sms))
+        row[windows.operand] = max(row[windows.operand], windows.row_bytes / rate)
     loaded = sum(brought[name] * operands[name] * boxes[name] * row[name] for name in streamed)
     making = sum(_MADE * pieces * sizes[name][1] * CHUNK * taken / 2 for name in made)
     if slots < 2 * pieces:  # made and multiplied in turn
         multiplied, making = multiplied + making, 0.0
-    if windows.operand in streamed:
-        alike = ceil(n / columns) if windows.operand == "left" else ceil(m / rows)
-        rate = on.alone(alike * target.sms / min(tiles, target.sms))
-        loaded = max(loaded, brought[windows.operand] * boxes[windows.operand] * windows.row_bytes / rate)
     loaded = max(loaded, making)
     places = target.clusters_at_once(form.cluster)
     turns, count = ceil(tiles / places), ceil(part / chunk)
@@ -305,6 +299,7 @@ def _tiles(
     if isinstance(on, Warpgroups) and not form.alternates:
         beyond = {n: short_rows(size) - size if n in short else -size % tile for n, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
+        beyond[windows.operand] = 0  # what is behind an image's windows are the next one's
         last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
     us = target.launch_us + (products + waits + once) / CYCLES_A_US

@@ -2,7 +2,7 @@
 
 As a product of windows an image's elements are read again for each of the filter's, of all their channels; as a product
 with all the filter's elements at once they are read once, and as many numbers of f32 as filters have elements are
-written for each, and read.
+written for each, and read. Each image's tiles read all filters from L2.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class TapSums:
             return float("inf")
         between = self._elements * rows * _SUM_BYTES
         product = max(
-            tiles.microseconds, self._moved_us(self._elements * seen.channels * self.nbytes + between, target)
+            tiles.microseconds,
+            self._moved_us(self._elements * seen.channels * self.nbytes + between, target),
+            target.launch_us + self.images * rows * seen.channels * self.nbytes / (target.l2_gbps * 1e3),
         )
         written = self.images * seen.count * self.outputs * self.nbytes
         return product + KERNEL_US + self._moved_us(between + written, target)

@@ -13,7 +13,8 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import kitsune_mlir
-from kitsune_mlir.passes import row_passes, split_sums
+from kitsune_mlir.frontend import decompositions
+from kitsune_mlir.passes import row_passes, schedule_rows, split_sums
 from kitsune_mlir.planning import row_tiles
 
 TOKENS = Dim("tokens")
@@ -121,20 +122,40 @@ def divergence(x, y):
     return (x.softmax(-1) * (x - y)).sum()
 
 
-def test_a_sum_of_all_elements_of_such_rows(small_gpu, monkeypatch):
-    """It is one of rows first, in the kernel of what is made of each row before."""
+def in_parts(monkeypatch):
+    """Has few numbers of a row summed in parts."""
     for module, name, value in (
         (row_tiles, "MOST_COLUMNS", 0),
+        (decompositions, "WIDEST", 512),
         (split_sums, "WIDEST", 512),
         (split_sums, "COLUMNS", range(64, 513)),
         (split_sums, "LEAST", 64),
         (split_sums, "MOST_ROWS", 1),
     ):
         monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(schedule_rows, "long_reductions", lambda block, target: set())
+
+
+def test_a_sum_of_all_elements_of_such_rows(small_gpu, monkeypatch):
+    """It is one of rows first, in the kernel of what is made of each row before."""
+    in_parts(monkeypatch)
     batch = {0: Dim("batch", min=1)}
     calls = [drawn((n, 900), (n, 900), dtype=torch.float32) for n in (5, 1, 2)]
     device = run(divergence, calls[0], small_gpu, ((batch, batch),), calls[1:])
     assert device.pipeline_launches == 3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_norms_of_rows_in_parts_read_them_once(dtype, small_gpu, monkeypatch):
+    """Also where all numbers but one are nearly alike, or alike, which f32 takes a mean off twice for."""
+    in_parts(monkeypatch)
+    monkeypatch.setattr(split_sums, "MOST_ROWS", 1 << 40)
+    images = {0: Dim("images", min=1)}
+    x = drawn((2, 6, 16, 24), dtype=dtype)[0]
+    calls = [(x,), (x[:1] * 1e-3 + 3,), (torch.full((3, 6, 16, 24), 7.0, dtype=dtype),)]
+    calls[2][0][1, 2, 3, 4] = 9.0
+    device = run(lambda x: F.group_norm(x, 2), calls[0], small_gpu, ((images,),), calls[1:])
+    assert device.pipeline_launches == 6  # sums of parts, and of these
 
 
 @pytest.mark.parametrize("warps", [1, 2, 16])

@@ -65,3 +65,38 @@ func.func @main(%x: tensor<64x128xf32>) -> (tensor<128xf32>, tensor<128xf32>) {
   } -> tensor<128xf32>
   return %sum, %y : tensor<128xf32>, tensor<128xf32>
 }
+
+// -----
+
+// A norm over groups of channels, and what scales each channel, are one kernel, though they have other dimensions.
+
+#groups = affine_map<(n, g, c, p) -> (n, g, c, p)>
+#group = affine_map<(n, g, c, p) -> (n, g, 0, 0)>
+#image = affine_map<(n, c, y, x) -> (n, c, y, x)>
+#channel = affine_map<(n, c, y, x) -> (n, c, 0, 0)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func
+// CHECK-NOT: gpu.launch_func
+// CHECK: return
+func.func @main(%x: tensor<4x32x20x4096xbf16>, %m: tensor<4x32x1x1xf32>, %s: tensor<4x640x1x1xbf16>) -> tensor<4x640x64x64xbf16> {
+  %e = tensor.empty() : tensor<4x32x20x4096xbf16>
+  %normed = linalg.generic {indexing_maps = [#groups, #group, #groups], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %m : tensor<4x32x20x4096xbf16>, tensor<4x32x1x1xf32>) outs(%e : tensor<4x32x20x4096xbf16>) {
+  ^bb0(%a: bf16, %b: f32, %o: bf16):
+    %w = arith.extf %a : bf16 to f32
+    %d = arith.subf %w, %b : f32
+    %t = arith.truncf %d : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<4x32x20x4096xbf16>
+  %c = tensor.collapse_shape %normed [[0], [1, 2], [3]] : tensor<4x32x20x4096xbf16> into tensor<4x640x4096xbf16>
+  %i = tensor.expand_shape %c [[0], [1], [2, 3]] output_shape [4, 640, 64, 64] : tensor<4x640x4096xbf16> into tensor<4x640x64x64xbf16>
+  %f = tensor.empty() : tensor<4x640x64x64xbf16>
+  %y = linalg.generic {indexing_maps = [#image, #channel, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%i, %s : tensor<4x640x64x64xbf16>, tensor<4x640x1x1xbf16>) outs(%f : tensor<4x640x64x64xbf16>) {
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %w = arith.mulf %a, %b : bf16
+    linalg.yield %w : bf16
+  } -> tensor<4x640x64x64xbf16>
+  return %y : tensor<4x640x64x64xbf16>
+}

@@ -29,6 +29,7 @@
 
 #id = affine_map<(i, j) -> (i, j)>
 #deep = affine_map<(i, j, k) -> (i, j, k)>
+#image = affine_map<(n, c, y, x) -> (n, c, y, x)>
 #head = affine_map<(i, j, k) -> (j, k)>
 #a = affine_map<(i, j, k) -> (i, k)>
 #b = affine_map<(i, j, k) -> (j, k)>
@@ -114,4 +115,29 @@ func.func @mean(%x: tensor<?x4x64xbf16>, %w0: tensor<64x64xf32>, %w1: tensor<64x
   }) {sym_name = "net"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x64xf32>
   return %y : tensor<?x64xf32>
+}
+
+// Whole images are rows of no tile.
+
+// CHECK-LABEL: func.func @images(
+// CHECK: "kitsune.load"(%{{.+}}) : (tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16>
+
+func.func @images(%x: tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16> {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<?x32x64x64xbf16>) -> tensor<?x32x64x64xbf16>
+      %d = arith.constant 0 : index
+      %n = tensor.dim %t, %d : tensor<?x32x64x64xbf16>
+      %e = tensor.empty(%n) : tensor<?x32x64x64xbf16>
+      %g = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+          ins(%t : tensor<?x32x64x64xbf16>) outs(%e : tensor<?x32x64x64xbf16>) {
+      ^bb0(%v: bf16, %o: bf16):
+        %m = arith.mulf %v, %v : bf16
+        linalg.yield %m : bf16
+      } -> tensor<?x32x64x64xbf16>
+      "kitsune.store"(%g) {index = 0 : i64} : (tensor<?x32x64x64xbf16>) -> ()
+    }) {kind = "simt", sym_name = "s0"} : () -> ()
+  }) {sym_name = "net"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x32x64x64xbf16>
+  return %y : tensor<?x32x64x64xbf16>
 }

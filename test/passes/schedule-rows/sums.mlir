@@ -93,3 +93,61 @@ func.func @few_columns(%x: tensor<4096x8xf32>) -> tensor<4096xf32> {
   } -> tensor<4096xf32>
   return %sum : tensor<4096xf32>
 }
+
+// -----
+
+// A norm over groups of channels reads its images once: parts of rows, their sums and the squares of what differs from
+// their own means; then what is left of both.
+
+#image = affine_map<(n, g, c, p) -> (n, g, c, p)>
+#group = affine_map<(n, g, c, p) -> (n, g, 0, 0)>
+
+// CHECK-LABEL: func.func @norm
+// CHECK: "kitsune.kernel"
+// CHECK-COUNT-1: "kitsune.read"(%{{.+}} -> tensor<1x4096xbf16>
+// CHECK-NOT: "kitsune.read"
+// CHECK: "kitsune.kernel"
+// CHECK: [[OFF:%.+]] = arith.subf
+// CHECK: [[WHOLE:%.+]] = arith.mulf %{{.+}}, [[OFF]] : f32
+// CHECK: arith.mulf [[WHOLE]], [[OFF]] : f32
+// CHECK-NOT: "kitsune.kernel"
+func.func @norm(%x: tensor<4x8x80x4096xbf16>) -> (tensor<4x8x1x1xf32>, tensor<4x8x1x1xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %part = arith.constant 3.0517578125e-6 : f32
+  %e = tensor.empty() : tensor<4x8x1x1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x8x1x1xf32>) -> tensor<4x8x1x1xf32>
+  %sum = linalg.generic {indexing_maps = [#image, #group], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<4x8x80x4096xbf16>) outs(%f : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: bf16, %s: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.addf %0, %s : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x1x1xf32>
+  %mean = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%sum : tensor<4x8x1x1xf32>) outs(%e : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %part : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x1x1xf32>
+  %whole = tensor.empty() : tensor<4x8x80x4096xf32>
+  %centred = linalg.generic {indexing_maps = [#image, #group, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %mean : tensor<4x8x80x4096xbf16>, tensor<4x8x1x1xf32>) outs(%whole : tensor<4x8x80x4096xf32>) {
+  ^bb0(%a: bf16, %m: f32, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.subf %0, %m : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x80x4096xf32>
+  %squared = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%centred : tensor<4x8x80x4096xf32>) outs(%whole : tensor<4x8x80x4096xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x80x4096xf32>
+  %squares = linalg.generic {indexing_maps = [#image, #group], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%squared : tensor<4x8x80x4096xf32>) outs(%f : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x1x1xf32>
+  return %mean, %squares : tensor<4x8x1x1xf32>, tensor<4x8x1x1xf32>
+}
