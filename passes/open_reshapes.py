@@ -71,24 +71,26 @@ def split_in_place(expand: ir.Operation) -> None:
 
 
 def _cuts(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Numbers of the dimensions of two shapes with as many elements, in the shortest groups of as many each; all
-    of them where a size is open."""
+    """Numbers of the dimensions of two shapes with as many elements, in the shortest groups of as many each, behind an
+    open size if there is one; all of them where some have one element."""
     whole = [([*range(len(before))], [*range(len(after))])]
-    if rows.DYNAMIC in (*before, *after) or 1 in (*before, *after):
+    if 1 in (*before, *after) or before.count(rows.DYNAMIC) != after.count(rows.DYNAMIC):
         return whole
-    found, i, j = [], 0, 0
-    while i < len(before) and j < len(after):
-        first = (i, j)
-        i, j = i + 1, j + 1
-        while prod(before[first[0] : i]) != prod(after[first[1] : j]):
-            if prod(before[first[0] : i]) < prod(after[first[1] : j]):
-                i += 1
-            else:
-                j += 1
-            if i > len(before) or j > len(after):
+    found, i, j = list[tuple[list[int], list[int]]](), len(before), len(after)
+    while i and j:
+        last = (i, j)
+        i, j = i - 1, j - 1
+        while rows.DYNAMIC not in (own := [*before[i : last[0]], *after[j : last[1]]]):
+            sizes = prod(before[i : last[0]]), prod(after[j : last[1]])
+            if sizes[0] == sizes[1]:
+                break
+            i, j = i - (sizes[0] < sizes[1]), j - (sizes[0] > sizes[1])
+            if i < 0 or j < 0:
                 return whole
-        found.append(([*range(first[0], i)], [*range(first[1], j)]))
-    return found if (i, j) == (len(before), len(after)) else whole
+        if rows.DYNAMIC in own:
+            i, j = 0, 0
+        found.insert(0, ([*range(i, last[0])], [*range(j, last[1])]))
+    return found if (i, j) == (0, 0) else whole
 
 
 def _known(shape: Iterable[int]) -> int:
