@@ -162,7 +162,7 @@ def test_codes_of_classes_are_compared_where_they_are_read(is_open, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_masked_sums_of_an_open_batch(gpu_of):
+def test_masked_sums_of_an_open_batch():
     """The mask is one number for all columns of a row, in front of a sum in other dimensions: nothing masked is
     written."""
     torch.manual_seed(0)
@@ -179,9 +179,7 @@ def test_masked_sums_of_an_open_batch(gpu_of):
         return torch.randint(0, 30, (batch, 128)), torch.randint(1, 129, (batch,))
 
     args = arguments(4)
-    compiled = kitsune_mlir.compile(
-        Function(masked), args, target=gpu_of(4), dynamic_shapes=(({0: BATCH}, {0: BATCH}),)
-    )
+    compiled = kitsune_mlir.compile(Function(masked), args, target="sm_90a", dynamic_shapes=(({0: BATCH}, {0: BATCH}),))
     assert not any("elementwise; elementwise" in launch["computes"] for launch in compiled.plan["launches"])
     args = arguments(5)
     for found, wanted in zip(Simulation(compiled)(*args), masked(*args), strict=True):
