@@ -71,15 +71,20 @@ def divide_exactly(division: ir.Operation) -> None:
 
 
 def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
+    found = _factors(product)
+    return _times(found[0], found[1] // number) if found is not None and found[1] % number == 0 else None
+
+
+def _factors(product: ir.Operation) -> tuple[ir.Value, int] | None:
+    """The size and the number that an operation multiplies, if it is one that does."""
+    factor = None
     if product.name == "arith.muli":
         factor = constant(product.operands[1])
-        return _times(product.operands[0], factor // number) if factor and factor % number == 0 else None
-    if product.name != "affine.apply" or len(product.operands) != 1:
-        return None
-    (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
-    plain = isinstance(expr, ir.AffineMulExpr) and not hasattr(expr.lhs, "lhs")
-    known = plain and isinstance(expr.rhs, ir.AffineConstantExpr) and expr.rhs.value % number == 0
-    return _times(product.operands[0], expr.rhs.value // number) if known else None
+    elif product.name == "affine.apply" and len(product.operands) == 1:
+        (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
+        plain = isinstance(expr, ir.AffineMulExpr) and not hasattr(expr.lhs, "lhs")
+        factor = expr.rhs.value if plain and isinstance(expr.rhs, ir.AffineConstantExpr) else None
+    return (product.operands[0], factor) if factor else None
 
 
 def _times(size: ir.Value, number: int) -> ir.Value:
@@ -136,16 +141,21 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     return same and constant(one) == 1 and constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
 
 
-def _origin(size: ir.Value) -> ir.Value | tuple[ir.Value, int] | int:
-    """What a size is known to be: that of a tensor, a number, or the symbol of an argument's size."""
-    op = rows.producer(size)
+def _origin(size: ir.Value) -> tuple[ir.Value | tuple[ir.Value, int] | int, int]:
+    """What a size is known to be, that of a tensor, a number, or the symbol of an argument's size, and how many times
+    that."""
+    op, times = rows.producer(size), 1
+    while op is not None and (op.name == "arith.index_cast" or _factors(op) is not None):
+        size, factor = _factors(op) or (op.operands[0], 1)
+        op, times = rows.producer(size), times * factor
     axis = constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
     if op is None or axis is None:
-        return size
-    return _origin_of(op.operands[0], axis)
+        return size, times
+    found, factor = _origin_of(op.operands[0], axis)
+    return found, times * factor
 
 
-def _origin_of(x: ir.Value, axis: int) -> ir.Value | tuple[ir.Value, int] | int:
+def _origin_of(x: ir.Value, axis: int) -> tuple[ir.Value | tuple[ir.Value, int] | int, int]:
     found = rows.source_of_size(x, axis)
     if isinstance(found, ir.Value):
         return _origin(found)
@@ -153,4 +163,4 @@ def _origin_of(x: ir.Value, axis: int) -> ir.Value | tuple[ir.Value, int] | int:
     if isinstance(found[0].owner, ir.Block) and SYMBOLS in (holder := found[0].owner.owner.operation).attributes:
         own = ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(found[0]).arg_number]
         symbol = ir.DenseI64ArrayAttr(own)[found[1]]
-    return found if symbol == NO_SYMBOL else symbol
+    return (found if symbol == NO_SYMBOL else symbol), 1

@@ -64,6 +64,7 @@ from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
+from .rolled_reads import read_rolled
 from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
@@ -100,6 +101,7 @@ class ConvertLinalgToGpu(ModulePass):
         with module.context:
             read_padded(_main(module))
             stack_elements(_main(module))
+            read_rolled(_main(module))
             read_parts(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):

@@ -10,7 +10,8 @@ prepare-linalg.
 
 So it is with what a loss takes of the logarithms of probabilities, which are then not written. What something else
 reads too is taken as it is, unless it is arithmetic of what is written anyway: a product's kernel computes what follows
-it, and would write its sums as well. So is what weights alone make, which is computed once.
+it, and would write its sums as well. So is what weights alone make, which is computed once, and what is rounded to 16
+bits as its operands are: the others would find other numbers than those that are taken, of operands that are not.
 """
 
 from __future__ import annotations
@@ -60,10 +61,24 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     takers = [_taker(use.owner.operation) for use in made.results[0].uses]
     is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
-    if any(taker is None for taker in takers) and (not is_cheap or _follows_product(made)):
+    is_rounded = _is_narrow(made.results[0]) and any(map(_is_computed_narrow, inputs))
+    if any(taker is None for taker in takers) and (not is_cheap or is_rounded or _follows_product(made)):
         return False
     taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _is_narrow(value: ir.Value) -> bool:
+    kind = ir.RankedTensorType(value.type).element_type
+    return isinstance(kind, ir.FloatType) and kind.width < 32
+
+
+def _is_computed_narrow(value: ir.Value) -> bool:
+    """Whether an elementwise operator, with which others may be fused, rounds what it gives."""
+    op = rows.producer(value)
+    while op is not None and op.name in rows.RESHAPES:
+        op = rows.producer(op.operands[0])
+    return op is not None and op.name == "linalg.generic" and _is_narrow(op.results[0])
 
 
 def _follows_product(made: ir.Operation) -> bool:

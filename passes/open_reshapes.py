@@ -7,6 +7,9 @@
 %y = tensor.reshape %x(%s)                               =>    %y = tensor.collapse_shape %x [[0], [1, 2]]
      : (tensor<?x32x16xf32>, ...) -> tensor<?x512xf32>
 
+%y = tensor.reshape %x(%s)                               =>    %c = tensor.collapse_shape %x [[0], [1, 2]]
+     : (tensor<?x32x16xf32>, ...) -> tensor<?x8x64xf32>        %y = tensor.expand_shape %c [[0], [1, 2]]
+
 Dimensions that are put together and split elsewhere are put together only where they must be, as MLIR has it of known
 sizes alone:
 
@@ -18,7 +21,7 @@ sizes alone:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
@@ -68,27 +71,29 @@ def split_in_place(expand: ir.Operation) -> None:
 
 
 def _cuts(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Numbers of the dimensions of two shapes with as many elements, in the shortest groups of as many each; all
-    of them where a size is open."""
+    """Numbers of the dimensions of two shapes with as many elements, in the shortest groups of as many each, behind an
+    open size if there is one; all of them where some have one element."""
     whole = [([*range(len(before))], [*range(len(after))])]
-    if rows.DYNAMIC in (*before, *after) or 1 in (*before, *after):
+    if 1 in (*before, *after) or before.count(rows.DYNAMIC) != after.count(rows.DYNAMIC):
         return whole
-    found, i, j = [], 0, 0
-    while i < len(before) and j < len(after):
-        first = (i, j)
-        i, j = i + 1, j + 1
-        while prod(before[first[0] : i]) != prod(after[first[1] : j]):
-            if prod(before[first[0] : i]) < prod(after[first[1] : j]):
-                i += 1
-            else:
-                j += 1
-            if i > len(before) or j > len(after):
+    found, i, j = list[tuple[list[int], list[int]]](), len(before), len(after)
+    while i and j:
+        last = (i, j)
+        i, j = i - 1, j - 1
+        while rows.DYNAMIC not in (own := [*before[i : last[0]], *after[j : last[1]]]):
+            sizes = prod(before[i : last[0]]), prod(after[j : last[1]])
+            if sizes[0] == sizes[1]:
+                break
+            i, j = i - (sizes[0] < sizes[1]), j - (sizes[0] > sizes[1])
+            if i < 0 or j < 0:
                 return whole
-        found.append(([*range(first[0], i)], [*range(first[1], j)]))
-    return found if (i, j) == (len(before), len(after)) else whole
+        if rows.DYNAMIC in own:
+            i, j = 0, 0
+        found.insert(0, ([*range(i, last[0])], [*range(j, last[1])]))
+    return found if (i, j) == (0, 0) else whole
 
 
-def _known(shape: Sequence[int]) -> int:
+def _known(shape: Iterable[int]) -> int:
     return prod(size for size in shape if size != rows.DYNAMIC)
 
 
@@ -97,14 +102,26 @@ def _of_one_size(source: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None
     before, after = rows.shape_of(source), list(kind.shape)
     if before == after:
         return source
-    if len(after) < len(before):
-        groups = _groups(before, after)
-        return None if groups is None else tensor.CollapseShapeOp(kind, source, groups).result
-    groups = _groups(after, before)
-    if groups is None:
-        return None
+    together = _groups(before, after) if len(after) < len(before) else None
+    if together is not None:
+        return tensor.CollapseShapeOp(kind, source, together).result
+    split = _groups(after, before) if len(after) > len(before) else None
     size = tensor.dim(source, constant_index(before.index(rows.DYNAMIC)))
-    return tensor.ExpandShapeOp(kind, source, groups, [size], after).result
+    if split is not None:
+        return tensor.ExpandShapeOp(kind, source, split, [size], after).result
+    together, split = _around_open(before), _around_open(after)
+    if [_known(before[d] for d in group) for group in together] != [_known(after[d] for d in group) for group in split]:
+        together, split = [[*range(len(before))]], [[*range(len(after))]]
+    middle = [rows.DYNAMIC if rows.DYNAMIC in (own := [before[d] for d in g]) else prod(own) for g in together]
+    if len(middle) < len(before):
+        source = tensor.CollapseShapeOp(ir.RankedTensorType.get(middle, kind.element_type), source, together).result
+    return source if middle == after else tensor.ExpandShapeOp(kind, source, split, [size], after).result
+
+
+def _around_open(shape: Sequence[int]) -> list[list[int]]:
+    """The dimensions before the open one, that one, and those behind it, where there are any."""
+    place, count = shape.index(rows.DYNAMIC), len(shape)
+    return [group for group in ([*range(place)], [place], [*range(place + 1, count)]) if group]
 
 
 def _groups(longer: Sequence[int], shorter: Sequence[int]) -> list[list[int]] | None:

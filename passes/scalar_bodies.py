@@ -40,7 +40,8 @@ def widen(generic: ir.Operation) -> None:
     """Computes 16-bit floating-point arithmetic in f32, rounding once where a value leaves the body.
 
     Neither CPUs nor GPUs have bf16 forms of most operations, and torch rounds after each operator only
-    because each is a kernel of its own.
+    because each is a kernel of its own. Numbers that are compared with each other are rounded first: one may be
+    the largest, say, of those that another operator had rounded, and equal to it.
     """
     block = generic.regions[0].blocks[0]
     f32 = ir.F32Type.get(generic.context)
@@ -56,12 +57,15 @@ def widen(generic: ir.Operation) -> None:
             wide[hash(value)] = _create("arith.extf", [f32], [value], at)
         return wide[hash(value)]
 
+    def rounded(value: ir.Value, at: ir.Operation) -> ir.Value:
+        return _create("arith.extf", [f32], [value], at) if _is_narrow(value.type) else value
+
     for op in [op.operation for op in block.operations]:
         narrow = [value for value in (*op.operands, *op.results) if _is_narrow(value.type)]
         arithmetic = op.name.startswith(("arith.", "math.")) and op.name not in ("arith.bitcast", "arith.constant")
         if not narrow or not arithmetic:
             continue
-        operands = [widened(value, op) for value in op.operands]
+        operands = [rounded(value, op) if _compares(op) else widened(value, op) for value in op.operands]
         target = f32 if _is_narrow(op.result.type) else op.result.type
         if op.name in ("arith.extf", "arith.truncf") and operands[0].type == target:
             result = operands[0]
@@ -69,14 +73,24 @@ def widen(generic: ir.Operation) -> None:
             attributes = {name: op.attributes[name] for name in op.attributes}
             result = _create(op.name, [target], operands, op, attributes)
         if not _is_narrow(op.result.type):
-            op.result.replace_all_uses_with(result)
-            op.erase()
+            for use in list(op.result.uses):
+                if op.name != "arith.extf" or not _compares(use.owner.operation):
+                    use.owner.operation.operands[use.operand_number] = result
+            if not list(op.result.uses):
+                op.erase()
             continue
         # Whatever is not arithmetic takes the rounded value; later arithmetic finds the wide one.
-        rounded = _create("arith.truncf", [op.result.type], [result], op)
-        wide[hash(rounded)] = result
-        op.result.replace_all_uses_with(rounded)
+        less = _create("arith.truncf", [op.result.type], [result], op)
+        wide[hash(less)] = result
+        op.result.replace_all_uses_with(less)
         op.erase()
+
+
+def _compares(op: ir.Operation) -> bool:
+    """Whether it compares two numbers, neither of which is a constant."""
+    if op.name != "arith.cmpf" or op.operands[0] == op.operands[1]:
+        return False
+    return all(constant_of(value) is None for value in op.operands)
 
 
 def simplify(generic: ir.Operation) -> None:

@@ -138,25 +138,31 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
         return made
     if (groups := _joined(list(kind.shape), sizes)) is not None:
         return tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups).result
-    flat = value
-    if kind.rank > 1:
-        count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
-        type_ = ir.RankedTensorType.get([count], kind.element_type)
-        flat = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
-    if len(sizes) == 1:
+    before, after = list(kind.shape), list(sizes)
+    behind: list[int] = []  # known sizes that stay
+    while len(before) > 1 and len(after) > 1 and before[-1] == after[-1] != rows.DYNAMIC:
+        behind.insert(0, before.pop())
+        after.pop()
+    flat, kept = value, range(len(behind))
+    if len(before) > 1:
+        count = rows.DYNAMIC if rows.DYNAMIC in before else prod(before)
+        type_ = ir.RankedTensorType.get([count, *behind], kind.element_type)
+        groups = [[*range(len(before))], *([len(before) + d] for d in kept)]
+        flat = tensor.CollapseShapeOp(type_, value, groups).result
+    if len(after) == 1:
         return flat
-    open_ = [_open_size(value, flat, sizes)] if rows.DYNAMIC in sizes else []
+    open_ = [_open_size(value, flat, before, after)] if rows.DYNAMIC in after else []
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExpandShapeOp(type_, flat, [list(range(len(sizes)))], open_, sizes).result
+    groups = [[*range(len(after))], *([len(after) + d] for d in kept)]
+    return tensor.ExpandShapeOp(type_, flat, groups, open_, sizes).result
 
 
-def _open_size(value: ir.Value, flat: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    """The open one of these sizes, those of a reshape of a tensor, which is also there as a vector: the tensor's own
-    open size where that has as many elements for each."""
-    shape = rows.shape_of(value)
-    own, wanted = (prod(size for size in some if size != rows.DYNAMIC) for some in (shape, sizes))
-    if own == wanted and shape.count(rows.DYNAMIC) == 1:
-        return rows.size_of(value, shape.index(rows.DYNAMIC))
+def _open_size(value: ir.Value, flat: ir.Value, before: Sequence[int], after: Sequence[int]) -> ir.Value:
+    """The open one of the first sizes that a tensor is to have, which has others first, and is also there with these as
+    one: the tensor's own open size where that has as many elements for each."""
+    own, wanted = (prod(size for size in some if size != rows.DYNAMIC) for some in (before, after))
+    if own == wanted and before.count(rows.DYNAMIC) == 1:
+        return rows.size_of(value, before.index(rows.DYNAMIC))
     return arith.divui(tensor.dim(flat, constant_index(0)), constant_index(wanted))
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from kitsune_mlir import rows
@@ -170,7 +171,7 @@ def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tu
         dims = _through(op, dims, shape)
         if dims is None or not _has_own(roles, dims):
             break
-        value, own = op.operands[0], _apart(dims)
+        value, own = op.operands[0], _few(_apart(dims))
         if op.name not in rows.RESHAPES and _is_copied(own):
             found, flat = value, own
     return found, flat
@@ -190,6 +191,25 @@ def _apart(dims: list[list[_Dim]]) -> list[_Dim]:
         is_part = open_sizes.is_open(dim.size) and not open_sizes.is_single(dim.size)
         found += (dim.cut(inner) if is_part and inner else None) or [dim]
     return found
+
+
+def _few(dims: list[_Dim]) -> list[_Dim]:
+    """As few dimensions as boxes have, if need be: parts of the batch that lie behind one another are one, and so are
+    one of which a number is always taken, such as that of the keys, and the part of the batch behind it."""
+    for i, (one, part) in enumerate(pairwise(dims)):
+        if len(dims) <= MOST_DIMENSIONS:
+            break
+        if part.role != "b" or part.first or part.number or part.taken or open_sizes.is_open(one.size):
+            continue
+        size = one.size * part.size
+        if one.role == "=":
+            both = replace(part, size=size, number=one.number * part.size, taken=part.size)
+        elif one.role == "b" and one.step == part.step * part.size and not (one.number or one.taken):
+            both = replace(one, size=size, step=part.step)
+        else:
+            continue
+        return _few([*dims[:i], both, *dims[i + 2 :]])
+    return dims
 
 
 def _is_copied(dims: Sequence[_Dim]) -> bool:

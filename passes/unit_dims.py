@@ -58,14 +58,24 @@ def _is_of_gathered(value: ir.Value) -> bool:
 
 
 def _is_beside_reshaped(op: ir.Operation) -> bool:
-    """Whether an elementwise operator makes for another alone what that has in other dimensions, or has such."""
+    """Whether an elementwise operator makes for another, or for a sum, alone what that has in other dimensions, or has
+    what another elementwise one makes so."""
     if not _is_elementwise(op):
         return False
     made = (_made(value) for value in op.operands)
     if any(found is not None and _is_elementwise(found) for found in made):
         return True
     reader = _reader(op.results[0]) if len(op.results) == 1 else None
-    return reader is not None and _is_elementwise(reader)
+    if reader is None or reader.name != "linalg.generic":
+        return False
+    return _is_elementwise(reader) or not any(map(_is_sum, op.operands))
+
+
+def _is_sum(value: ir.Value) -> bool:
+    """Whether a value is a reduction, whose kernel computes what follows."""
+    while (op := rows.producer(value)) is not None and op.name in rows.RESHAPES:
+        value = op.operands[0]
+    return op is not None and op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
 
 
 def _is_elementwise(op: ir.Operation) -> bool:

@@ -130,10 +130,10 @@ class Kernel:
         it gives. An index out of range is reported, and 0 is in its place; nothing is loaded where a dimension has
         no elements. That is known before the index is, so that loads do not wait for one another."""
         buffer, *indices = copy.operands
-        kinds = [origin(index) for index in list(loaded.operands)[1:]]
+        shape, there = ir.MemRefType(buffer.type).shape, None
+        kinds = [origin(index, count) for index, count in zip(list(loaded.operands)[1:], shape, strict=True)]
         if all(kind == KNOWN for kind in kinds):
             return copy.results[0]
-        shape, there = ir.MemRefType(buffer.type).shape, None
         with ir.InsertionPoint(copy), copy.location:
             for axis, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
                 if kind == KNOWN:

@@ -285,13 +285,19 @@ def store_all(generic: Generic, kernel: Kernel, found: Sequence[tuple[list[list[
 
 
 def _store_some(generic: Generic, kernel: Kernel, found: list[list[ir.Value]], first: list[ir.Value]) -> None:
-    """Stores neighbours as far as the line has them."""
-    last = generic.parallel[-1]
-    for e, values in enumerate(found):
-        place = [arith.addi(index, as_value(e)) if e and d == last else index for d, index in enumerate(first)]
-        with only_if(place[last], generic.known_size(last)):
-            for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
-                memref.store(value, kernel.inside(buffer), evaluate(map_, place))
+    """Stores neighbours as far as the line has them, of which the first one is; in the place of each behind its end the
+    line's last element once more. Of what a condition asks for alone LLVM would move the whole computation behind that,
+    and all that was loaded would be held until then."""
+    last, size = generic.parallel[-1], generic.known_size(generic.parallel[-1])
+    place, values = list(first), found[0]
+    for e, own in enumerate(found):
+        if e:
+            at = arith.addi(first[last], as_value(e))
+            is_there = device.below(at, as_value(size))
+            place[last] = arith.minui(at, as_value(size - 1))
+            values = [arith.select(is_there, new, before) for new, before in zip(own, values, strict=True)]
+        for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
+            memref.store(value, kernel.inside(buffer), evaluate(map_, place))
 
 
 def _elements(

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen.number_ranges import is_within
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location, walk
@@ -169,7 +170,8 @@ def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[in
 def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
     """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it,
     which is reported."""
-    table, found = extract.operands[0], origin(extract.operands[1 + axis])
+    table = extract.operands[0]
+    found = origin(extract.operands[1 + axis], table.type.shape[axis])
     if _NOW.get() is None or found == KNOWN:
         return row
     size = _size_of(table) if axis == 0 else None
@@ -200,7 +202,7 @@ def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operati
     now = _NOW.get()
     if now is not None:
         numbers: dict[str, int] = {}  # gathers of a line are one check, whose number is that of the first
-        for extract, own in checks:
+        for extract, own in ((extract, own) for extract, own in checks if _key(extract) in now.numbers):
             number = now.numbers[_key(extract)]
             number = numbers.setdefault(now.places[number], number)
             now.report(arith.andi(own, device.flipped(inside)), number)
@@ -219,9 +221,12 @@ def may_add(scatter: ir.Operation, row: ir.Value, rows: int, exists: ir.Value) -
     return inside
 
 
-def origin(index: ir.Value) -> str:
-    """Where an index of a linalg body comes from: KNOWN is made from loops and constants alone, DATA from integers
-    that a tensor holds, COMPUTED from other numbers, of which an operator may take some that are outside."""
+def origin(index: ir.Value, count: int) -> str:
+    """Where an index of a linalg body comes from, along a dimension of so many elements: KNOWN is made from loops and
+    constants alone, or is one of them whatever the numbers are, DATA is made from integers that a tensor holds,
+    COMPUTED from other numbers, of which an operator may take some that are outside."""
+    if is_within(index, count):
+        return KNOWN
     seen, stack, found = set[int](), [index], KNOWN
     while stack:
         value = stack.pop()
@@ -242,7 +247,8 @@ def origin(index: ir.Value) -> str:
 
 
 def _checked(extract: ir.Operation) -> bool:
-    return any(origin(index) == DATA for index in list(extract.operands)[1:])
+    table, *indices = extract.operands
+    return any(origin(index, count) == DATA for index, count in zip(indices, table.type.shape, strict=True))
 
 
 def _key(op: ir.Operation) -> int:

@@ -47,20 +47,9 @@ _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
 _POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
 _ALIKE = 64  # bytes of shared memory in which integers are taken to be the same: they are put there to go together
-_FREE = (
-    "arith.constant",
-    "arith.index_cast",
-    "arith.index_castui",
-    "gpu.block_dim",
-    "gpu.block_id",
-    "gpu.grid_dim",
-    "gpu.return",
-    "gpu.thread_id",
-    "memref.cast",
-    "memref.dim",
-    "scf.yield",
-    "vector.extract",
-    "vector.from_elements",
+_FREE = frozenset(
+    """arith.constant arith.index_cast arith.index_castui gpu.block_dim gpu.block_id gpu.grid_dim gpu.return
+    gpu.thread_id memref.cast memref.dim scf.yield vector.extract vector.from_elements""".split()
 )
 Array = Any  # of integers or truths: (turns or 1) x (threads or 1)
 
@@ -291,6 +280,8 @@ class _Reader:
             at = sum((n * s for n, s in zip(numbers, strides, strict=True)), np.full((1, 1), offset)) * nbytes
         else:
             at = self._anywhere()
+        if isinstance(view, View) and view.is_dense and view.nbytes:  # numbers that are made up may lie beyond it
+            at = (at - view.byte_offset) % view.nbytes + view.byte_offset
         if result is not None:
             self._values[hash(result)] = _made_up(element, at // _ALIKE if shared else at)
         return 0.0 if shared else self._touch(view, at, turn, moved)

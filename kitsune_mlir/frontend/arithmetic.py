@@ -225,7 +225,13 @@ def bitwise(operator: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any]
     return of
 
 
+def negative(x: Tensor) -> Any:
+    """Of integers a difference: torch-mlir's own negates them as numbers of f32."""
+    return NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x
+
+
 ARITHMETIC = {
+    aten.neg.default: negative,
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,
     aten.floor_divide.default: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),

@@ -284,14 +284,17 @@ def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_of
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted."""
+    """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted, and of a
+    size that is open takes shifts to be less. Along that elements are taken by number."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape) if isinstance(x.numel(), int) else NotImplemented
-    if not all(isinstance(x.shape[d], int) and isinstance(shift, int) for shift, d in zip(shifts, dims)):
+    if not all(isinstance(shift, int) for shift in shifts):
         return NotImplemented
     for shift, d in zip(shifts, dims):
         size = x.shape[d]
-        if size and (first := -shift % size):
+        if not isinstance(size, int):
+            x = x.index_select(d, (torch.arange(size, device=x.device) - shift) % size)
+        elif size and (first := -shift % size):
             x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
     return x.clone()
 

@@ -24,6 +24,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads, sinks, sorted_starts, spread_columns, strides
+from .graph_values import is_written
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -194,7 +195,8 @@ def _told_by(node: Node) -> list[Node]:
     shape = [1] * (len(counts) - len(shape)) + list(shape)
     if any(not isinstance(size, int) or size != 1 for size, count in zip(shape, counts) if count != 1):
         return []
-    return [user for user in node.users if user.target in _BY_INDEX and user.args[_INDEX : _INDEX + 1] == (node,)]
+    readers = [user for user in node.users if user.target in _BY_INDEX and user.args[_INDEX : _INDEX + 1] == (node,)]
+    return [] if readers and is_written([source, node], node, max(readers)) else readers
 
 
 def _expand(node: Node, readers: list[Node]) -> None:

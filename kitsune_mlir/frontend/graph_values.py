@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -60,3 +62,42 @@ def convert(graph: Graph, operand: Node, dtype: torch.dtype, origin: Node) -> No
     if operand.meta["val"].dtype == dtype:
         return operand
     return call(graph, torch.ops.aten._to_copy.default, (operand,), origin, dtype=dtype)
+
+
+def is_written(values: Iterable[Node], first: Node, last: Node | None = None) -> bool:
+    """Whether anything behind `first`, and before `last` where that is given, changes memory in which a value lies:
+    what read the values there must not be moved to `last`. Graphs are as torch exports them, with what a model does in
+    place; functional ones have nothing that writes."""
+    held = {_memory(value) for value in values}
+    node = first.next
+    while node is not last and node.op != "root":
+        if any(_memory(target) in held for target in _changed_by(node)):
+            return True
+        node = node.next
+    return False
+
+
+def _changed_by(node: Node) -> Iterator[Node]:
+    """The tensors that a node changes in place."""
+    schema = _schema(node)
+    if schema is None or not schema.is_mutable:
+        return
+    for place, argument in enumerate(schema.arguments):
+        given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+        if argument.is_write:
+            yield from (leaf for leaf in tree_leaves(given) if isinstance(leaf, Node))
+
+
+def _memory(node: Node) -> Node:
+    """The node that makes the memory in which a value lies, or may lie: what it is a view of."""
+    while node.op == "call_function":
+        maker = node.args[0] if node.target is operator.getitem else node
+        schema = _schema(maker)
+        if schema is None or schema.arguments[0].alias_info is None or not isinstance(maker.args[0], Node):
+            break
+        node = maker.args[0]
+    return node
+
+
+def _schema(node: Node) -> Any:
+    return node.target._schema if isinstance(node.target, torch._ops.OpOverload) else None

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .working import working
 
@@ -208,10 +209,10 @@ def searchsorted(
     if not isinstance(count, int) or count <= _FEW_BOUNDARIES:
         bound = bound if bound.dim() == 1 else bound.unsqueeze(-2)  # one row for all elements, or each row's own
         return passes(bound, element.unsqueeze(-1)).sum(-1, dtype=counts)
-    found = torch.zeros_like(element, dtype=torch.int64)  # boundaries that are known to be passed
+    found = torch.zeros_like(element, dtype=torch.int32)  # boundaries that are known to be passed
     for step in (1 << bit for bit in reversed(range(count.bit_length()))):
         place = found + (step - 1)
-        inside = place.clamp(max=count - 1)
+        inside = place.clamp(max=count - 1).long()
         probed = aten.index.Tensor(bound, [inside]) if bound.dim() == 1 else bound.gather(-1, inside)
         found = torch.where(passes(probed, element) & (place < count), found + step, found)
     return found.to(counts)
@@ -251,6 +252,8 @@ def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
 
 def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """What is written over all of a tensor is not computed of that."""
+    if x.dim() == source.dim() and all(statically_known_true(a == b) for a, b in zip(x.shape, source.shape)):
+        return source.to(x.dtype).clone()
     if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
         return NotImplemented
     return source.to(x.dtype).expand(x.shape).clone()

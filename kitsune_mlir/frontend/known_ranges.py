@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from .graph_values import is_written
+
 aten = torch.ops.aten
 
 _PIECE = 128  # elements
@@ -36,19 +38,22 @@ def is_counted(node: Node) -> bool:
     descending = given.get("descending", node.args[2] if len(node.args) > 2 else False)
     if value.dim() != 1 or not isinstance(value.shape[0], int) or value.is_floating_point() or descending:
         return False
-    count = count_of(node.args[0])
+    count = _count_of(node)
     return value.shape[0] >= _LEAST and count is not None and count <= _MOST
 
 
-def count_of(node: Node) -> int | None:
-    """A number that all elements of a tensor are less than, none of them being negative; None where that is not
+def _count_of(sort: Node) -> int | None:
+    """A number that all elements that are sorted are less than, none of them being negative; None where that is not
     known."""
+    node = sort.args[0]
     while node.op == "call_function" and node.target in _SAME:
         node = node.args[0]
     if node.op != "call_function" or node.target is not operator.getitem or node.args[1] != 1:
         return None
     source = node.args[0]
     if source.target not in _PLACES:
+        return None
+    if is_written([node], source, sort):
         return None
     at = _PLACES[source.target]
     dim = source.kwargs.get("dim", source.args[at] if len(source.args) > at else -1)
@@ -65,7 +70,7 @@ def count(node: Node) -> None:
         made.meta["stack_trace"] = node.stack_trace
         return made
 
-    size, kinds = numbers.meta["val"].shape[0], count_of(numbers)
+    size, kinds = numbers.meta["val"].shape[0], _count_of(node)
     whole = {"dtype": torch.int64, "device": numbers.meta["val"].device}
     pieces = -(-size // _PIECE)
     with node.graph.inserting_before(node):

@@ -22,7 +22,7 @@ _LIKE = {torch.full_like, torch.ones_like, torch.zeros_like, Tensor.new_full, Te
 _READ = {Tensor.__bool__, Tensor.__float__, Tensor.__index__, Tensor.__int__, Tensor.item, Tensor.tolist}
 _COMPUTED = frozenset(  # without the underscores of operators and of what writes in place
     """getitem setitem select narrow unbind split chunk flip view reshape flatten squeeze unsqueeze expand cat stack
-    clone detach contiguous to type_as float double int long bool where masked_fill
+    triu tril clone detach contiguous to type_as float double int long bool where masked_fill
     add radd iadd sub rsub isub mul rmul imul div rdiv truediv rtruediv idiv itruediv floor_divide floordiv rfloordiv
     remainder mod neg abs sign reciprocal pow rpow sqrt exp log floor ceil round trunc clamp minimum maximum nextafter
     eq ne lt le gt ge logical_and logical_or logical_not bitwise_and bitwise_or bitwise_not and or invert
@@ -32,7 +32,7 @@ _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split u
 _FILLED = (_MADE | _LIKE) - {torch.tensor}  # of sizes and numbers
 _OF_ANYTHING = _MADE | _LIKE | _READ
 _REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
-_MOST = 4096  # elements: what Python goes on by are few
+_MOST = 1 << 22  # elements: nn.Transformer compares the masks of 2,048 tokens with causal ones
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 

@@ -7,7 +7,8 @@
     %weights / (sum(%weights, -1) + exp(-(%largest - %sink)))
 
 Nothing is concatenated, and rows are as long as those that are multiplied with such weights, so that these are computed
-in the kernel of that product. What models take off before, the largest of the concatenation, is left out.
+in the kernel of that product. What models take off before, the largest of the concatenation, is left out. What is
+changed in place before the softmax stays as it is.
 
 Source: Xiao et al., Efficient Streaming Language Models with Attention Sinks (arXiv 2309.17453); gpt-oss learns them.
 """
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from .graph_values import is_written
 from .working import working
 
 aten = torch.ops.aten
@@ -40,7 +42,7 @@ def parts(node: Node) -> tuple[Node, Node] | None:
     for scores, sink, first in ((*tensors, 0), (*reversed(tensors), 1)):
         is_column = _columns(sink) == 1 and isinstance(_columns(scores), int)
         if is_column and all(_is_without(user, first, _columns(scores)) for user in node.users):
-            return scores, sink
+            return None if is_written((scores, sink, whole, node.args[0]), whole, node) else (scores, sink)
     return None
 
 

@@ -22,7 +22,7 @@ from torch.fx import Node
 
 from kitsune_mlir.chains.gathers import MOST_GATHERED
 
-from .graph_values import call
+from .graph_values import call, is_written
 
 aten = torch.ops.aten
 
@@ -104,16 +104,11 @@ def _is_same(a: Any, b: Any) -> bool:
 
 def _is_changed(node: Node, joined: Node) -> bool:
     """Whether anything is written between what makes a layer's operand and the layer, which would see it."""
-    first, waiting = joined, [joined]
-    while waiting:
-        one = waiting.pop()
-        first = min(first, one)
-        waiting += [other for other in one.all_input_nodes if other.target in (aten.clone.default, *_REPEATS)]
-    while first is not node:
-        if isinstance(first.target, torch._ops.OpOverload) and first.target._schema.is_mutable:
-            return True
-        first = first.next
-    return False
+    made, values = [joined], [joined]
+    for one in made:
+        values += one.all_input_nodes
+        made += [other for other in one.all_input_nodes if other.target in (aten.clone.default, *_REPEATS)]
+    return is_written(values, min(made), node)
 
 
 def _hint(size: Any) -> int:

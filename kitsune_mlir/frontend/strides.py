@@ -11,14 +11,14 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from .graph_values import call
+from .graph_values import call, is_written
 
 aten = torch.ops.aten
 
 
 def reads_by_strides(node: Node) -> bool:
-    """Whether it is such a node, of known sizes; torch makes others of what is written through one."""
-    return _is_strided(node) and _is_known(node) and not any(_writes(user) for user in node.users)
+    """Whether it is such a node, of known sizes. An index is a copy, which what is written later would not reach."""
+    return _is_strided(node) and _is_known(node) and not is_written([node], node)
 
 
 def reaches_beyond(node: Node) -> bool:
@@ -58,10 +58,6 @@ def _is_known(node: Node) -> bool:
     value = node.args[0].meta["val"]
     numbers = (*value.shape, *value.stride(), value.storage_offset(), *node.args[1], *node.args[2])
     return all(isinstance(number, int) for number in numbers)
-
-
-def _writes(user: Node) -> bool:
-    return isinstance(user.target, torch._ops.OpOverload) and user.target._schema.is_mutable
 
 
 def _offset(node: Node) -> int:

@@ -4,9 +4,16 @@
     %2 = slice_scatter(%1, %b, 1, 1, 2)
 
 Operators that compute parts of a concatenation become one kernel; between writes each part would be one of its own.
+What is written whole, as `x[:, 0] = y` writes all rows, of which there may be any number, is what was written:
+
+    %1 = slice_scatter(slice(%0, 0, 0, 9223372036854775807), %a, 1, 0, 1)
+    %2 = slice_scatter(%0, %1, 0, 0, 9223372036854775807)           =>      %2 = slice_scatter(%0, %a, 1, 0, 1)
 """
 
 from __future__ import annotations
+
+import sys
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -16,6 +23,12 @@ aten = torch.ops.aten
 
 def join_slices(graph: Graph) -> None:
     """Puts `cat` in the place of each chain of writes that leaves nothing of what it began with."""
+    for last in graph.find_nodes(op="call_function", target=aten.slice_scatter.default):
+        if _is_whole(last, *last.args[2:]):
+            last.replace_all_uses_with(last.args[1])
+        elif _is_slice(before := last.args[0]) and _is_whole(before, *before.args[1:]):
+            last.replace_input_with(before, before.args[0])
+    graph.eliminate_dead_code()  # whose reads of what was written between would stay
     for last in reversed(graph.find_nodes(op="call_function", target=aten.slice_scatter.default)):
         own = _written(last)
         if own is None or _is_written_again(last, own):
@@ -28,6 +41,17 @@ def join_slices(graph: Graph) -> None:
         joined.meta = dict(last.meta)
         last.replace_all_uses_with(joined)
     graph.eliminate_dead_code()
+
+
+def _is_slice(node: Node) -> bool:
+    return node.op == "call_function" and node.target is aten.slice.Tensor
+
+
+def _is_whole(node: Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> bool:
+    """Whether a slice is all there is, along a dimension of any size."""
+    size = node.meta["val"].shape[dim]
+    to_end = end is None or isinstance(end, int) and end >= (size if isinstance(size, int) else sys.maxsize)
+    return start in (None, 0) and to_end and step == 1
 
 
 def _written(node: Node) -> tuple[int, int, int] | None:

@@ -174,3 +174,25 @@ def test_weights_that_a_products_tiles_cannot_take():
     shapes = (({0: torch.export.Dim("batch")},) * 4,)
     compiled = kitsune_mlir.compile(attend, args, target="sm_90a", dynamic_shapes=shapes)
     assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
+
+
+@pytest.mark.usefixtures("unassembled", "always")
+@pytest.mark.parametrize("is_layer", [False, True], ids=["given", "layer"])
+def test_windows_of_images_of_an_open_batch(is_layer, small_gpu):
+    """Queries, keys and values lie side by side, four windows an image: as many dimensions as boxes have."""
+    weight = torch.randn(192, 192).bfloat16() * 0.1
+
+    def windows(x):
+        whole = x.view(-1, 2, 8, 2, 8, 192).transpose(2, 3).reshape(-1, 64, 192)
+        whole = F.linear(whole, weight.to(x.dtype)) if is_layer else whole
+        q, k, v = whole.view(-1, 64, 3, 2, 32).permute(2, 0, 3, 1, 4).unbind(0)
+        weights = (q @ k.transpose(-1, -2) * 0.2).softmax(-1)
+        return (weights @ v).transpose(1, 2).reshape(-1, 64)
+
+    shapes = (({0: torch.export.Dim("batch", min=2, max=99)},),)
+    x = torch.randn(2, 16, 16, 192).bfloat16()
+    compiled = kitsune_mlir.compile(Function(windows), (x,), target=small_gpu, dynamic_shapes=shapes)
+    kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert "attention0" in kernels and len(kernels) == 3 + is_layer, kernels  # others turn windows and heads
+    x = torch.randn(3, 16, 16, 192).bfloat16()
+    torch.testing.assert_close(Simulation(compiled)(x).double(), windows(x.double()), rtol=5e-2, atol=5e-2)

@@ -207,6 +207,23 @@ def test_16_bit_sums_do_not_overflow(function, gpu_of):
     torch.testing.assert_close(found.double(), function(x.double()), rtol=2e-3, atol=0.3)
 
 
+@pytest.mark.parametrize("target", ["cpu", "gpu"])
+def test_rolls_along_an_open_dimension(target, gpu_of):
+    """By more than there is of it, too."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.roll(7, 0) + x.roll((-1, 2), (0, 1))
+
+    shapes = ({0: torch.export.Dim("rows", min=2, max=64)},)
+    target = target if target == "cpu" else gpu_of(4)
+    compiled = kitsune_mlir.compile(Model(), (torch.rand(8, 3),), target=target, dynamic_shapes=shapes)
+    call = compiled if target == "cpu" else Simulation(compiled, seed=1)
+    for count in (8, 2, 5, 20):
+        x = torch.rand(count, 3)
+        torch.testing.assert_close(torch.as_tensor(call(x)), Model()(x))
+
+
 def test_grouped_queries_multiply_each_key_once():
     key, value = KEY[:, :2], VALUE[:, :2]
     for causal in (False, True):

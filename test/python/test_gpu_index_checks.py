@@ -5,6 +5,7 @@ import linecache
 import numpy as np
 import pytest
 import torch
+from functions import Function
 from test_gpu_graphs import Messages, graph
 from torch import nn
 
@@ -204,6 +205,25 @@ def test_equal_kernels_name_both_lines(small_gpu):
 def test_models_without_row_numbers_have_no_checks():
     compiled = kitsune_mlir.compile(nn.Linear(32, 32), (torch.randn(64, 32),), target="sm_90a")
     assert "checks" not in compiled._content.sections["sm_90a"].manifest and "kitsune_wild" not in compiled.ptx
+
+
+@pytest.mark.parametrize(
+    "taken, checked",
+    [
+        (lambda x, i: x[i.clamp(0, 19)], False),
+        (lambda x, i: x[i.clamp(min=-3).clamp(max=16) + 3], False),
+        (lambda x, i: x[torch.where(i > 5, i.clamp(0, 9), 19)], False),
+        (lambda x, i: x[(i > 5).long()], False),
+        (lambda x, i: x[i.clamp(max=19)], True),
+        (lambda x, i: x[i.clamp(0, 20)], True),
+        (lambda x, i: x[i.clamp(0, 9) * i.clamp(0, 3)], True),
+    ],
+)
+def test_numbers_that_lie_in_a_table_need_no_check(taken, checked, small_gpu):
+    args = torch.randn(20, 8), torch.tensor([0, 3, 6, 2] if checked else [-70, 3, 9, 200])
+    compiled = kitsune_mlir.compile(Function(taken), args, target=small_gpu)
+    assert ("kitsune_wild" in compiled.mlir(f"{compiled.targets[0]}:convert-linalg-to-gpu")) == checked
+    torch.testing.assert_close(Simulation(compiled)(*args), taken(*args))
 
 
 def test_the_first_check_is_named():

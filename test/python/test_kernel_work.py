@@ -107,6 +107,14 @@ def test_rows_of_a_table_are_taken_for_scattered_but_whole():
     assert found.read_bytes <= 1000 * 64 * 4 + 4096 * 8
 
 
+def test_scattered_numbers_of_a_small_table_lie_in_its_few_lines():
+    body = """%n = arith.fptosi %y : f32 to i64
+      %i = arith.index_cast %n : i64 to index
+      %v = tensor.extract %a[%i] : tensor<33xf32>"""
+    found = work([(33,), (4096,), (4096,)], ["0", "d0", "d0"], PARALLEL[:1], body)
+    assert found.lines <= 4096 / 32 * (2 + 1 + 1)
+
+
 def test_what_a_block_has_read_it_reads_from_the_cache():
     body = """%i = linalg.index 0 : index
       %j = linalg.index 1 : index

@@ -73,3 +73,15 @@ def test_what_is_written_is_not_known_any_more():
 
     with pytest.raises(UnsupportedError, match="a number that depends on the data"):
         kitsune_mlir.compile(Function(function), (torch.randn(3),))
+
+
+def test_masks_of_transformers_are_compared_with_causal_ones():
+    """nn.TransformerEncoder goes on by whether its mask is one."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+
+    def function(x):
+        return encoder(x, mask=torch.full((70, 70), float("-inf")).triu(1))
+
+    x = torch.randn(2, 70, 8)
+    torch.testing.assert_close(kitsune_mlir.compile(Function(function), (x,))(x), function(x).detach())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -37,7 +38,7 @@ OPERATORS = {
     "sort": lambda x: x.sort(1)[0],
     "topk": lambda x: x.topk(2),
     "abs": torch.abs,
-    "neg": lambda x: -x if x.dtype == torch.int8 else 0 - x,
+    "neg": lambda x: -x,
     "shifts": lambda x: (x << 1) + (x >> 1),
     "bits": lambda x: (x & 7) | ~x,
     "pow": lambda x: x**2,
@@ -80,3 +81,10 @@ def test_torch_compile_with_a_constant() -> None:
     x = torch.tensor([250, 7], dtype=torch.uint8)
     found = torch.compile(lambda x: (x * table) / 3, backend="kitsune", options={"target": "cpu"})(x)
     torch.testing.assert_close(found, (x * table) / 3)
+
+
+def test_negative_numbers_of_many_bits() -> None:
+    """f32 does not hold them."""
+    x = torch.tensor([16777217, -(2**40) - 1, 5])
+    compiled = kitsune_mlir.compile(Function(lambda x: (-x, -x.int())), (x,), target="cpu")
+    assert [y.tolist() for y in compiled(x)] == [(-x).tolist(), (-x.int()).tolist()]

@@ -124,3 +124,19 @@ def test_channels_that_are_joined_beside_open_sizes(gpu_of):
         for size in ((2, 4, 20), (3, 4, 33)):
             x = torch.randn(size).bfloat16()
             torch.testing.assert_close(Simulation(compiled)(x), Padded(layer)(x), rtol=2e-2, atol=2e-2)
+
+
+def test_patches_of_an_open_number_of_rows(gpu_of):
+    """Sizes behind the open one are put together otherwise."""
+
+    def function(x):
+        cut = F.pad(x, (0, 0, 0, -x.shape[1] % 4)).reshape(x.shape[0], -1, 4 * 6)
+        return (cut * cut.mean(1, keepdim=True)).reshape(x.shape[0], -1, 6)[:, : x.shape[1]]
+
+    shapes = (({0: torch.export.Dim("batch", min=2, max=9)},),)
+    compiled = kitsune_mlir.compile(
+        Function(function), (torch.randn(3, 10, 6),), target=gpu_of(4), dynamic_shapes=shapes
+    )
+    for count in (3, 5):
+        x = torch.randn(count, 10, 6)
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), function(x))

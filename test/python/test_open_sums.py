@@ -159,3 +159,28 @@ def test_codes_of_classes_are_compared_where_they_are_read(is_open, small_gpu):
     assert compiled.plan["launches"][0]["kernel"] == "rows0"
     found = torch.as_tensor(Simulation(compiled)(x, y)).double()
     torch.testing.assert_close(found, dice_of_classes(x.double(), y), rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_masked_sums_of_an_open_batch():
+    """The mask is one number for all columns of a row, in front of a sum in other dimensions: nothing masked is
+    written."""
+    torch.manual_seed(0)
+    table, places, layer = torch.randn(30, 64), torch.randn(128, 64), torch.nn.Linear(64, 64)
+
+    def masked(words, lengths):
+        x = F.embedding(words, table) + places
+        y = x * layer(x).sigmoid()
+        mask = (torch.arange(128)[None] < lengths[:, None])[..., None]
+        last = y[torch.arange(y.shape[0]), lengths - 1]
+        return (y * mask).sum(1), y.masked_fill(~mask, -torch.inf).amax(1), last
+
+    def arguments(batch):
+        return torch.randint(0, 30, (batch, 128)), torch.randint(1, 129, (batch,))
+
+    args = arguments(4)
+    compiled = kitsune_mlir.compile(Function(masked), args, target="sm_90a", dynamic_shapes=(({0: BATCH}, {0: BATCH}),))
+    assert not any("elementwise; elementwise" in launch["computes"] for launch in compiled.plan["launches"])
+    args = arguments(5)
+    for found, wanted in zip(Simulation(compiled)(*args), masked(*args), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-4)

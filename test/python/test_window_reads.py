@@ -7,6 +7,7 @@ from test_gpu_models import check, compiled, runner_of
 from torch import nn
 from torch.nn import functional as F
 
+import kitsune_mlir
 from kitsune_mlir.codegen import gpu_words
 
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -171,3 +172,11 @@ def test_neighbours_of_lines_that_are_no_words_share_elements(neighbours):
     program, section = compiled(Function(lambda x: torch.relu(model(x) + x)), (x,))
     check(program, runner_of(program, section)[0], (x,), torch.relu(model(x) + x), BOUNDS[x.dtype])
     assert str(program.module).count("vector.load") == (5 * 8 if gpu_words.ENOUGH == 1 else 0)
+
+
+def test_lines_that_end_within_a_word_spill_nothing():
+    """Of 25 places the last thread has one, the others four: what they read is not held until stores."""
+    module = nn.Sequential(nn.Conv2d(8, 10, 5), nn.ReLU()).eval()
+    compiled = kitsune_mlir.compile(module, (torch.randn(64, 8, 29, 29),), target="sm_90a")
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == ["windows"]
+    assert not any(kernel["spill_stores"] for kernel in compiled.plan["kernels"])

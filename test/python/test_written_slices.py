@@ -44,6 +44,16 @@ def test_written_slices(written):
     assert "arith.cmpi" not in compiled.mlir("linalg")
 
 
+@pytest.mark.parametrize("written", [steps, halves])
+def test_of_any_number_of_rows(written):
+    """Writes to columns write all rows."""
+    shapes = (({0: torch.export.Dim("rows", min=2)},),)
+    compiled = kitsune_mlir.compile(Function(written), (torch.rand(2, 5, 8),), target="cpu", dynamic_shapes=shapes)
+    x = torch.rand(3, 5, 8)
+    torch.testing.assert_close(compiled(x), written(x))
+    assert "tensor.concat" in compiled.mlir("linalg") and "tensor.insert_slice" not in compiled.mlir("linalg")
+
+
 def test_more_parts_than_a_kernel_has_parameters_for(small_gpu, monkeypatch):
     """The parts are columns, of which each is apart from the others though all begin in the first row."""
 

@@ -99,3 +99,23 @@ func.func @narrow(%x: tensor<8xbf16>) -> tensor<8xbf16> {
   } -> tensor<8xbf16>
   return %y : tensor<8xbf16>
 }
+
+// What is compared is rounded, as that may have been which it is compared with; what is computed further is not.
+// CHECK-LABEL: func.func @compared
+// CHECK: %[[E:.+]] = math.exp
+// CHECK: %[[R:.+]] = arith.truncf %[[E]] : f32 to bf16
+// CHECK: %[[L:.+]] = arith.extf %[[R]] : bf16 to f32
+// CHECK: %[[C:.+]] = arith.cmpf oeq, %[[L]], %{{.+}} : f32
+// CHECK: %[[Y:.+]] = arith.select %[[C]], %[[E]], %{{.+}} : f32
+// CHECK: arith.truncf %[[Y]] : f32 to bf16
+func.func @compared(%x: tensor<8xbf16>, %most: tensor<8xbf16>) -> tensor<8xbf16> {
+  %e = tensor.empty() : tensor<8xbf16>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%x, %most : tensor<8xbf16>, tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+  ^bb0(%in: bf16, %m: bf16, %out: bf16):
+    %0 = math.exp %in : bf16
+    %1 = arith.cmpf oeq, %0, %m : bf16
+    %2 = arith.select %1, %0, %m : bf16
+    linalg.yield %2 : bf16
+  } -> tensor<8xbf16>
+  return %y : tensor<8xbf16>
+}

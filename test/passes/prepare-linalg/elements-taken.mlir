@@ -87,3 +87,35 @@ func.func @scores(%x: tensor<64x32xbf16>, %w: tensor<32x1000xbf16>, %label: tens
   } -> tensor<64xbf16>
   return %p, %l : tensor<64x1000xbf16>, tensor<64xbf16>
 }
+
+// What others read is taken as it is rounded, of operands that are: with them fused, others have other numbers.
+// CHECK-LABEL: func.func @rounded
+// CHECK:           math.exp
+// CHECK:         %[[ALL:.*]] = linalg.generic
+// CHECK:           arith.mulf
+// CHECK:         tensor.extract %[[ALL]]
+func.func @rounded(%x: tensor<64x1000xbf16>, %label: tensor<64xi64>) -> (tensor<64x1000xbf16>, tensor<64xbf16>) {
+  %e = tensor.empty() : tensor<64x1000xbf16>
+  %g = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x1000xbf16>) outs(%e : tensor<64x1000xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %0 = math.exp %a : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x1000xbf16>
+  %p = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%g : tensor<64x1000xbf16>) outs(%e : tensor<64x1000xbf16>) {
+  ^bb0(%a: bf16, %o: bf16):
+    %0 = arith.mulf %a, %a : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x1000xbf16>
+  %o = tensor.empty() : tensor<64xbf16>
+  %l = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xbf16>) {
+  ^bb0(%n: i64, %out: bf16):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %p[%row, %class] : tensor<64x1000xbf16>
+    linalg.yield %0 : bf16
+  } -> tensor<64xbf16>
+  return %p, %l : tensor<64x1000xbf16>, tensor<64xbf16>
+}

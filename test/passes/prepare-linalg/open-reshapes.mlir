@@ -23,12 +23,16 @@ func.func @main(%x: tensor<4x?x16xf32>, %y: tensor<?x?xf32>, %b: i64, %t: i64) -
 // CHECK-LABEL: func.func @of_one_size
 // CHECK:       tensor.collapse_shape %arg0 {{\[}}[0, 1], [2, 3]] : tensor<1x?x32x16xf32> into tensor<?x512xf32>
 // CHECK:       tensor.expand_shape %arg1 {{\[}}[0], [1, 2]] output_shape [%{{.+}}, 32, 16] : tensor<?x512xf32> into tensor<?x32x16xf32>
-// CHECK:       tensor.reshape %arg2
-func.func @of_one_size(%x: tensor<1x?x32x16xf32>, %y: tensor<?x512xf32>, %z: tensor<?x6x4xf32>, %s: tensor<2xi64>, %t: tensor<3xi64>) -> (tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>) {
+// CHECK:       %[[Z:.*]] = tensor.collapse_shape %arg2 {{\[}}[0, 1, 2]] : tensor<?x6x4xf32> into tensor<?xf32>
+// CHECK:       tensor.expand_shape %[[Z]] {{\[}}[0, 1, 2]] output_shape [4, %{{.+}}, 6] : tensor<?xf32> into tensor<4x?x6xf32>
+// CHECK:       %[[W:.*]] = tensor.collapse_shape %arg2 {{\[}}[0], [1, 2]] : tensor<?x6x4xf32> into tensor<?x24xf32>
+// CHECK:       tensor.expand_shape %[[W]] {{\[}}[0], [1, 2]] output_shape [%{{.+}}, 8, 3] : tensor<?x24xf32> into tensor<?x8x3xf32>
+func.func @of_one_size(%x: tensor<1x?x32x16xf32>, %y: tensor<?x512xf32>, %z: tensor<?x6x4xf32>, %s: tensor<2xi64>, %t: tensor<3xi64>) -> (tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>, tensor<?x8x3xf32>) {
   %a = tensor.reshape %x(%s) : (tensor<1x?x32x16xf32>, tensor<2xi64>) -> tensor<?x512xf32>
   %b = tensor.reshape %y(%t) : (tensor<?x512xf32>, tensor<3xi64>) -> tensor<?x32x16xf32>
   %c = tensor.reshape %z(%t) : (tensor<?x6x4xf32>, tensor<3xi64>) -> tensor<4x?x6xf32>
-  return %a, %b, %c : tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>
+  %d = tensor.reshape %z(%t) : (tensor<?x6x4xf32>, tensor<3xi64>) -> tensor<?x8x3xf32>
+  return %a, %b, %c, %d : tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>, tensor<?x8x3xf32>
 }
 
 // Of several open sizes that one is split whose neighbours stay.
