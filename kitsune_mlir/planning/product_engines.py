@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .cost import CYCLES_A_US
@@ -45,7 +46,7 @@ class Warpgroups:
 
     def alone(self, tiles: float) -> float:
         """Bytes a cycle and SM from L2 of what so many tiles ask for at about the same time."""
-        return min(self.loaded, self._APART * max(tiles, 1.0) ** self._NEARER)
+        return min(self.loaded, self._APART * math.pow(max(tiles, 1.0), self._NEARER))
 
     def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
         """The registers of a thread that feeds, of one that multiplies, and of one that makes pieces."""
