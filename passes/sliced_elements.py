@@ -20,7 +20,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 
-from .schedule_build import generic
+from .schedule_build import generic, sizes_of
 
 _FEW = 16  # columns
 _TIMES, _LITTLE = 4, 16  # slices that overlap, and operations of an element of which each may compute its own
@@ -79,9 +79,10 @@ def _is_taken(op: ir.Operation) -> bool:
 
 
 def _goes_along(map_: ir.AffineMap) -> bool:
-    """Whether an operand has columns as the result does: it is of the same form, or a vector of them."""
-    last = [ir.AffineDimExpr.get(map_.n_dims - 1, map_.context)]
-    return map_ == ir.AffineMap.get_identity(map_.n_dims, map_.context) or list(map_.results) == last
+    """Whether an operand has columns as the result does, in its last dimension alone."""
+    *rest, last = list(map_.results) or [ir.AffineConstantExpr.get(0, map_.context)]
+    columns = ir.AffineDimExpr.get(map_.n_dims - 1, map_.context)
+    return last == columns and all(_is_other(expr, map_) for expr in rest)
 
 
 def _is_other(expr: ir.AffineExpr, map_: ir.AffineMap) -> bool:
@@ -134,27 +135,26 @@ def _compute(part: ir.Operation, op: ir.Operation) -> None:
     s, kind = rows.Structured(op), ir.RankedTensorType(part.results[0].type)
     offsets, sizes, _ = slice_of(part)
     with part.location, ir.InsertionPoint(part):
-        own = list(part.operands)[1:]
-        inputs = list[ir.Value]()
-        for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
-            if rows.is_tensor(value) and _goes_along(map_):
-                rank = len(map_.results)
-                value = _sliced(value, offsets[-rank:], sizes[-rank:], own if rank == kind.rank else [])
-            inputs.append(value)
-        open_ = iter(own)
+        inputs = [
+            _columns(value, offsets[-1], sizes[-1]) if rows.is_tensor(value) and _goes_along(map_) else value
+            for value, map_ in zip(list(op.operands)[: s.inputs], s.maps)
+        ]
+        open_ = iter(list(part.operands)[1:])
         shape = [next(open_) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         start = tensor.empty(shape, kind.element_type)
         made = generic(inputs, [start], s.maps, s.iterators, s.body)
     replace_op(part, made.results[0])
 
 
-def _sliced(value: ir.Value, offsets: list[int], sizes: list[int], own: list[ir.Value]) -> ir.Value:
-    """Columns of a tensor, which may be columns of another one."""
+def _columns(value: ir.Value, first: int, count: int) -> ir.Value:
+    """So many columns of a tensor, which may be columns of another one."""
+    kind = ir.RankedTensorType(value.type)
+    sizes, offsets = [*kind.shape[:-1], count], [0] * (kind.rank - 1) + [first]
+    open_ = [size for size in sizes_of(value, range(kind.rank - 1)) if isinstance(size, ir.Value)]
     op = rows.producer(value)
     if op is not None and op.name == "tensor.extract_slice":
-        first, _, steps = slice_of(op)
-        if len(first) == len(offsets) and rows.DYNAMIC not in first and {*steps} == {1}:
-            value, offsets = op.operands[0], [a + b for a, b in zip(first, offsets)]
-    kind = ir.RankedTensorType(value.type)
+        before, _, steps = slice_of(op)
+        if len(before) == len(offsets) and rows.DYNAMIC not in before and {*steps} == {1}:
+            value, offsets = op.operands[0], [a + b for a, b in zip(before, offsets)]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExtractSliceOp(type_, value, [], own, [], offsets, sizes, [1] * len(sizes)).result
+    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * len(sizes)).result
