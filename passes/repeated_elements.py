@@ -7,9 +7,9 @@ its lines have an open length.
 
 So it is with norms of rows that no CTA holds: numbers without their mean are not written to be read again. And so it
 is with a softmax's exponentials of open columns: lines of a known length are a row group's, whose kernel holds them in
-registers (schedule-rows). MLIR's fusion takes what one operator reads; what elementwise operators alone read is of one
-kernel with them (shared_elements.py), unless it only repeats a smaller tensor, such as numbers of rows of which each
-column is read: that is not written.
+registers (schedule-rows). A reader may read it in another shape. MLIR's fusion takes what one operator reads; what
+elementwise operators alone read is of one kernel with them (shared_elements.py), unless it only repeats a smaller
+tensor, such as numbers of rows of which each column is read: that is not written.
 """
 
 from __future__ import annotations
@@ -28,27 +28,21 @@ def repeat_elements(main: ir.Operation) -> bool:
     found = False
     for op in walk(main, "linalg.generic"):
         readers = list(op.results[0].uses) if len(op.results) == 1 else []
-        if _is_spread(op, readers):
+        shaped = [use for reader in readers for use in _uses_in_any_shape(reader)]
+        is_worth_it = len(shaped) > 1 and _is_worth_it(op, len(shaped)) and _are_fused(shaped)
+        if is_worth_it or _is_spread(op, shaped):
             for use in readers:
                 _repeat_in_shape(op, use)
-            found = True
-        elif len(readers) > 1 and _is_worth_it(op, len(readers)) and _are_fused(readers):
-            for use in readers:
-                with ir.InsertionPoint(use.owner):
-                    use.owner.operands[use.operand_number] = op.clone().results[0]
-            op.erase()
             found = True
     return found
 
 
-def _is_spread(op: ir.Operation, readers: list[ir.OpOperand]) -> bool:
-    """Whether an operator gives each element of a smaller tensor several times, to operators that can do so, which may
-    read it in another shape."""
+def _is_spread(op: ir.Operation, shaped: list[ir.OpOperand]) -> bool:
+    """Whether an operator gives each element of a smaller tensor several times, to operators that can do so."""
     s = rows.Structured(op)
     given = [inner.operation.name for inner in s.body.operations] == ["linalg.yield"] and s.inputs == 1
     if not given or "reduction" in s.iterators or not rows.is_tensor(op.operands[0]):
         return False
-    shaped = [use for reader in readers for use in _uses_in_any_shape(reader)]
     fewer = _FEWER * tensor_bytes(op.operands[0]) <= tensor_bytes(op.results[0])
     return fewer and len(shaped) > 1 and _can_be_fused(shaped)
 
