@@ -18,19 +18,29 @@ from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
 from .schedule_build import constant_index, generic, sizes_of
+from .tensor_sizes import TensorSizes
 
 
 def read_rolled(main: ir.Operation) -> None:
     """Rewrites such concatenations of @main that elementwise operators alone read."""
+    sizes = None
     for concat in walk(main, "tensor.concat"):
-        source, dim, first = concat.operands[0], attr_int(concat, "dim"), _first_of(concat)
-        uses = list(concat.results[0].uses)
+        dim, first, uses = attr_int(concat, "dim"), _first_of(concat), list(concat.results[0].uses)
         if first is None or not uses or not all(_is_elementwise(use) for use in uses) or _swaps_vectors(concat, dim):
             continue
-        source = rows.producer(source).operands[0]
+        source = rows.producer(concat.operands[0]).operands[0]
+        if rows.DYNAMIC in rows.shape_of(source):
+            sizes = sizes or TensorSizes(main.regions[0].blocks[0])
+            if any(_others(sizes, part, dim) != _others(sizes, source, dim) for part in concat.operands):
+                continue
         for use in uses:
             with concat.location, ir.InsertionPoint(use.owner):
                 use.owner.operands[use.operand_number] = _rolled(source, dim, first)
+
+
+def _others(sizes: TensorSizes, value: ir.Value, dim: int) -> list[int]:
+    """A tensor's sizes but that of one dimension."""
+    return [size for d, size in enumerate(sizes.shape(value)) if d != dim]
 
 
 def _first_of(concat: ir.Operation) -> int | None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 
 from .row_groups import root, users
@@ -47,6 +47,8 @@ def join_variances(block: ir.Block, parts_of: PartsOf) -> None:
         if parts is None or op.results[0] in done:
             continue
         sums = list(_sums_of(op.operands[0], (), parts, parts_of))
+        if sums[0].op != op:  # another sum of the same numbers, which has what follows
+            continue
         done.update(one.op.results[0] for one in sums)
         if any(one.squared for one in sums):
             found[op.results[0]] = _Rows(parts, op), sums
@@ -78,8 +80,9 @@ def _summed_in(op: ir.Operation, parts_of: PartsOf) -> Parts | None:
     """The parts in which all numbers of a tensor of f32, or of numbers made f32, are summed."""
     if _body_of(op) != ["arith.addf"] or rows.Structured(op).inputs != 1:
         return None
-    is_f32 = isinstance(ir.RankedTensorType(op.results[0].type).element_type, ir.F32Type)
-    s, parts = rows.Structured(op), parts_of(op) if is_f32 else None
+    s = rows.Structured(op)
+    joined = combiners(s.body, s.inputs)  # of f32
+    parts = parts_of(op) if joined and joined[0].name == "arith.addf" else None
     is_whole = s.maps[0] == ir.AffineMap.get_identity(len(s.iterators))
     return parts if parts is not None and is_whole and len(parts.outer) > s.iterators.count("parallel") else None
 

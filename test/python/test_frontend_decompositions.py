@@ -297,3 +297,19 @@ def test_tensors_without_dimensions_are_reduced():
 
     compiled = kitsune_mlir.compile(Function(function), (torch.tensor(1.5),))
     torch.testing.assert_close(compiled(torch.tensor(-0.5)), function(torch.tensor(-0.5)))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_columns_of_some_rows_are_no_roll(gpu_of):
+    """Slices that leave rows of an open number out are not all of the tensor."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            some = torch.cat([x[:-1, 2:], x[:-1, :2]], 1)
+            return some * 2, torch.cat([x[:, 2:], x[:, :2]], 1) - x
+
+    shapes = ({0: torch.export.Dim("rows", min=3, max=64)},)
+    compiled = kitsune_mlir.compile(Model(), (torch.rand(8, 5),), target=gpu_of(4), dynamic_shapes=shapes)
+    x = torch.rand(6, 5)
+    for found, wanted in zip(Simulation(compiled, seed=1)(x), Model()(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted)
