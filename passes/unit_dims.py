@@ -32,8 +32,11 @@ def drop_unit_dims(main: ir.Operation) -> bool:
         maps = list(s.maps)
         for number in range(s.inputs):
             value, map_ = op.operands[number], maps[number]
-            kept = [d for d, expr in enumerate(map_.results) if not _is_zero(expr)]
-            if rows.is_tensor(value) and kept and len(kept) < len(map_.results):
+            if not rows.is_tensor(value):
+                continue
+            sizes = rows.shape_of(value)
+            kept = [d for d, expr in enumerate(map_.results) if sizes[d] != 1 or not _is_zero(expr)]
+            if kept and len(kept) < len(map_.results):
                 with op.location, ir.InsertionPoint(op):
                     op.operands[number] = _collapsed(value, kept)
                 maps[number] = ir.AffineMap.get(len(s.iterators), 0, [map_.results[d] for d in kept])

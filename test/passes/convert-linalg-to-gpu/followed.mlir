@@ -100,3 +100,33 @@ func.func @main(%x: tensor<4x32x20x4096xbf16>, %m: tensor<4x32x1x1xf32>, %s: ten
   } -> tensor<4x640x64x64xbf16>
   return %y : tensor<4x640x64x64xbf16>
 }
+
+// -----
+
+// The first of two parts is no dimension of one element.
+
+#first = affine_map<(i, j) -> (0, i, j)>
+#second = affine_map<(i, j) -> (1, i, j)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func {{.*}} args(%arg0 : memref<2x64x40xf32>,
+// CHECK: gpu.func @elementwise_0(%{{.*}}: memref<2x64x40xf32>,
+func.func @main(%x: tensor<2x64x40xf32>, %s: tensor<64x1xf32>) -> tensor<64x5x8xf32> {
+  %e = tensor.empty() : tensor<64x40xf32>
+  %sum = linalg.generic {indexing_maps = [#first, #second, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %x : tensor<2x64x40xf32>, tensor<2x64x40xf32>) outs(%e : tensor<64x40xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %w = arith.addf %a, %b : f32
+    linalg.yield %w : f32
+  } -> tensor<64x40xf32>
+  %v = tensor.expand_shape %sum [[0], [1, 2]] output_shape [64, 5, 8] : tensor<64x40xf32> into tensor<64x5x8xf32>
+  %f = tensor.empty() : tensor<64x5x8xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, 0)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %s : tensor<64x5x8xf32>, tensor<64x1xf32>) outs(%f : tensor<64x5x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %w = arith.mulf %a, %b : f32
+    linalg.yield %w : f32
+  } -> tensor<64x5x8xf32>
+  return %y : tensor<64x5x8xf32>
+}
