@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 
 from .row_groups import root, users
@@ -60,7 +60,7 @@ def _sums_of(value: ir.Value, means: tuple[ir.Operation, ...], parts: Parts, par
     """The sums of a tensor, in such parts, and those of what is left of it when their means are taken off."""
     if means:
         for square in users(value):
-            if _body_of(square) == ["arith.mulf"] and set(square.operands[:1]) == {value}:
+            if _inputs_of(square, "arith.mulf") == [0, 0] and square.operands[0] == value:
                 alike = [op for op in users(square.results[0]) if _is_alike(op, parts, parts_of)]
                 yield from (_Sum(op, means, True) for op in alike if op.operands[0] == square.results[0])
     for total in users(value):
@@ -78,12 +78,10 @@ def _sums_of(value: ir.Value, means: tuple[ir.Operation, ...], parts: Parts, par
 
 def _summed_in(op: ir.Operation, parts_of: PartsOf) -> Parts | None:
     """The parts in which all numbers of a tensor of f32, or of numbers made f32, are summed."""
-    if _body_of(op) != ["arith.addf"] or rows.Structured(op).inputs != 1:
+    if sorted(_inputs_of(op, "arith.addf")) != [0, 1] or not isinstance(_element(op), ir.F32Type):
         return None
-    s = rows.Structured(op)
-    joined = combiners(s.body, s.inputs)  # of f32
-    parts = parts_of(op) if joined and joined[0].name == "arith.addf" else None
-    is_whole = s.maps[0] == ir.AffineMap.get_identity(len(s.iterators))
+    s, parts = rows.Structured(op), parts_of(op)
+    is_whole = s.inputs == 1 and s.maps[0] == ir.AffineMap.get_identity(len(s.iterators))
     return parts if parts is not None and is_whole and len(parts.outer) > s.iterators.count("parallel") else None
 
 
@@ -95,16 +93,14 @@ def _is_alike(op: ir.Operation, parts: Parts, parts_of: PartsOf) -> bool:
 
 def _takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
     """Whether an operator makes of each number what it is less one that its row has."""
-    if _body_of(op) != ["arith.subf"] or op.operands[0] != value or rows.Structured(op).inputs != 2:
+    if _inputs_of(op, "arith.subf") != [0, 1] or op.operands[0] != value:
         return False
     s = rows.Structured(op)
     of_mean = [rows.dim_of(expr) for expr in s.maps[1].results]
-    first, *_ = [inner.operation for inner in s.body.operations if inner.name == "arith.subf"]
-    taken = [rows.producer(given).operands[0] if rows.producer(given) else given for given in first.operands]
     return (
         s.is_of_elements()
+        and s.inputs == 2
         and s.maps[0] == s.maps[2]
-        and taken == list(s.body.arguments)[:2]
         and of_mean == [rows.dim_of(expr) for expr in parts.s.maps[1].results]
         and rows.shape_of(op.operands[1]) == rows.shape_of(parts.s.op.results[0])
     )
@@ -114,12 +110,26 @@ def _is_flat(op: ir.Operation) -> bool:
     return rows.Structured(op).is_of_elements()
 
 
-def _body_of(op: ir.Operation) -> list[str]:
-    """The names of what an operator computes, but for what makes numbers f32."""
+def _element(op: ir.Operation) -> ir.Type:
+    return ir.RankedTensorType(op.results[0].type).element_type
+
+
+def _inputs_of(op: ir.Operation, name: str) -> list[int]:
+    """The numbers of the arguments of a body that are what its one operation of this name takes, made f32 or as they
+    are; none where the body is another, or takes something else."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return []
-    names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
-    return [name for name in names if name not in ("arith.extf", "linalg.yield")]
+    block = op.regions[0].blocks[0]
+    first, *others = [inner.operation for inner in block.operations if inner.operation.name != "arith.extf"]
+    if first.name != name or [other.name for other in others] != ["linalg.yield"]:
+        return []
+    arguments = list(block.arguments)
+    taken = [made.operands[0] if _is_made(made := rows.producer(value)) else value for value in first.operands]
+    return [arguments.index(value) for value in taken] if all(value in arguments for value in taken) else []
+
+
+def _is_made(op: ir.Operation | None) -> bool:
+    return op is not None and op.name == "arith.extf"
 
 
 @dataclass

@@ -284,8 +284,7 @@ def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_of
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted, and of a
-    size that is open takes shifts to be less. Along that elements are taken by number."""
+    """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape) if isinstance(x.numel(), int) else NotImplemented
     if not all(isinstance(shift, int) for shift in shifts):

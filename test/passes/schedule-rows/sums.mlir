@@ -151,3 +151,52 @@ func.func @norm(%x: tensor<4x8x80x4096xbf16>) -> (tensor<4x8x1x1xf32>, tensor<4x
   } -> tensor<4x8x1x1xf32>
   return %mean, %squares : tensor<4x8x1x1xf32>, tensor<4x8x1x1xf32>
 }
+
+// -----
+
+// Halves of what differs from a mean are no squares.
+
+#image = affine_map<(n, g, c, p) -> (n, g, c, p)>
+#group = affine_map<(n, g, c, p) -> (n, g, 0, 0)>
+
+// CHECK-LABEL: func.func @halves
+// CHECK-COUNT-2: "kitsune.read"(%{{.+}} -> tensor<1x4096xf32>
+func.func @halves(%x: tensor<4x8x80x4096xf32>) -> tensor<4x8x1x1xf32> {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 5.0e-1 : f32
+  %part = arith.constant 3.0517578125e-6 : f32
+  %e = tensor.empty() : tensor<4x8x1x1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x8x1x1xf32>) -> tensor<4x8x1x1xf32>
+  %sum = linalg.generic {indexing_maps = [#image, #group], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<4x8x80x4096xf32>) outs(%f : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %1 = arith.addf %a, %s : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x1x1xf32>
+  %mean = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%sum : tensor<4x8x1x1xf32>) outs(%e : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %part : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x1x1xf32>
+  %whole = tensor.empty() : tensor<4x8x80x4096xf32>
+  %centred = linalg.generic {indexing_maps = [#image, #group, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%x, %mean : tensor<4x8x80x4096xf32>, tensor<4x8x1x1xf32>) outs(%whole : tensor<4x8x80x4096xf32>) {
+  ^bb0(%a: f32, %m: f32, %o: f32):
+    %1 = arith.subf %a, %m : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x80x4096xf32>
+  %halves = linalg.generic {indexing_maps = [#image, #image], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%centred : tensor<4x8x80x4096xf32>) outs(%whole : tensor<4x8x80x4096xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %half : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x80x4096xf32>
+  %total = linalg.generic {indexing_maps = [#image, #group], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%halves : tensor<4x8x80x4096xf32>) outs(%f : tensor<4x8x1x1xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x1x1xf32>
+  return %total : tensor<4x8x1x1xf32>
+}
