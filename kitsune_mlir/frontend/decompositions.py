@@ -286,7 +286,7 @@ def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_of
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
     if not dims:
-        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape) if isinstance(x.numel(), int) else NotImplemented
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
     if not all(isinstance(shift, int) for shift in shifts):
         return NotImplemented
     for shift, d in zip(shifts, dims):

@@ -213,7 +213,7 @@ def test_rolls_along_an_open_dimension(target, gpu_of):
 
     class Model(nn.Module):
         def forward(self, x):
-            return x.roll(7, 0) + x.roll((-1, 2), (0, 1))
+            return x.roll(7, 0) + x.roll((-1, 2), (0, 1)) + x.roll(-4)
 
     shapes = ({0: torch.export.Dim("rows", min=2, max=64)},)
     target = target if target == "cpu" else gpu_of(4)
