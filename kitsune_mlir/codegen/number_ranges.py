@@ -62,6 +62,8 @@ class _Ranges:
             truth = self._truth(operands[0])
             sides = [self.of(side) for side, at in zip(operands[1:], (True, False)) if truth in (None, at)]
             return min(side[0] for side in sides), max(side[1] for side in sides)
+        if op.name == "arith.extsi" and operands[0].type.width == 1:
+            return -1, 0
         if op.name in _SAME:
             return self.of(operands[0])
         if op.name == "arith.extui":
