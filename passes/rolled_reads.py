@@ -84,9 +84,7 @@ def _rolled(source: ir.Value, dim: int, first: int) -> ir.Value:
         places = [linalg.IndexOp(d).result for d in range(kind.rank)]
         at, count = places[dim], constant_index(behind)
         is_behind = arith.cmpi(arith.CmpIPredicate.ult, at, count)
-        places[dim] = arith.select(
-            is_behind, arith.addi(at, constant_index(first)), arith.subi(at, constant_index(behind))
-        )
+        places[dim] = arith.select(is_behind, arith.addi(at, constant_index(first)), arith.subi(at, count))
         return tensor.extract(source, places)
 
     start = tensor.empty(sizes_of(source), kind.element_type)

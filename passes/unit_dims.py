@@ -19,6 +19,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, tensor, walk
 
 from .generic_operands import set_maps
+from .row_groups import root
 from .split_windows import reads_windows
 
 
@@ -76,8 +77,7 @@ def _is_beside_reshaped(op: ir.Operation) -> bool:
 
 def _is_sum(value: ir.Value) -> bool:
     """Whether a value is a reduction, whose kernel computes what follows."""
-    while (op := rows.producer(value)) is not None and op.name in rows.RESHAPES:
-        value = op.operands[0]
+    op = rows.producer(root(value))
     return op is not None and op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
 
 

@@ -16,7 +16,7 @@ leaves of %x - %o is summed as well, and the second mean is a sum of parts as th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
@@ -68,7 +68,7 @@ def _sums_of(value: ir.Value, means: tuple[ir.Operation, ...], parts: Parts, par
             continue
         yield _Sum(total, means, False)
         for mean in users(total.results[0]):
-            if mean.name != "linalg.generic" or rows.Structured(mean).inputs != 1 or not _is_flat(mean):
+            if mean.name != "linalg.generic" or not (s := rows.Structured(mean)).is_of_elements() or s.inputs != 1:
                 continue
             for less in users(mean.results[0]):
                 if _takes_off(less, value, parts) and root(less.operands[1]) == mean.results[0]:
@@ -104,10 +104,6 @@ def _takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
         and of_mean == [rows.dim_of(expr) for expr in parts.s.maps[1].results]
         and rows.shape_of(op.operands[1]) == rows.shape_of(parts.s.op.results[0])
     )
-
-
-def _is_flat(op: ir.Operation) -> bool:
-    return rows.Structured(op).is_of_elements()
 
 
 def _element(op: ir.Operation) -> ir.Type:
@@ -151,8 +147,7 @@ class _Rows:
         for one in found:
             with one.op.location, ir.InsertionPoint(one.op):
                 along = self._of_parts(one, own, left, squares) if one.means else sums
-                across = Parts(rows.Structured(one.op), self.parts.sizes, self.parts.first, self.parts.columns)
-                made = across.across(along, combiner)
+                made = replace(self.parts, s=rows.Structured(one.op)).across(along, combiner)
             replace_op(one.op, made.results[0])
 
     def _less(self, own: ir.Value, combiner: Combiner, squared: bool) -> ir.Value:
