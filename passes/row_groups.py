@@ -79,6 +79,15 @@ class Group:
     def ordered(self) -> list[Member]:
         return list(self.members.values())
 
+    @property
+    def ops(self) -> list[ir.Operation]:
+        return [member.op for member in self.ordered]
+
+    @property
+    def results(self) -> list[ir.Value]:
+        """What is used outside of the group."""
+        return [member.op.results[0] for member in self.outputs]
+
     def has(self, op: ir.Operation) -> bool:
         return any(result in self.members for result in op.results)
 

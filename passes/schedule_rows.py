@@ -142,12 +142,10 @@ def _schedule(
         remark(last, f"is not computed row by row: {reason}")
         return False
     assert tiles is not None
-    members = [member.op for member in group.ordered]
-    gather(members)
+    gather(group.ops)
     with last.location, ir.InsertionPoint(last):
         known = [value for own in used if own is not None for value in own]
-        outputs = [member.op.results[0] for member in group.outputs]
-        replace(outputs, _Builder(plan, tiles, target, name, known).build(), members)
+        replace(group.results, _Builder(plan, tiles, target, name, known).build(), group.ops)
     return True
 
 

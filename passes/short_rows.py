@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -87,13 +87,26 @@ class ShortRows:
 
     count: int
     sizes: TensorSizes
+    _columns: dict[ir.Value, list[int] | None] = field(default_factory=dict, repr=False)  # those asked for
 
     def columns(self, value: ir.Value) -> list[int] | None:
         """The sizes of a tensor's rows; None where it has not so many rows of few numbers."""
-        shape = self.sizes.shape(value)
-        found = (k for k in range(len(shape) + 1) if prod(shape[:k]) == self.count and is_few(shape[k:]))
-        k = next(found, None)
-        return None if k is None else shape[k:]
+        if value not in self._columns:
+            shape = self.sizes.shape(value)
+            found = (k for k in range(len(shape) + 1) if prod(shape[:k]) == self.count and is_few(shape[k:]))
+            k = next(found, None)
+            self._columns[value] = None if k is None else shape[k:]
+        return self._columns[value]
+
+    def base(self, value: ir.Value) -> ir.Value:
+        """The first tensor of such rows that a value is a reshape of, or the value: others on the way may have rows
+        that are several of these, or parts."""
+        found = root(value)
+        while self.columns(found) is None and (maker := rows.producer(value)) is not None:
+            if maker.name not in rows.RESHAPES or self.columns(maker.operands[0]) is None:
+                return value
+            value = maker.operands[0]
+        return found
 
     def outer(self, value: ir.Value) -> int:
         """How many of its dimensions are those of rows."""

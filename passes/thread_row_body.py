@@ -36,7 +36,9 @@ class Given:
 
     def columns(self, space: ShortRows) -> list[int]:
         """Their dimensions."""
-        return space.sizes.shape(self.value) if self.shared else space.columns(self.value) or []
+        found = space.sizes.shape(self.value) if self.shared else space.columns(self.value)
+        assert found is not None
+        return found
 
 
 @dataclass
@@ -104,7 +106,8 @@ class ThreadRowBody:
         columns = Given(value, shared).columns(self.space)
         if (number := scalar(value)) is not None:
             return linalg.fill(number, outs=[tensor.empty([WARP, *columns], number.type)])
-        return _with_columns(self.tiles[Given(root(value), shared)], columns)
+        own = root(value) if shared else self.space.base(value)
+        return _with_columns(self.tiles[Given(own, shared)], columns)
 
     def _on_tiles(self, op: ir.Operation) -> ir.Value:
         """An operator on tiles."""

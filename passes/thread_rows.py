@@ -17,6 +17,7 @@ as well, so that a group has several of them between its operators. What all row
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from math import prod
 
 from kitsune_mlir import rows
@@ -44,17 +45,16 @@ def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
     taken: set[ir.Operation] = set()
     found = []
     for count in _counts(order, sizes):
-        space, seen = ShortRows(count, sizes), set(taken)
+        growth, seen = _Growth(order, ShortRows(count, sizes)), set(taken)
         for op in order.ops:
-            if op.name in _MOVES and op not in seen and space.fits(op):
-                group = _Group.around(op, space, order, seen)
+            if op.name in _MOVES and op not in seen and growth.fits(op):
+                group = growth.around(op, seen)
                 seen.update(group.ops)
                 tiles = choose_threads(group.counts(), target)
                 if tiles is not None and tiles.microseconds < group.apart(target):
                     taken.update(group.ops)
                     order.join(group.ops)
-                    body = ThreadRowBody(space, group.ops, group.inputs, group.outputs)
-                    found.append((body, tiles))
+                    found.append((ThreadRowBody(group.space, group.ops, group.inputs, group.outputs), tiles))
     for own, (body, tiles) in enumerate(found, start=number):
         body.schedule(tiles, target, f"rows{own}")
     return len(found)
@@ -70,6 +70,63 @@ def _counts(order: Order, sizes: TensorSizes) -> list[int]:
     return sorted((count for count in found - {1} if len(factors(count)[1]) <= 1), key=sizes.taken)
 
 
+class _Growth:
+    """How groups on rows of a space grow in a block. What is known of an operator is kept."""
+
+    def __init__(self, order: Order, space: ShortRows):
+        self._order, self._space = order, space
+        self.fits = cache(space.fits)
+        self._near, self._reads = cache(_neighbours), cache(partial(_reads, space=space))
+
+    def around(self, op: ir.Operation, taken: set[ir.Operation]) -> _Group:
+        """The operators around one, of them the first whose rows registers hold."""
+        own, apart = {op}, set(taken)
+        while True:
+            near = {one for other in own for one in self._near(other)} - own - apart
+            apart |= {one for one in near if not self.fits(one)}
+            before = len(own)
+            for one in self._order.sorted(near - apart):
+                grown = [*own, one]
+                turned = [turn for other in grown for turn in transposes(other.results[0])]
+                if self._order.is_convex([*grown, *turned]):
+                    own.add(one)
+            if len(own) == before:
+                return self._first(self._order.sorted(own))
+
+    def _first(self, ops: list[ir.Operation]) -> _Group:
+        """The first of these operators: as many as read and write no more than a thread holds."""
+        numbers = {op.results[0]: number for number, op in enumerate(ops)}
+        last = [_last_reader(op, numbers, len(ops)) for op in ops]
+        width = [prod(self._space.columns(op.results[0]) or []) for op in ops]
+        read: set[Given] = set()
+        fits = 0
+        for end, op in enumerate(ops, start=1):
+            read.update(given for given in self._reads(op) if given.value not in numbers)
+            moved = sum(given.count(self._space) for given in read)
+            if moved + sum(width[i] for i in range(end) if last[i] >= end) <= _MOST_MOVED:
+                fits = end
+        return _Group(self._space, ops[:fits])
+
+
+def _last_reader(op: ir.Operation, numbers: dict[ir.Value, int], none: int) -> int:
+    """The number of the last operator that reads what one makes, and a larger one where others do, too."""
+    return max(
+        (numbers.get(one.results[0], none) if len(one.results) else none for one in readers(op.results[0])),
+        default=none,
+    )
+
+
+def _reads(op: ir.Operation, space: ShortRows) -> list[Given]:
+    """What an operator is given, but for numbers."""
+    loops = RowLoops(op, space) if op.name == "linalg.generic" else None
+    found = []
+    for i, value in enumerate(read_by(op)):
+        if scalar(value) is None:
+            shared = loops is not None and loops.is_shared(i)
+            found.append(Given(root(value) if shared else space.base(value), shared))
+    return found
+
+
 @dataclass
 class _Group:
     """Operators on rows of a space, in the order of the block."""
@@ -77,41 +134,18 @@ class _Group:
     space: ShortRows
     ops: list[ir.Operation]
 
-    @staticmethod
-    def around(op: ir.Operation, space: ShortRows, order: Order, taken: set[ir.Operation]) -> _Group:
-        """The operators around one, of them the first whose rows registers hold."""
-        own, apart = {op}, set(taken)
-        while True:
-            near = {one for other in own for one in _neighbours(other)} - own - apart
-            apart |= {one for one in near if not space.fits(one)}
-            before = len(own)
-            for one in order.sorted(near - apart):
-                grown = [*own, one]
-                if order.is_convex([*grown, *(turned for other in grown for turned in transposes(other.results[0]))]):
-                    own.add(one)
-            if len(own) == before:
-                break
-        group = _Group(space, order.sorted(own))
-        while group.ops and group.moved() > _MOST_MOVED:
-            group = _Group(space, group.ops[:-1])
-        return group
-
-    @property
+    @cached_property
     def outputs(self) -> list[ir.Value]:
         """What others use of what the group makes."""
-        return [op.results[0] for op in self.ops if any(one not in self.ops for one in readers(op.results[0]))]
+        own = set(self.ops)
+        return [op.results[0] for op in self.ops if any(one not in own for one in readers(op.results[0]))]
 
-    @property
+    @cached_property
     def inputs(self) -> list[Given]:
         """What it reads that others make."""
         made = {op.results[0] for op in self.ops}
-        found = dict[Given, None]()
-        for op in self.ops:
-            loops = RowLoops(op, self.space) if op.name == "linalg.generic" else None
-            for i, value in enumerate(read_by(op)):
-                if scalar(value) is None and root(value) not in made:
-                    found[Given(root(value), loops is not None and loops.is_shared(i))] = None
-        return list(found)
+        read = dict.fromkeys(given for op in self.ops for given in _reads(op, self.space))
+        return [given for given in read if given.value not in made]
 
     def _moved(self) -> list[Given]:
         """What a thread reads and writes."""
