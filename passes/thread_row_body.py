@@ -16,7 +16,7 @@ from kitsune_mlir.planning.row_tiles import WARP, RowTiles
 from kitsune_mlir.planning.target import Target
 
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
-from .row_bodies import gather, replace
+from .row_bodies import gather
 from .row_groups import root
 from .schedule_build import constant_index, generic, i64, map_of, reshaped
 from .short_rows import Cut, RowLoops, ShortRows, cut_of, scalar
@@ -51,8 +51,8 @@ class ThreadRowBody:
     outputs: list[ir.Value]
     tiles: dict[Given, ir.Value] = field(default_factory=dict)
 
-    def schedule(self, tiles: RowTiles, target: Target, name: str) -> None:
-        """Puts a kernel in the place of the operators."""
+    def build(self, tiles: RowTiles, target: Target, name: str) -> list[ir.Value]:
+        """The kernel, behind what it is given, and what it gives in the place of the outputs."""
         last = self.ops[-1]
         gather(self.ops)
         with last.location, ir.InsertionPoint(last):
@@ -66,8 +66,7 @@ class ThreadRowBody:
                         first = arith.muli(number, constant_index(tiles.rows))
                         own = arith.addi(first, arith.muli(copy, constant_index(WARP)))
                         self._emit(brought, [own, zero])
-            results = [self._result(built, number, value) for number, value in enumerate(self.outputs)]
-        replace(self.outputs, results, self.ops)
+            return [self._result(built, number, value) for number, value in enumerate(self.outputs)]
 
     def _brought(self, given: Given) -> ir.Value:
         """What is read, as rows of one dimension, or as one row."""

@@ -28,6 +28,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .block_order import Order
+from .row_bodies import replace
 from .row_groups import root
 from .short_rows import RowLoops, ShortRows, is_few, read_by, readers, scalar, transposes
 from .stage_cost import DEAR
@@ -55,8 +56,10 @@ def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
                     taken.update(group.ops)
                     order.join(group.ops)
                     found.append((ThreadRowBody(group.space, group.ops, group.inputs, group.outputs), tiles))
-    for own, (body, tiles) in enumerate(found, start=number):
-        body.schedule(tiles, target, f"rows{own}")
+    # What others are given is there until all are built.
+    made = [body.build(tiles, target, f"rows{own}") for own, (body, tiles) in enumerate(found, start=number)]
+    for (body, _), results in zip(found, made, strict=True):
+        replace(body.outputs, results, body.ops)
     return len(found)
 
 
@@ -81,15 +84,16 @@ class _Growth:
     def around(self, op: ir.Operation, taken: set[ir.Operation]) -> _Group:
         """The operators around one, of them the first whose rows registers hold."""
         own, apart = {op}, set(taken)
+        together = [op, *transposes(op.results[0])]
         while True:
             near = {one for other in own for one in self._near(other)} - own - apart
             apart |= {one for one in near if not self.fits(one)}
             before = len(own)
             for one in self._order.sorted(near - apart):
-                grown = [*own, one]
-                turned = [turn for other in grown for turn in transposes(other.results[0])]
-                if self._order.is_convex([*grown, *turned]):
+                grown = [*together, one, *transposes(one.results[0])]
+                if self._order.is_convex(grown):
                     own.add(one)
+                    together = grown
             if len(own) == before:
                 return self._first(self._order.sorted(own))
 
