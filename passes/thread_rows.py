@@ -80,22 +80,31 @@ class _Growth:
         self._order, self._space = order, space
         self.fits = cache(space.fits)
         self._near, self._reads = cache(_neighbours), cache(partial(_reads, space=space))
+        # What is turned for slices alone goes with what makes it.
+        self._closed = cache(lambda op: order.closed([op, *transposes(op.results[0])]))
 
     def around(self, op: ir.Operation, taken: set[ir.Operation]) -> _Group:
         """The operators around one, of them the first whose rows registers hold."""
-        own, apart = {op}, set(taken)
-        together = [op, *transposes(op.results[0])]
+        own, seen = {op}, {op, *taken}
+        closed, waiting = self._closed(op), self._others(op, seen)
         while True:
-            near = {one for other in own for one in self._near(other)} - own - apart
-            apart |= {one for one in near if not self.fits(one)}
-            before = len(own)
-            for one in self._order.sorted(near - apart):
-                grown = [*together, one, *transposes(one.results[0])]
-                if self._order.is_convex(grown):
+            refused = []
+            for one in self._order.sorted(waiting):
+                grown = tuple(a | b for a, b in zip(closed, self._closed(one), strict=True))
+                if self._order.are_together(grown):
                     own.add(one)
-                    together = grown
-            if len(own) == before:
+                    closed = grown
+                else:
+                    refused.append(one)
+            if len(refused) == len(waiting):
                 return self._first(self._order.sorted(own))
+            waiting = {*refused, *(other for one in waiting - {*refused} for other in self._others(one, seen))}
+
+    def _others(self, op: ir.Operation, seen: set[ir.Operation]) -> set[ir.Operation]:
+        """The neighbours of an operator that are not `seen` yet, and fit."""
+        found = self._near(op) - seen
+        seen |= found
+        return {one for one in found if self.fits(one)}
 
     def _first(self, ops: list[ir.Operation]) -> _Group:
         """The first of these operators: as many as read and write no more than a thread holds."""
