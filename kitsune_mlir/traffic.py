@@ -16,7 +16,7 @@ from kitsune_mlir.mlir import ir, walk
 PIPELINE = "kitsune.pipeline"
 # Data movement that code generation turns into address arithmetic or start values, not operators.
 _FREE = {"linalg.fill", "linalg.yield", "linalg.index"}
-_OTHERS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter", "kitsune.fourier"}
+_OTHERS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter", "kitsune.firsts", "kitsune.fourier"}
 _VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
 _EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
 

@@ -21,6 +21,7 @@ from .cpu_products import define_products, outline_products
 from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
+from .firsts import sort_whole_rows
 from .fourier import outline_transforms
 
 _FUSE = (
@@ -57,6 +58,7 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     run_passes(module, _FUSE)
     widen_long_sums(module)
     outline_transforms(module)
+    sort_whole_rows(module)
     bufferize(module)
     lower_sorts(module)
     lower_transforms(module)

@@ -46,7 +46,7 @@ _NAN = {True: ["arith.cmpf", "arith.ori"], False: []}  # what a comparison is fo
 def lower_sorts(main: func.FuncOp, kernels: Kernels) -> None:
     """Puts a kernel in the place of each tm_tensor.sort on memrefs that is one of these; others become loops."""
     for op in walk(main, "tm_tensor.sort"):
-        kind, order = ir.MemRefType(op.operands[0].type), _Order.of(op)
+        kind, order = ir.MemRefType(op.operands[0].type), Order.of(op)
         size = kind.shape[kind.rank - 1]
         if order is not None and attr_int(op, "dimension") == kind.rank - 1 and 0 < size <= MOST_SORTED:
             _lower(op, size, order, kernels)
@@ -54,14 +54,14 @@ def lower_sorts(main: func.FuncOp, kernels: Kernels) -> None:
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """That of keys of a type, of 32 or 64 bits."""
 
     kind: ir.Type
     descending: bool
 
     @staticmethod
-    def of(op: ir.Operation) -> _Order | None:
+    def of(op: ir.Operation) -> Order | None:
         """The one that a sort goes by; None where that is not one of these."""
         a, b, *_ = op.regions[0].blocks[0].arguments
         first, *others, end = [inner.operation for inner in op.regions[0].blocks[0].operations]
@@ -73,7 +73,7 @@ class _Order:
         predicate, (found,) = attr_int(first, "predicate"), end.operands
         names = _FLOATS if is_float else _INTEGERS
         known = predicate in names and found == (others[-1] if others else first).results[0]
-        return _Order(kind, names[predicate]) if known else None
+        return Order(kind, names[predicate]) if known else None
 
     def number(self, key: ir.Value) -> ir.Value:
         """A whole number without a sign, less than another one where the key stands before that one's."""
@@ -120,7 +120,7 @@ class _Block:
 class _Words:
     """A block's elements in shared memory: [row, slot], each a number with its place, or both apart."""
 
-    def __init__(self, kernel: Kernel, own: _Block, order: _Order):
+    def __init__(self, kernel: Kernel, own: _Block, order: Order):
         self._order, self._own = order, own
         self._i32, self._i64 = (ir.IntegerType.get_signless(width) for width in (WORD, 2 * WORD))
         shape, self._is_one = [own.rows, own.slots], order.kind.width == WORD
@@ -170,7 +170,7 @@ class _Words:
                 self._store(values, end)
 
 
-def _lower(op: ir.Operation, size: int, order: _Order, kernels: Kernels) -> None:
+def _lower(op: ir.Operation, size: int, order: Order, kernels: Kernels) -> None:
     own, source = _Block.of(size), op.operands[0]
     rank = ir.MemRefType(source.type).rank
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.mlir import func, ir, walk
 from kitsune_mlir.rows import producer, used_values
@@ -19,8 +20,10 @@ _PREFIX = "torch.kitsune."  # of an operator's name
 
 
 class Lifted(NamedTuple):
-    """An operator that is outside: how many parts it has, and results, and what is said of it."""
+    """An operator that is outside: the operation that it becomes, how many parts it has, and results, and what is said
+    of it."""
 
+    name: str
     parts: int
     results: int
     attributes: dict[str, ir.Attribute]
@@ -36,10 +39,8 @@ def lift(module: ir.Module) -> list[Lifted]:
         return []
     block, found, given = function.regions[0].blocks[0], list[Lifted](), list[ir.Value]()
     for op in own:
-        re, im, *said = op.operands
-        maker = producer(im)
-        parts = [re] if maker is not None and maker.name == "torch.constant.none" else [re, im]
-        found.append(Lifted(len(parts), len(op.results), _attributes(said), op.location))
+        name, parts, attributes = (_firsts if _name(op) == f"{_PREFIX}firsts" else _fourier)(*op.operands)
+        found.append(Lifted(name, len(parts), len(op.results), attributes, op.location))
         given += parts
         for result in op.results:
             result.replace_all_uses_with(block.add_argument(result.type, op.location))
@@ -50,7 +51,7 @@ def lift(module: ir.Module) -> list[Lifted]:
 
 
 def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
-    """Puts the operators, now kitsune.fouriers on tensors, where they were: the function's last results are what they
+    """Puts the operators, now operations on tensors, where they were: the function's last results are what they
     are given, and its last arguments what they give."""
     function = entry_function(module)
     if function is None or not lifted:
@@ -67,7 +68,7 @@ def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
         argument += one.results
         with one.location, ir.InsertionPoint(end):
             kinds = [value.type for value in arguments]
-            made = ir.Operation.create(FourierOp.OPERATION_NAME, kinds, parts, one.attributes)
+            made = ir.Operation.create(one.name, kinds, parts, one.attributes)
         for old, new in zip(arguments, made.results, strict=True):
             old.replace_all_uses_with(new)
     _in_order(block)
@@ -80,11 +81,30 @@ def _name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["name"]).value
 
 
-def _attributes(said: list[ir.Value]) -> dict[str, ir.Attribute]:
-    """Those of a kitsune.fourier, of the numbers that an operator is given behind its parts."""
-    dim, size, _, inverse, scale = (value.owner.attributes["value"] for value in said)
+Said = tuple[str, list[ir.Value], dict[str, ir.Attribute]]  # an operation's name, operands and attributes
+
+
+def _fourier(re: ir.Value, im: ir.Value, *said: ir.Value) -> Said:
+    """A kitsune.fourier, of what an operator is given."""
+    maker = producer(im)
+    parts = [re] if maker is not None and maker.name == "torch.constant.none" else [re, im]
+    dim, size, _, inverse, scale = map(_number, said)
     found = {"dimension": dim, "size": size, "scale": scale}
-    return found | ({"inverse": ir.UnitAttr.get(dim.context)} if ir.IntegerAttr(inverse).value else {})
+    return FourierOp.OPERATION_NAME, parts, found | _if_so("inverse", inverse)
+
+
+def _firsts(keys: ir.Value, count: ir.Value, descending: ir.Value) -> Said:
+    """A kitsune.firsts, likewise."""
+    return FirstsOp.OPERATION_NAME, [keys], _if_so("descending", _number(descending))
+
+
+def _number(value: ir.Value) -> ir.Attribute:
+    return value.owner.attributes["value"]
+
+
+def _if_so(name: str, truth: ir.Attribute) -> dict[str, ir.Attribute]:
+    """A unit attribute where it holds."""
+    return {name: ir.UnitAttr.get(truth.context)} if ir.IntegerAttr(truth).value else {}
 
 
 def _return(end: ir.Operation, values: list[ir.Value]) -> None:

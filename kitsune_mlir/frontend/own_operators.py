@@ -10,6 +10,7 @@ _library = torch.library.Library("kitsune", "FRAGMENT")
 _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, float scale"
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
+_library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
 
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
@@ -30,5 +31,12 @@ def _real(re: Tensor, im: Tensor | None, dim: int, size: int, kept: int, inverse
     return _result(re, dim, kept)
 
 
+@torch.library.register_fake("kitsune::firsts", lib=_library)
+def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    values = _result(keys, -1, count)
+    return values, values.to(torch.int64)
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
+FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts

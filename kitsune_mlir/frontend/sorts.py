@@ -1,14 +1,15 @@
 """Sorts, and the largest or smallest elements of rows, without a loop that swaps neighbours one after another.
 
 Rows of a known size that a block of threads holds are torch-mlir's own operator, a network of exchanges
-(codegen/gpu_sort.py). Where few elements are wanted they are taken out of the row one after another: two reductions
-each, of a row that stays where threads have it. A long row of which some elements are wanted is cut into pieces first:
-only the first few of each piece can be among the first few of the row, and, of all pieces, those alone whose own first
-elements are among the first few of such elements. One of which many are wanted is cut, too, and the pieces, each in its
-order then, are merged two by two: an element finds by bisection how many of the other run come before it.
+(codegen/gpu_sort.py). Where few elements of a short row are wanted they are taken out of it one after another: two
+reductions each, of a row that stays where threads have it. More, and those of longer rows, or of an open length, are
+kitsune.firsts, which goes through a row once. Of numbers of 64 bits, which that does not take, a long row is cut into
+pieces: only the pieces whose own first elements are among the first of such have elements that are among the first. One
+of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
+bisection how many of the other run come before it.
 
-In a row whose length is open until the call, an element's rank is how many elements come before it: a reduction for
-each element. The element at a place of the result is the one whose rank is the place's number: another.
+In other rows whose length is open until the call, an element's rank is how many elements come before it: a reduction
+for each element. The element at a place of the result is the one whose rank is the place's number: another.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -20,16 +21,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kitsune_mlir.dialects.firsts import MOST
 from kitsune_mlir.planning.kernel_cost import MOST_SORTED
 
+from .own_operators import FIRSTS
 from .working import working
 
 aten = torch.ops.aten
 
 _SHORT = MOST_SORTED  # elements of a row that is sorted at once (codegen/gpu_sort.py)
-_PIECE = 32  # elements of a row's piece, the fewest
 _BEST = 8  # a row has so many times as many elements as are wanted of it, for its best pieces to be looked for
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
+_STEPS = 8  # of them, up to which that takes less than a kernel of their own
+_FOUND = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
 _QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
 
@@ -65,8 +69,22 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
     if x.is_complex() or count == 0 or any(isinstance(size, int) and not size for size in x.shape):
         return NotImplemented
     rows = x.transpose(dim, -1)
+    keys = rows if x.dtype in _FOUND else _keys(rows)
+    if count is not None and _are_found(keys, count):
+        values, places = FIRSTS(keys, count, descending)
+        values = values if keys is rows else rows.gather(-1, places)
+        return values.transpose(dim, -1), places.transpose(dim, -1)
     places = _first(_keys(rows), descending, rows.shape[-1] if count is None else count).long()
     return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
+
+
+def _are_found(x: Tensor, count: int) -> bool:
+    """Whether a kernel that goes through rows once finds their first elements (codegen/gpu_firsts.py): of rows from
+    which these would be taken one by one in many steps."""
+    size = x.shape[-1]
+    if x.dtype not in _FOUND or not 0 < count <= MOST:
+        return False
+    return not isinstance(size, int) or size >= count and (size > _WIDE or count > _STEPS and size > _FEW)
 
 
 def _is_short(x: Tensor, dim: int) -> bool:
@@ -89,10 +107,7 @@ def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     if not isinstance(size, int) or not isinstance(count, int):
         return _places(x, descending, count)
     if _are_taken(x, count):
-        if size <= _WIDE:
-            return _taken(x, descending, count)
-        pieces = -(-size // _WIDE)
-        return _of_firsts(x, descending, pieces, -(-size // (pieces * _PIECE)) * _PIECE, count)
+        return _taken(x, descending, count)
     if size > max(_WIDE, _BEST * count):
         return _of_best_pieces(x, descending, count)
     return _sorted(x, descending, count) if size <= _SHORT else _merged(x, descending).narrow(-1, 0, count)
@@ -120,20 +135,13 @@ def _of_best_pieces(x: Tensor, descending: bool, count: int) -> Tensor:
     return chosen.gather(-1, (found // piece).long()) * piece + found % piece
 
 
-def _of_firsts(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> Tensor:
-    """The same of rows that are cut into pieces."""
-    cut, found, places = _of_pieces(x, descending, pieces, piece, count)
-    left = cut.gather(-1, found.long()).flatten(-2)
-    return places.flatten(-2).gather(-1, _first(left, descending, count).long())
-
-
 def _are_taken(x: Tensor, count: int) -> bool:
     """Whether elements are taken out of rows one after another: few of them, or of short rows, of a type that kernels
     of rows reduce. Few rows, which a step for each of many elements takes long, are sorted."""
-    elements = x.numel()
+    elements, size = x.numel(), x.shape[-1]
     takes_long = not isinstance(elements, int) or elements > _QUICK
-    few = count <= (_FEW if takes_long else _FEW // 4) and (2 * count <= x.shape[-1] or x.shape[-1] <= _FEW)
-    return few and x.dtype in (torch.float32, torch.int32)
+    few = count <= (_FEW if takes_long else _STEPS) and (2 * count <= size or size <= _FEW)
+    return few and size <= _WIDE and x.dtype in (torch.float32, torch.int32)
 
 
 def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
@@ -161,15 +169,6 @@ def _runs(size: int) -> int:
     return 1 << (-(-size // _SHORT) - 1).bit_length()
 
 
-def _of_pieces(x: Tensor, descending: bool, pieces: int, piece: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows cut into pieces, and the places (i32) of the first `count` elements of each: in the piece, and in the
-    row."""
-    cut = _cut(x, descending, pieces, piece)
-    found = (_taken if _are_taken(cut, count) else _sorted)(cut, descending, count)
-    firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
-    return cut, found, found + firsts.unsqueeze(-1)
-
-
 def _cut(x: Tensor, descending: bool, pieces: int, piece: int) -> Tensor:
     """Rows cut into pieces, the last of which are filled up."""
     if rest := pieces * piece - x.shape[-1]:
@@ -179,7 +178,10 @@ def _cut(x: Tensor, descending: bool, pieces: int, piece: int) -> Tensor:
 
 def _merged(x: Tensor, descending: bool) -> Tensor:
     """The places (i32) of all elements of each row."""
-    cut, found, places = _of_pieces(x, descending, _runs(x.shape[-1]), _SHORT, _SHORT)
+    count = _runs(x.shape[-1])
+    cut = _cut(x, descending, count, _SHORT)
+    found = _sorted(cut, descending, _SHORT)
+    places = found + torch.arange(0, count * _SHORT, _SHORT, dtype=torch.int32, device=x.device).unsqueeze(-1)
     keys = cut.gather(-1, found.long())
     while keys.shape[-2] > 1:
         pairs, both = (run.unflatten(-2, (-1, 2)) for run in (keys, places))

@@ -4227,6 +4227,46 @@ func.func @turned_rows_of_too_many_a_thread(%m: index) {
 
 // -----
 
+func.func @firsts(%x: tensor<4x8xf64>) {
+  // expected-error@+1 {{'kitsune.firsts' op takes rows of f32, f16, bf16 or i32, found tensor<4x8xf64>}}
+  %y:2 = "kitsune.firsts"(%x) : (tensor<4x8xf64>) -> (tensor<4x2xf64>, tensor<4x2xi64>)
+  return
+}
+
+// -----
+
+func.func @firsts(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.firsts' op descending must be said without a value, found 1 : i64}}
+  %y:2 = "kitsune.firsts"(%x) {descending = 1 : i64} : (tensor<4x8xf32>) -> (tensor<4x2xf32>, tensor<4x2xi64>)
+  return
+}
+
+// -----
+
+func.func @firsts(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.firsts' op gives rows like those of tensor<4x8xf32>, found tensor<3x2xf32>}}
+  %y:2 = "kitsune.firsts"(%x) : (tensor<4x8xf32>) -> (tensor<3x2xf32>, tensor<4x2xi64>)
+  return
+}
+
+// -----
+
+func.func @firsts(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.firsts' op gives 1 to 8 elements of rows of tensor<4x8xf32>, found tensor<4x9xf32>}}
+  %y:2 = "kitsune.firsts"(%x) : (tensor<4x8xf32>) -> (tensor<4x9xf32>, tensor<4x9xi64>)
+  return
+}
+
+// -----
+
+func.func @firsts(%x: tensor<4x8xf32>) {
+  // expected-error@+1 {{'kitsune.firsts' op gives places of type tensor<4x2xi64>, found tensor<4x2xi32>}}
+  %y:2 = "kitsune.firsts"(%x) : (tensor<4x8xf32>) -> (tensor<4x2xf32>, tensor<4x2xi32>)
+  return
+}
+
+// -----
+
 func.func @transformed(%x: tensor<4x8xf32>) {
   // expected-error@+1 {{'kitsune.fourier' op takes one or two parts and gives two, or two and one, found 1 and 1}}
   %y = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>

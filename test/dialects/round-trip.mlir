@@ -391,6 +391,8 @@ func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) ->
 
 // CHECK-LABEL: func.func @transformed
 func.func @transformed(%x: tensor<?x100xf32>) -> tensor<?x100xf32> {
+  // CHECK: %{{.*}}:2 = "kitsune.firsts"(%{{.*}}) {descending} : (tensor<?x100xf32>) -> (tensor<?x20xf32>, tensor<?x20xi64>)
+  %firsts:2 = "kitsune.firsts"(%x) {descending} : (tensor<?x100xf32>) -> (tensor<?x20xf32>, tensor<?x20xi64>)
   // CHECK: %{{.*}}:2 = "kitsune.fourier"(%{{.*}}) {dimension = 1 : i64, scale = 1.000000e+00 : f64, size = 128 : i64} : (tensor<?x100xf32>) -> (tensor<?x65xf32>, tensor<?x65xf32>)
   %half:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 128 : i64, scale = 1.0 : f64} : (tensor<?x100xf32>) -> (tensor<?x65xf32>, tensor<?x65xf32>)
   // CHECK: "kitsune.fourier"(%{{.*}}, %{{.*}}) {dimension = 1 : i64, inverse, scale = 7.812500e-03 : f64, size = 128 : i64} : (tensor<?x65xf32>, tensor<?x65xf32>) -> tensor<?x100xf32>

@@ -51,8 +51,7 @@ def test_rules_are_stable_sorts(dtype, shape, largest):
 
 @pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int16], ids=str)
-def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
-    monkeypatch.setattr(sorts, "_WIDE", 64)  # longer rows are cut into pieces
+def test_few_are_taken_one_after_another(dtype, largest):
     for size in (20, 64, 150):
         x = drawn((2, 3, size), dtype)
         if dtype == torch.int32:
@@ -66,6 +65,7 @@ def test_few_are_taken_one_after_another(dtype, largest, monkeypatch):
 def test_some_lie_in_the_best_pieces(dtype, largest, monkeypatch):
     monkeypatch.setattr(sorts, "_QUICK", 0)
     monkeypatch.setattr(sorts, "_FEW", 0)
+    monkeypatch.setattr(sorts, "_FOUND", ())  # which are kitsune.firsts (test_firsts.py)
     for size, count in ((90, 3), (133, 11), (700, 40)):
         x = drawn((2, 3, size), dtype)
         if dtype.is_floating_point:
@@ -129,6 +129,7 @@ def test_sorts_of_which_the_first_are_read(function, is_whole):
 def short_runs(monkeypatch):
     """Rows are long, and runs short, that few elements show what happens to many."""
     monkeypatch.setattr(sorts, "_SHORT", 8)
+    monkeypatch.setattr(sorts, "_FOUND", ())
 
 
 @pytest.mark.usefixtures("short_runs")
@@ -204,8 +205,8 @@ class Few(torch.nn.Module):
 
 @pytest.mark.usefixtures("unassembled")
 def test_a_few_elements_are_found_by_a_kernel_that_keeps_the_row():
-    """Of a row that is too long for it by one for each piece, and one for what these leave."""
-    for size, kernels in ((1000, 1), (9001, 2)):
+    """Those of a row that is too long for it by one that goes through it once."""
+    for size, kernels in ((1000, 1), (9001, 0)):
         compiled = kitsune_mlir.compile(Few(), (drawn((3, size)),), target=["sm_90a", "cpu"])
         forms = [launch["form"] for launch in compiled.plan["launches"]]
         assert forms.count("scheduled rows") == kernels
