@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
+Closed = tuple[int, int, int]  # operations, with all before, and with all after, a bit each
+
 
 class Order:
     """What each operation of a block is computed from, and what from it. Operations are known by their results: their
@@ -44,7 +46,11 @@ class Order:
 
     def is_convex(self, ops: Sequence[ir.Operation]) -> bool:
         """Whether nothing that is computed from one of these goes into another, unless through these. Reshapes may."""
-        own, before, after = self.closed(ops)
+        return self.are_together(self.closed(ops))
+
+    def are_together(self, closed: Closed) -> bool:
+        """The same of operations of which this is known."""
+        own, before, after = closed
         return not before & after & ~own & self._through
 
     def join(self, ops: Sequence[ir.Operation]) -> None:
@@ -57,7 +63,7 @@ class Order:
         for number in _bits(before & ~ahead):
             self._after[number] |= after
 
-    def closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
+    def closed(self, ops: Sequence[ir.Operation]) -> Closed:
         """These, with all before, and with all after."""
         own = before = after = 0
         for op in ops:

@@ -31,8 +31,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.firsts import outline_firsts
 from kitsune_mlir.codegen.fourier import outline_transforms
 from kitsune_mlir.codegen.gpu_buffers import Fills
+from kitsune_mlir.codegen.gpu_firsts import lower_firsts
 from kitsune_mlir.codegen.gpu_follow import follower
 from kitsune_mlir.codegen.gpu_fourier import lower_transforms
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
@@ -134,6 +136,7 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             outline_transforms(module)
+            outline_firsts(module)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -147,6 +150,7 @@ class ConvertLinalgToGpu(ModulePass):
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
             lower_transforms(module, main, kernels)
+            lower_firsts(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

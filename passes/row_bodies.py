@@ -349,12 +349,12 @@ def _start_of(member: Member, type_: ir.Type) -> ir.Value:
     return arith.constant(type_, number)
 
 
-def replace(group: Group, results: Sequence[ir.Value]) -> None:
-    """Puts values in the place of what a group gives to others, and erases it."""
-    for member, result in zip(group.outputs, results):
-        member.op.results[0].replace_all_uses_with(result)
-    for member in reversed(group.ordered):
-        erase(member.op)
+def replace(outputs: Sequence[ir.Value], results: Sequence[ir.Value], group: Sequence[ir.Operation]) -> None:
+    """Puts values in the place of what a group of operators gives to others, and erases it."""
+    for output, result in zip(outputs, results, strict=True):
+        output.replace_all_uses_with(result)
+    for op in reversed(group):
+        erase(op)
 
 
 def erase(op: ir.Operation) -> None:
@@ -364,13 +364,13 @@ def erase(op: ir.Operation) -> None:
     op.erase()
 
 
-def gather(group: Group) -> None:
-    """Moves what is computed from a group, and stands between its operators, behind the last of them."""
-    last = group.ordered[-1].op
-    waiting, moved = list(group.members), set[ir.Operation]()
+def gather(group: Sequence[ir.Operation]) -> None:
+    """Moves what is computed from a group of operators, and stands between them, behind the last."""
+    last = group[-1]
+    waiting, moved = [result for op in group for result in op.results], set[ir.Operation]()
     for value in waiting:
         for op in (ancestor_in(last.block, use.owner.operation) for use in value.uses):
-            if not group.has(op) and op not in moved and op.is_before_in_block(last):
+            if op not in group and op not in moved and op.is_before_in_block(last):
                 moved.add(op)
                 waiting += op.results
     for op in reversed(in_block_order(moved)):

@@ -16,7 +16,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .block_order import Order
@@ -78,6 +78,15 @@ class Group:
     @property
     def ordered(self) -> list[Member]:
         return list(self.members.values())
+
+    @property
+    def ops(self) -> list[ir.Operation]:
+        return [member.op for member in self.ordered]
+
+    @property
+    def results(self) -> list[ir.Value]:
+        """What is used outside of the group."""
+        return [member.op.results[0] for member in self.outputs]
 
     def has(self, op: ir.Operation) -> bool:
         return any(result in self.members for result in op.results)
@@ -244,7 +253,7 @@ def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
 
 def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> Member | None:
     """The operator as a member of groups over the space, if it can be one; `of_lengths` as of `find`."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op, of_lengths):
+    if op.name != "linalg.generic" or len(op.results) != 1 or not is_plain(op, of_lengths):
         return None
     if rounds_windows(op, op.operands[0]):  # as their own kernel does
         return None
@@ -269,7 +278,7 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_leng
                 return None
         roles.append(role)
     result = _role(s.maps[-1], own, columns, sizes)
-    if result != Role(own, kind == "tile") or not all(map(_is_brought, list(op.operands)[: s.inputs])):
+    if result != Role(own, kind == "tile") or not all(map(is_brought, list(op.operands)[: s.inputs])):
         return None
     if kind == "reduction":
         start = scalar_of(op.operands[-1])
@@ -337,12 +346,16 @@ def joined(op: ir.Operation) -> ir.Operation | None:
     return join if fits and word and len(list(value.uses)) == 1 else None
 
 
-def _is_plain(op: ir.Operation, of_lengths: bool) -> bool:
-    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes."""
+def is_plain(op: ir.Operation, of_lengths: bool = False, places: Sequence[int] = ()) -> bool:
+    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes, and
+    on the numbers of these of its loops."""
     block = op.regions[0].blocks[0]
     inside = {hash(argument) for argument in block.arguments}
     for inner in block.operations:
         inner = inner.operation
+        if inner.name == "linalg.index" and attr_int(inner, "dim") in places:
+            inside.add(hash(inner.results[0]))
+            continue
         if not inner.name.startswith(("arith.", "math.", "linalg.yield")) or len(inner.regions):
             return False
         around = [value for value in inner.operands if hash(value) not in inside and not _is_constant(value)]
@@ -359,7 +372,7 @@ def _is_constant(value: ir.Value) -> bool:
     return op is not None and op.name == "arith.constant" and not rows.is_tensor(value)
 
 
-def _is_brought(value: ir.Value) -> bool:
+def is_brought(value: ir.Value) -> bool:
     """Whether threads can load elements of an operand."""
     element = ir.RankedTensorType(value.type).element_type if rows.is_tensor(value) else value.type
     if isinstance(element, ir.IntegerType):

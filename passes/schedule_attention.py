@@ -305,7 +305,7 @@ class _Pair:
         if stored is not None and "m" in stored.roles and together != self.sizes["m"]:
             stored = None
         moved = [] if stored is None else list(stored.operations)
-        gather(self.group)
+        gather(self.group.ops)
         last = (moved or follows.ops or [second.op])[-1]
         with last.location, ir.InsertionPoint(last):
             made = Attention(

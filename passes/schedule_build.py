@@ -132,6 +132,8 @@ def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
     sizes = [rows.DYNAMIC if size is None else size for size in shape]
     if list(kind.shape) == sizes or not shape:
         return value
+    if not kind.rank:
+        return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, [], [], sizes).result
     if sizes.count(rows.DYNAMIC) > 1:
         return _beside_open(value, sizes)
     if (made := _behind_open(value, sizes)) is not None:

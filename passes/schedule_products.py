@@ -312,13 +312,13 @@ class _Scheduler(PricedProduct):
         self.rows.forget([self.op])
         for product in [member.op for member in plan.group.ordered if member.op in self.waiting]:
             self.waiting.remove(product)  # a product of one column is a sum over rows
-        gather(plan.group)
+        gather(plan.group.ops)
         body = RowBody(plan, COPY_ROWS, {self.op.results[0]: self.op.results[0]})
         last = plan.group.ordered[-1].op
         with last.location, ir.InsertionPoint(last):
             body.bring()
             found = ProductKernel(self._asked(), tiles, Follows(), body).build_rows()
-            replace_group(plan.group, found)
+            replace_group(plan.group.results, found, plan.group.ops)
         erase(self.op)
         return True
 

@@ -57,6 +57,7 @@ from .rows_in_place import take_rows_in_place
 from .schedule_build import constant_index
 from .split_sums import parts_in, split_sums
 from .tensor_sizes import TensorSizes
+from .thread_rows import schedule_thread_rows
 from .variances import join_variances
 
 _FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
@@ -76,6 +77,7 @@ class ScheduleRows(ModulePass):
         number = 0
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
+                number += schedule_thread_rows(block, target, number)
                 take_rows_in_place(block)
                 long_ = long_reductions(block, target)
                 join_variances(block, parts_in(block, long_))
@@ -140,10 +142,10 @@ def _schedule(
         remark(last, f"is not computed row by row: {reason}")
         return False
     assert tiles is not None
-    gather(group)
+    gather(group.ops)
     with last.location, ir.InsertionPoint(last):
         known = [value for own in used if own is not None for value in own]
-        replace(group, _Builder(plan, tiles, target, name, known).build())
+        replace(group.results, _Builder(plan, tiles, target, name, known).build(), group.ops)
     return True
 
 

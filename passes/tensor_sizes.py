@@ -14,7 +14,7 @@ from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.mlir import ir, linalg, walk
+from kitsune_mlir.mlir import attr_int, ir, linalg, walk
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
@@ -117,6 +117,10 @@ class TensorSizes:
             sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
             found = self._listed(sizes, list(op.operands)[first : first + counts[2]])
             return found if len(found) == ir.RankedTensorType(value.type).rank else None
+        if op.name == "tensor.concat":
+            dim, first = attr_int(op, "dim"), self.shape(op.operands[0])
+            open_ = ir.RankedTensorType(value.type).is_dynamic_dim(dim)
+            return [self._unknown(value, d) if d == dim and open_ else size for d, size in enumerate(first)]
         if op.name == "kitsune.result":
             return self._of_kernel(op)
         if op.name.startswith("linalg."):

@@ -1,7 +1,7 @@
 """Systems of a few equations, inverses, determinants, Cholesky's factors and those of QR, of matrices of known sizes:
 column after column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it
 failed, for a matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials
-of matrices are sums of powers."""
+of matrices are sums of powers. Vectors' products are made of their parts."""
 
 from __future__ import annotations
 
@@ -189,7 +189,15 @@ def _checked(rule: Any) -> Any:
     return found
 
 
+def _cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
+    """Products of vectors of three numbers, by their parts; torch's own rule reads these by number."""
+    dim = dim % max(a.dim(), b.dim()) - max(a.dim(), b.dim())
+    (ax, ay, az), (bx, by, bz) = a.unbind(dim), b.unbind(dim)
+    return torch.stack((ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx), dim)
+
+
 LINEAR_ALGEBRA = {
+    aten.linalg_cross.default: _cross,
     aten._linalg_det.default: _with_factors(_determinant),
     aten._linalg_slogdet.default: _with_factors(_log_determinant),
     aten.linalg_det.default: _determinant,

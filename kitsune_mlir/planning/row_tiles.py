@@ -125,6 +125,13 @@ def choose(group: RowGroup, target: Target) -> RowTiles | None:
     return min([best, *filter(None, singles)], key=lambda tiles: tiles.microseconds)
 
 
+def choose_threads(group: RowGroup, target: Target) -> RowTiles | None:
+    """The fastest way to deal with a group whose rows a thread has alone; None where its registers do not hold one."""
+    vector = max(1, VECTOR_BYTES // group.element_bytes)
+    found = [tiles for copies in (1, 2, 4, 8) if (tiles := of_lanes(group, vector, 1, copies, target))]
+    return min(found, key=lambda tiles: (tiles.microseconds, -tiles.copies), default=None)
+
+
 def widest(columns: int, element_bytes: int) -> int:
     """Elements of 16 bytes, or the largest power of two of them that divides lines of so many."""
     return min(VECTOR_BYTES // element_bytes, columns & -columns)
@@ -150,7 +157,7 @@ def of_lanes(
     side_by_side, own_rows = (1, vector) if group.turned else (vector, 1)
     each = ceil(group.columns / (lanes * side_by_side)) * side_by_side * own_rows  # elements of a thread
     registers = OWN_REGISTERS + each * group.live
-    if each > MOST_COLUMNS or registers > MOST_REGISTERS:
+    if group.reductions and each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
     made = RowTiles(lanes, vector, copies, 0, 0.0, single, group.turned)
     warps = made.warps

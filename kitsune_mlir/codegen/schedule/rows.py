@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from math import gcd
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
@@ -57,9 +58,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Column:
-    """A thread's vector of columns. `inside` (i1) says whether the tile has it, None where it does for every thread."""
+    """A thread's vector of so many columns. `inside` (i1) says whether the tile has it, None where it does for every
+    thread."""
 
-    first: Offset
+    first: Int
+    count: int
     inside: ir.Value | None
 
 
@@ -165,24 +168,27 @@ class RowCode(AgentCode):
         """A thread's vectors of so many columns."""
         if count not in self.columns:
             vector, lanes = self.side_by_side, self.agent.lanes
+            if lanes == 1:  # rows of any length lie in a thread
+                vector = gcd(count, vector)
             if count % vector:
                 raise UnsupportedError(f"rows of {count} columns do not lie in vectors of {vector}")
             found = []
             for start in range(0, count, lanes * vector):
-                first = Offset(self.own_column, start, span=(lanes - 1) * vector)
+                first = start if lanes == 1 else Offset(self.own_column, start, span=(lanes - 1) * vector)
                 inside = None if device.is_less(first, count) else device.less(first, count)
-                found.append(_Column(first, inside))
+                found.append(_Column(first, vector, inside))
             self.columns[count] = found
         return self.columns[count]
 
     def _runs(self, rank: int, columns: int | None) -> list[_Run]:
         """What a thread has of a tile of so many dimensions, of which the last has so many columns, if it has any."""
-        starts = [(None, None)] if columns is None else [(c.first, c.inside) for c in self._vectors(columns)]
+        vectors: list[_Column | None] = [None] if columns is None else [*self._vectors(columns)]
         has_rows = rank > (columns is not None)
         found = []
-        for first, inside in starts:
-            places = [[]] if first is None else [[device.add(first, e)] for e in range(self.side_by_side)]
+        for vector in vectors:
+            places = [[]] if vector is None else [[device.add(vector.first, e)] for e in range(vector.count)]
             lines = [[row] for row in self.own_rows] if has_rows else [[]]
+            inside = None if vector is None else vector.inside
             found.append(_Run([[*line, *place] for line in lines for place in places], inside))
         return found
 
@@ -269,9 +275,7 @@ class RowCode(AgentCode):
     def _own(self, s: rows.Structured, combine: Combiner, width: int, row: Int) -> ir.Value:
         """A thread's part of a reduction of one of its rows."""
         columns = [
-            (device.add(column.first, e), column.inside)
-            for column in self._vectors(width)
-            for e in range(self.side_by_side)
+            (device.add(column.first, e), column.inside) for column in self._vectors(width) for e in range(column.count)
         ]
         return own_part(self.evaluator, s, combine, row, columns)
 

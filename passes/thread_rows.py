@@ -1,0 +1,215 @@
+"""Operators on rows of few numbers, as quaternions, points, boxes and matrices of 3 x 3 are, become kernels of the
+schedule level whose threads have a row each.
+
+    %u = tensor.extract_slice %q[0, 1] [%n, 3] [1, 1]             // numbers of what others made
+    %c = linalg.generic ins(%u, %v) ...
+    %p = tensor.concat dim(1) %a, %b, %c, %d                       // numbers stacked to a row
+    %z = linalg.generic ins(%p) ...
+  =>
+    "kitsune.agent"() ({ ... kitsune.read, the same operators on tiles of 32 rows, kitsune.write }) {lanes = 1, ...}
+
+A thread has all of its row in registers: a slice, a concatenation, a reshape is only another name for some of them, and
+a sum of a row's numbers the sum of registers. Kernels of elements (codegen/gpu_generic.py) would write what is stacked
+and read what is sliced, one launch after another; a single operator in front of such a move, or behind it, they compute
+as well, so that a group has several of them between its operators. What all rows share is read by each thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.open_sizes import factors, is_open
+from kitsune_mlir.planning.row_tiles import RowGroup, choose_threads
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
+
+from .block_order import Order
+from .row_bodies import replace
+from .row_groups import root
+from .short_rows import RowLoops, ShortRows, is_few, read_by, readers, scalar, transposes
+from .stage_cost import DEAR
+from .tensor_sizes import TensorSizes
+from .thread_row_body import Given, ThreadRowBody
+
+_MOST_MOVED = 112  # numbers that a thread reads and writes, in registers
+_LEAST_MOVES = 2  # between operators of a group
+_MOVES = ("tensor.extract_slice", "tensor.concat")
+
+
+def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
+    """Puts kernels, the first of this number, in the place of such groups of a block. Gives how many there are."""
+    order, sizes = Order(block), TensorSizes(block)
+    taken: set[ir.Operation] = set()
+    found = []
+    for count in _counts(order, sizes):
+        growth, seen = _Growth(order, ShortRows(count, sizes)), set(taken)
+        for op in order.ops:
+            if op.name in _MOVES and op not in seen and growth.fits(op):
+                group = growth.around(op, seen)
+                seen.update(group.ops)
+                tiles = choose_threads(group.counts(), target)
+                if tiles is not None and tiles.microseconds < group.apart(target):
+                    taken.update(group.ops)
+                    order.join(group.ops)
+                    found.append((ThreadRowBody(group.space, group.ops, group.inputs, group.outputs), tiles))
+    # What others are given is there until all are built.
+    made = [body.build(tiles, target, f"rows{own}") for own, (body, tiles) in enumerate(found, start=number)]
+    for (body, _), results in zip(found, made, strict=True):
+        replace(body.outputs, results, body.ops)
+    return len(found)
+
+
+def _counts(order: Order, sizes: TensorSizes) -> list[int]:
+    """The numbers of rows that tensors which are moved may have, the fewest, and longest, first."""
+    found: set[int] = set()
+    for op in order.ops:
+        if op.name in _MOVES:
+            shape = sizes.shape(op.results[0])
+            found.update(prod(shape[:k]) for k in range(len(shape) + 1) if is_few(shape[k:]))
+    return sorted((count for count in found - {1} if len(factors(count)[1]) <= 1), key=sizes.taken)
+
+
+class _Growth:
+    """How groups on rows of a space grow in a block. What is known of an operator is kept."""
+
+    def __init__(self, order: Order, space: ShortRows):
+        self._order, self._space = order, space
+        self.fits = cache(space.fits)
+        self._near, self._reads = cache(_neighbours), cache(partial(_reads, space=space))
+        # What is turned for slices alone goes with what makes it.
+        self._closed = cache(lambda op: order.closed([op, *transposes(op.results[0])]))
+
+    def around(self, op: ir.Operation, taken: set[ir.Operation]) -> _Group:
+        """The operators around one, of them the first whose rows registers hold."""
+        own, seen = {op}, {op, *taken}
+        closed, waiting = self._closed(op), self._others(op, seen)
+        while True:
+            refused = []
+            for one in self._order.sorted(waiting):
+                grown = tuple(a | b for a, b in zip(closed, self._closed(one), strict=True))
+                if self._order.are_together(grown):
+                    own.add(one)
+                    closed = grown
+                else:
+                    refused.append(one)
+            if len(refused) == len(waiting):
+                return self._first(self._order.sorted(own))
+            waiting = {*refused, *(other for one in waiting - {*refused} for other in self._others(one, seen))}
+
+    def _others(self, op: ir.Operation, seen: set[ir.Operation]) -> set[ir.Operation]:
+        """The neighbours of an operator that are not `seen` yet, and fit."""
+        found = self._near(op) - seen
+        seen |= found
+        return {one for one in found if self.fits(one)}
+
+    def _first(self, ops: list[ir.Operation]) -> _Group:
+        """The first of these operators: as many as read and write no more than a thread holds."""
+        numbers = {op.results[0]: number for number, op in enumerate(ops)}
+        last = [_last_reader(op, numbers, len(ops)) for op in ops]
+        width = [prod(self._space.columns(op.results[0]) or []) for op in ops]
+        read: set[Given] = set()
+        fits = 0
+        for end, op in enumerate(ops, start=1):
+            read.update(given for given in self._reads(op) if given.value not in numbers)
+            moved = sum(given.count(self._space) for given in read)
+            if moved + sum(width[i] for i in range(end) if last[i] >= end) <= _MOST_MOVED:
+                fits = end
+        return _Group(self._space, ops[:fits])
+
+
+def _last_reader(op: ir.Operation, numbers: dict[ir.Value, int], none: int) -> int:
+    """The number of the last operator that reads what one makes, and a larger one where others do, too."""
+    return max(
+        (numbers.get(one.results[0], none) if len(one.results) else none for one in readers(op.results[0])),
+        default=none,
+    )
+
+
+def _reads(op: ir.Operation, space: ShortRows) -> list[Given]:
+    """What an operator is given, but for numbers."""
+    loops = RowLoops(op, space) if op.name == "linalg.generic" else None
+    found = []
+    for i, value in enumerate(read_by(op)):
+        if scalar(value) is None:
+            shared = loops is not None and loops.is_shared(i)
+            found.append(Given(root(value) if shared else space.base(value), shared))
+    return found
+
+
+@dataclass
+class _Group:
+    """Operators on rows of a space, in the order of the block."""
+
+    space: ShortRows
+    ops: list[ir.Operation]
+
+    @cached_property
+    def outputs(self) -> list[ir.Value]:
+        """What others use of what the group makes."""
+        own = set(self.ops)
+        return [op.results[0] for op in self.ops if any(one not in own for one in readers(op.results[0]))]
+
+    @cached_property
+    def inputs(self) -> list[Given]:
+        """What it reads that others make."""
+        made = {op.results[0] for op in self.ops}
+        read = dict.fromkeys(given for op in self.ops for given in _reads(op, self.space))
+        return [given for given in read if given.value not in made]
+
+    def _moved(self) -> list[Given]:
+        """What a thread reads and writes."""
+        return [*self.inputs, *(Given(value, False) for value in self.outputs)]
+
+    def moved(self) -> int:
+        """Numbers of it."""
+        return sum(given.count(self.space) for given in self._moved())
+
+    def apart(self, target: Target) -> float:
+        """Microseconds that kernels would take which write, and read again, what is moved between operators; 0.0 where
+        that is too little to count on."""
+        made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
+        moves = [op for op in self.ops if op.name in _MOVES and any(root(value) in made for value in read_by(op))]
+        inner = [op for op in moves if any(one in self.ops for one in readers(op.results[0]))]
+        if len(inner) < _LEAST_MOVES:
+            return 0.0
+        moved = [*self._moved(), *(Given(op.results[0], False) for op in (*inner, *inner))]
+        count = self.space.sizes.taken(self.space.count)
+        elements = sum(_bytes(given.value) * given.count(self.space) for given in moved if not given.shared)
+        return (len(inner) + 1) * target.launch_us + count * elements / (target.dram_gbps * 1e3)
+
+    def counts(self) -> RowGroup:
+        """For the cost model."""
+        moved = self._moved()
+        work = sum(_work(RowLoops(op, self.space)) for op in self.ops if op.name == "linalg.generic")
+        bytes_ = [_bytes(given.value) * given.count(self.space) for given in moved]
+        columns = max(1, self.moved())
+        return RowGroup(
+            rows=self.space.sizes.taken(self.space.count),
+            columns=columns,
+            element_bytes=int(min((_bytes(given.value) for given in moved), default=4)),
+            row_bytes=sum(own for own, given in zip(bytes_, moved) if not given.shared),
+            live=1.0,
+            work=work / columns,
+            reductions=0,
+            shared_bytes=sum(own for own, given in zip(bytes_, moved) if given.shared),
+            is_open=is_open(self.space.count),
+        )
+
+
+def _neighbours(op: ir.Operation) -> set[ir.Operation]:
+    makers = {maker for value in read_by(op) if (maker := rows.producer(root(value))) is not None}
+    return makers | set(readers(op.results[0]))
+
+
+def _work(loops: RowLoops) -> float:
+    """Instructions that an operator takes for a row."""
+    own = sum(DEAR.get(inner.operation.name, 1) for inner in loops.s.body.operations) - 1
+    return own * prod(loops.sizes[d] for d in loops.inner)
+
+
+def _bytes(value: ir.Value) -> float:
+    return element_bytes(ir.RankedTensorType(value.type).element_type)
