@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
-from kitsune_mlir.mlir import attr_int, first, ir, walk
+from kitsune_mlir.mlir import attr_int, ir, walk
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
@@ -153,7 +153,7 @@ class Known:
         """The open size of what a pipeline or a kernel gives: that its tiles go over, or the rows that it loads."""
         holder = result.operands[0].owner.operation
         if holder not in self._places:
-            tiles = first(holder, "kitsune.tiles")
+            tiles = _first(holder, "kitsune.tiles")
             self._places[holder] = [tiles] if tiles else walk(holder, "kitsune.load") or walk(holder, "kitsune.store")
         for op in self._places[holder]:
             if op.name == "kitsune.tiles":
@@ -227,6 +227,20 @@ def _of_argument(argument: ir.BlockArgument, d: int) -> int | None:
         return None
     sizes = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[ATTRIBUTE])[argument.arg_number]))
     return None if sizes[d] == UNKNOWN else sizes[d]
+
+
+def _first(root: ir.Operation, name: str) -> ir.Operation | None:
+    """The first operation of a name under `root` (pre-order)."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name != name:
+            return ir.WalkResult.ADVANCE
+        found.append(op)
+        return ir.WalkResult.INTERRUPT
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
 
 
 def _is_constant(value: ir.Value) -> bool:

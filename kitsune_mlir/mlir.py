@@ -345,20 +345,6 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
     return found
 
 
-def first(root: Any, name: str) -> ir.Operation | None:
-    """The first operation of a name under `root` (pre-order)."""
-    found: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name != name:
-            return ir.WalkResult.ADVANCE
-        found.append(op)
-        return ir.WalkResult.INTERRUPT
-
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else None
-
-
 def in_block_order(operations: Iterable[ir.Operation]) -> list[ir.Operation]:
     """Operations of a block, in their order."""
     return sorted(operations, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1))
