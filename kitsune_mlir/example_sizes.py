@@ -53,13 +53,13 @@ def shape_of(value: ir.Value) -> list[int]:
 
 def known_shape(value: ir.Value) -> list[int | None]:
     """A tensor's sizes, None for one that no example says."""
-    kind = value.type
-    return [_size(value, d, 0) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    known = Known()
+    return [known.size(value, d) for d in range(value.type.rank)]
 
 
 def number_of(value: ir.Value) -> int:
     """An index that is a size, UNKNOWN_ROWS where no example says it."""
-    found = _number(value, 0)
+    found = Known().number(value)
     return UNKNOWN_ROWS if found is None else found
 
 
@@ -72,40 +72,159 @@ def rows_from(function: ir.Operation, result: int) -> tuple[int, int] | None:
     return None if axis is None or number is None else (number, axis)
 
 
-def _size(value: ir.Value, d: int, steps: int) -> int | None:
-    """One of a tensor's sizes, which is reached through so many operations."""
-    kind = value.type
-    if not kind.is_dynamic_dim(d):
-        return int(kind.shape[d])
-    if steps > _MOST_STEPS:
+class Known:
+    """Sizes of a program that does not change meanwhile: each is followed once, however many ways lead to it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[ir.Value, int], int | None] = {}  # by tensor and dimension
+        self._numbers: dict[ir.Value, int | None] = {}
+        self._places: dict[ir.Operation, list[ir.Operation]] = {}  # tiles, or loads, or stores, by pipeline
+        self._went_too_far = False  # whether something is unknown for the number of its steps alone
+
+    def size(self, value: ir.Value, d: int) -> int | None:
+        """One of a tensor's sizes, None where no example says it."""
+        return self._size(value, d, 0)
+
+    def number(self, value: ir.Value) -> int | None:
+        """An index that is a size, None where no example says it."""
+        return self._number(value, 0)
+
+    def _size(self, value: ir.Value, d: int, steps: int) -> int | None:
+        """One of a tensor's sizes, which is reached through so many operations."""
+        kind = value.type
+        if not kind.is_dynamic_dim(d):
+            return int(kind.shape[d])
+        if (value, d) not in self._sizes:
+            found = self._followed(value, d, steps)
+            if found is None and self._went_too_far:
+                return None
+            self._sizes[value, d] = found
+        return self._sizes[value, d]
+
+    def _followed(self, value: ir.Value, d: int, steps: int) -> int | None:
+        """An open size, from what makes the tensor."""
+        kind = value.type
+        if steps > _MOST_STEPS:
+            self._went_too_far = True
+            return None
+        if isinstance(value.owner, ir.Block):
+            return _of_argument(ir.BlockArgument(value), d)
+        op, after = value.owner.operation, steps + 1
+        if op.name in _SIZED:
+            first = op.name.endswith("expand_shape")
+            return self._number(list(op.operands)[first + sum(map(kind.is_dynamic_dim, range(d)))], after)
+        if op.name in _SLICES:
+            return self._of_slice(op, d, after)
+        if op.name in _COLLAPSES:
+            group = [
+                ir.IntegerAttr(axis).value for axis in ir.ArrayAttr(ir.ArrayAttr(op.attributes["reassociation"])[d])
+            ]
+            return _product([self._size(op.operands[0], axis, after) for axis in group])
+        if op.name in _CASTS:
+            return self._size(op.operands[0], d, after)
+        if op.name == "tensor.insert_slice":
+            return self._size(op.operands[1], d, after)
+        if op.name in ("tensor.concat", "tensor.pad"):
+            return self._of_longer(op, d, after)
+        if op.name == "kitsune.result":
+            return self._of_pipeline(op, d, after)
+        if op.name == "func.call":
+            return self._of_call(op, list(op.results).index(value), after)
+        if op.name in _ALIKE:
+            return self._size(op.operands[0], d, after)
+        if op.name.startswith(("linalg.", "tm_tensor.")):
+            first = len(op.operands) - len(op.results)
+            return self._size(op.operands[first + list(op.results).index(value)], d, after)
         return None
-    if isinstance(value.owner, ir.Block):
-        return _of_argument(ir.BlockArgument(value), d)
-    op, after = value.owner.operation, steps + 1
-    if op.name in _SIZED:
-        first = op.name.endswith("expand_shape")
-        return _number(list(op.operands)[first + sum(map(kind.is_dynamic_dim, range(d)))], after)
-    if op.name in _SLICES:
-        return _of_slice(op, d, after)
-    if op.name in _COLLAPSES:
-        group = [ir.IntegerAttr(axis).value for axis in ir.ArrayAttr(ir.ArrayAttr(op.attributes["reassociation"])[d])]
-        return _product([_size(op.operands[0], axis, after) for axis in group])
-    if op.name in _CASTS:
-        return _size(op.operands[0], d, after)
-    if op.name == "tensor.insert_slice":
-        return _size(op.operands[1], d, after)
-    if op.name in ("tensor.concat", "tensor.pad"):
-        return _of_longer(op, d, after)
-    if op.name == "kitsune.result":
-        return _of_pipeline(op, d, after)
-    if op.name == "func.call":
-        return _of_call(op, list(op.results).index(value), after)
-    if op.name in _ALIKE:
-        return _size(op.operands[0], d, after)
-    if op.name.startswith(("linalg.", "tm_tensor.")):
-        first = len(op.operands) - len(op.results)
-        return _size(op.operands[first + list(op.results).index(value)], d, after)
-    return None
+
+    def _of_slice(self, op: ir.Operation, d: int, steps: int) -> int | None:
+        counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
+        if len(sizes) != op.results[0].type.rank:  # dimensions were dropped
+            return None
+        open_before = sum(size == ir.ShapedType.get_dynamic_size() for size in sizes[:d])
+        return self._number(list(op.operands)[sum(counts[:2]) + open_before], steps)
+
+    def _of_longer(self, op: ir.Operation, d: int, steps: int) -> int | None:
+        """The size of tensors side by side, or of one with something around it."""
+        if op.name == "tensor.concat":
+            sizes = [self._size(operand, d, steps) for operand in op.operands]
+            along = ir.IntegerAttr(op.attributes["dim"]).value == d
+            return sizes[0] if not along else None if None in sizes else sum(filter(None, sizes))
+        size = self._size(op.operands[0], d, steps)
+        around = [list(ir.DenseI64ArrayAttr(op.attributes[name]))[d] for name in ("static_low", "static_high")]
+        return None if size is None or min(around) < 0 else size + sum(around)
+
+    def _of_pipeline(self, result: ir.Operation, d: int, steps: int) -> int | None:
+        """The open size of what a pipeline or a kernel gives: that its tiles go over, or the rows that it loads."""
+        holder = result.operands[0].owner.operation
+        if holder not in self._places:
+            tiles = _first(holder, "kitsune.tiles")
+            self._places[holder] = [tiles] if tiles else walk(holder, "kitsune.load") or walk(holder, "kitsune.store")
+        for op in self._places[holder]:
+            if op.name == "kitsune.tiles":
+                return next((self._number(extent, steps) for extent in op.operands if not _is_constant(extent)), None)
+            if op.name == "kitsune.load":
+                return self._size(op.operands[0], 0, steps)
+            if op.attributes["index"] == result.attributes["index"]:
+                return self._size(op.operands[0], d, steps)
+        return None
+
+    def _of_call(self, op: ir.Operation, result: int, steps: int) -> int | None:
+        """The open size of what the kernel gives that a function stands for."""
+        holder = op.parent.operation
+        while holder.name != "builtin.module":
+            holder = holder.parent.operation
+        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        own = (one.operation for one in holder.regions[0].blocks[0].operations if one.operation.name == "func.func")
+        function = next(one for one in own if ir.StringAttr(one.attributes["sym_name"]).value == name)
+        source = rows_from(function, result)
+        return None if source is None else self._size(op.operands[source[0]], source[1], steps)
+
+    def _number(self, value: ir.Value, steps: int) -> int | None:
+        """An index that is a size, which is reached through so many operations."""
+        if value not in self._numbers:
+            found = self._computed(value, steps)
+            if found is None and self._went_too_far:
+                return None
+            self._numbers[value] = found
+        return self._numbers[value]
+
+    def _computed(self, value: ir.Value, steps: int) -> int | None:
+        """An index, from what computes it."""
+        if steps > _MOST_STEPS:
+            self._went_too_far = True
+        if isinstance(value.owner, ir.Block) or steps > _MOST_STEPS:
+            return None
+        op, after = value.owner.operation, steps + 1
+        if op.name == "arith.constant":
+            return int(ir.IntegerAttr(op.attributes["value"]).value)
+        if op.name in ("tensor.dim", "memref.dim"):
+            axis = self._number(op.operands[1], after)
+            return None if axis is None else self._size(op.operands[0], axis, after)
+        if op.name in _OTHER_WIDTHS:
+            return self._number(op.operands[0], after)
+        if op.name == "arith.select":
+            holds = self._holds(op.operands[0], after)
+            return None if holds is None else self._number(op.operands[1 if holds else 2], after)
+        if op.name == "affine.apply":
+            map_ = ir.AffineMapAttr(op.attributes["map"]).value
+            return evaluated(
+                map_.results[0], map_.n_dims, [self._number(operand, after) for operand in op.operands], _calculated
+            )
+        if op.name.startswith("arith.") and len(op.operands) == 2:
+            return _calculated(op.name[6:], *(self._number(operand, after) for operand in op.operands))
+        return None
+
+    def _holds(self, condition: ir.Value, steps: int) -> bool | None:
+        """Whether a condition of two sizes holds, as torch-mlir asks of those of a view whether they are negative."""
+        if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpi":
+            return None
+        op = condition.owner.operation
+        a, b = (self._number(operand, steps) for operand in op.operands)
+        if a is None or b is None:
+            return None
+        return bool(_COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value](a, b))
 
 
 def _of_argument(argument: ir.BlockArgument, d: int) -> int | None:
@@ -116,78 +235,22 @@ def _of_argument(argument: ir.BlockArgument, d: int) -> int | None:
     return None if sizes[d] == UNKNOWN else sizes[d]
 
 
-def _of_slice(op: ir.Operation, d: int, steps: int) -> int | None:
-    counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    sizes = list(ir.DenseI64ArrayAttr(op.attributes["static_sizes"]))
-    if len(sizes) != op.results[0].type.rank:  # dimensions were dropped
-        return None
-    open_before = sum(size == ir.ShapedType.get_dynamic_size() for size in sizes[:d])
-    return _number(list(op.operands)[sum(counts[:2]) + open_before], steps)
+def _first(root: ir.Operation, name: str) -> ir.Operation | None:
+    """The first operation of a name under `root` (pre-order)."""
+    found: list[ir.Operation] = []
 
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name != name:
+            return ir.WalkResult.ADVANCE
+        found.append(op)
+        return ir.WalkResult.INTERRUPT
 
-def _of_longer(op: ir.Operation, d: int, steps: int) -> int | None:
-    """The size of tensors side by side, or of one with something around it."""
-    if op.name == "tensor.concat":
-        sizes = [_size(operand, d, steps) for operand in op.operands]
-        along = ir.IntegerAttr(op.attributes["dim"]).value == d
-        return sizes[0] if not along else None if None in sizes else sum(filter(None, sizes))
-    size = _size(op.operands[0], d, steps)
-    around = [list(ir.DenseI64ArrayAttr(op.attributes[name]))[d] for name in ("static_low", "static_high")]
-    return None if size is None or min(around) < 0 else size + sum(around)
-
-
-def _of_pipeline(result: ir.Operation, d: int, steps: int) -> int | None:
-    """The open size of what a pipeline or a kernel gives: the one that its tiles go over, or the rows that it loads."""
-    holder = result.operands[0].owner.operation
-    for tiles in walk(holder, "kitsune.tiles"):
-        return next((_number(extent, steps) for extent in tiles.operands if not _is_constant(extent)), None)
-    for load in walk(holder, "kitsune.load"):
-        return _size(load.operands[0], 0, steps)
-    for store in walk(holder, "kitsune.store"):
-        if store.attributes["index"] == result.attributes["index"]:
-            return _size(store.operands[0], d, steps)
-    return None
-
-
-def _of_call(op: ir.Operation, result: int, steps: int) -> int | None:
-    """The open size of what the kernel gives that a function stands for."""
-    holder = op.parent.operation
-    while holder.name != "builtin.module":
-        holder = holder.parent.operation
-    name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    own = (one.operation for one in holder.regions[0].blocks[0].operations if one.operation.name == "func.func")
-    function = next(one for one in own if ir.StringAttr(one.attributes["sym_name"]).value == name)
-    source = rows_from(function, result)
-    return None if source is None else _size(op.operands[source[0]], source[1], steps)
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
 
 
 def _is_constant(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
-
-
-def _number(value: ir.Value, steps: int) -> int | None:
-    """An index that is a size."""
-    if isinstance(value.owner, ir.Block) or steps > _MOST_STEPS:
-        return None
-    op, after = value.owner.operation, steps + 1
-    if op.name == "arith.constant":
-        return int(ir.IntegerAttr(op.attributes["value"]).value)
-    if op.name in ("tensor.dim", "memref.dim"):
-        axis = _number(op.operands[1], after)
-        return None if axis is None else _size(op.operands[0], axis, after)
-    if op.name in _OTHER_WIDTHS:
-        return _number(op.operands[0], after)
-    if op.name == "arith.select":
-        holds = _holds(op.operands[0], after)
-        return None if holds is None else _number(op.operands[1 if holds else 2], after)
-    if op.name == "affine.apply":
-        map_ = ir.AffineMapAttr(op.attributes["map"]).value
-        return evaluated(
-            map_.results[0], map_.n_dims, [_number(operand, after) for operand in op.operands], _calculated
-        )
-    if op.name.startswith("arith.") and len(op.operands) == 2:
-        return _calculated(op.name[6:], *(_number(operand, after) for operand in op.operands))
-    return None
 
 
 def _calculated(name: str, a: int | None, b: int | None) -> int | None:
@@ -205,19 +268,6 @@ def _calculated(name: str, a: int | None, b: int | None) -> int | None:
 
 
 _COMPARED = (eq, ne, lt, le, gt, ge, lt, le, gt, ge)  # by arith.cmpi's predicates; no size is negative
-
-
-def _holds(condition: ir.Value, steps: int) -> bool | None:
-    """Whether a condition of two sizes holds, as torch-mlir asks of those of a view whether they are negative."""
-    if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpi":
-        return None
-    op = condition.owner.operation
-    a, b = (_number(operand, steps) for operand in op.operands)
-    if a is None or b is None:
-        return None
-    return bool(_COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value](a, b))
-
-
 _AFFINE = {
     ir.AffineAddExpr: "addi",
     ir.AffineMulExpr: "muli",

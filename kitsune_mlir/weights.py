@@ -56,7 +56,7 @@ def _origins(value: ir.Value) -> list[ir.Value] | None:
             return None
         if not sources:
             found.append(last)
-        waiting += [source for source in sources if source not in seen]
+        waiting += [source for source in reversed(sources) if source not in seen]  # the first leads to inputs soonest
         seen.update(sources)
     return [origin for origin in found if isinstance(origin.owner, ir.Block) or origin.owner.name != "tensor.empty"]
 
@@ -68,9 +68,10 @@ def _sources(value: ir.Value) -> list[ir.Value] | None:
         own = function.name == "func.func" and ir.BlockArgument(value).arg_number in numbers(function)
         return [] if own else None
     op = value.owner.operation
-    if op.name in _EMPTY:
+    name = op.name
+    if name in _EMPTY:
         return []
-    if op.name not in _SHAPES and not op.name.startswith("linalg."):
+    if name not in _SHAPES and not name.startswith("linalg."):
         return None
-    read = [inner.operands[0] for inner in walk(op, "tensor.extract")]
+    read = [inner.operands[0] for inner in walk(op, "tensor.extract")] if name == "linalg.generic" else []
     return [operand for operand in (*op.operands, *read) if isinstance(operand.type, ir.RankedTensorType)]

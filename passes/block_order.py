@@ -55,10 +55,12 @@ class Order:
 
     def join(self, ops: Sequence[ir.Operation]) -> None:
         """These will be one operation: what one of them is computed from all are."""
-        _, before, after = self.closed(ops)
-        for number in _bits(after):
+        own, before, after = self.closed(ops)
+        numbers = list(_bits(own))
+        behind, ahead = _shared(numbers[::-1], self._before, self._after), _shared(numbers, self._after, self._before)
+        for number in _bits(after & ~behind):
             self._before[number] |= before
-        for number in _bits(before):
+        for number in _bits(before & ~ahead):
             self._after[number] |= after
 
     def closed(self, ops: Sequence[ir.Operation]) -> Closed:
@@ -72,6 +74,21 @@ class Order:
         return own, before, after
 
 
+def _shared(numbers: Sequence[int], wanted: Sequence[int], others: Sequence[int]) -> int:
+    """What is after all of some operations that have among them all that is before any, which it then has already; and
+    the other way round. Of a chain its last is enough, which most operations behind the chain are after."""
+    found, shared = 0, -1
+    for number in numbers:
+        if wanted[number] & ~found:
+            found |= wanted[number]
+            shared &= others[number]
+    return shared
+
+
 def _bits(number: int) -> Iterator[int]:
     """The places of a number's ones."""
-    return (place for place, bit in enumerate(reversed(bin(number))) if bit == "1")
+    digits = bin(number)[:1:-1]
+    place = digits.find("1")
+    while place >= 0:
+        yield place
+        place = digits.find("1", place + 1)

@@ -61,6 +61,7 @@ class PricedProduct:
     target: Target
     sizes: dict[str, int | None] = field(default_factory=dict)
     examples: dict[str, int] = field(default_factory=dict)
+    _weights: dict[ir.Value, bool] = field(default_factory=dict, init=False, compare=False)  # whether operands are any
 
     def read_sizes(self) -> None:
         """Fills `sizes` and `examples`."""
@@ -137,7 +138,12 @@ class PricedProduct:
     def _computed(self) -> dict[str, int]:
         """The operands of f32 that are no weights, and their bytes; of windows those of the images."""
         found = {"left": in_memory(self.found.left), "right": in_memory(self.found.right)} if self._is_wide else {}
-        return {name: tensor_bytes(value) for name, value in found.items() if not is_weight(value)}
+        return {name: tensor_bytes(value) for name, value in found.items() if not self._is_weight(value)}
+
+    def _is_weight(self, operand: ir.Value) -> bool:
+        if operand not in self._weights:
+            self._weights[operand] = is_weight(operand)
+        return self._weights[operand]
 
     @property
     def _prepared(self) -> dict[str, int]:
@@ -166,7 +172,7 @@ class PricedProduct:
             shared=self.shared(),
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, self.known[2]),
-            aligned=is_weight(self.found.right),
+            aligned=self._is_weight(self.found.right),
             results=max(1, len(follows.stored)),
             by_rows=(known or self.sizes["n"] is None) and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),

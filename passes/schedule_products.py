@@ -211,11 +211,12 @@ class _Scheduler(PricedProduct):
         """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut. An
         operand whose lines have an open length is turned where its columns then have a known one. Raises
         UnsupportedError where two sizes are open until the call."""
+        in_pieces = frozenset(self._computed) if self.pieces > 1 else frozenset()
         if None not in self.sizes.values():
-            return with_split_batches(self.found)
+            return with_split_batches(self.found, converted=in_pieces)
         plain, shape = self.found, TensorSizes(self.op.block).shape
         self._check_open(shape)
-        found = with_split_batches(plain, 0, shape)
+        found = with_split_batches(plain, 0, shape, in_pieces)
         left, left_roles = self._open_operand((found.left, found.left_roles), (plain.left, plain.left_roles))
         right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)

@@ -19,7 +19,7 @@ neighbours alone, "m" may be cut so too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -50,11 +50,15 @@ def is_batch(role: str) -> bool:
     return role.startswith(("b", NUMBERED))
 
 
-def with_split_batches(found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of) -> Contraction:
+def with_split_batches(
+    found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of, converted: Container[str] = ()
+) -> Contraction:
     """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses. `shape` says the
-    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own."""
-    left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape)
-    right, right_roles = _in_front(found.right, found.right_roles, 0, shape)
+    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own. Where an
+    operand is `converted`, "left" or "right", all of the tensor that it lies in is, so that it is read behind a slice
+    that alone reads a tensor and takes no more than half of it."""
+    left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape, "left" in converted)
+    right, right_roles = _in_front(found.right, found.right_roles, 0, shape, "right" in converted)
     return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
 
@@ -150,16 +154,20 @@ class _Dim:
         return outer, replace(self, size=size, first=False, number=self.number % size)
 
 
-def _in_front(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tuple[ir.Value, Roles]:
+def _in_front(
+    value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_converted: bool
+) -> tuple[ir.Value, Roles]:
     """The tensor that an operand's elements lie in, cut into dimensions of which each has one role."""
-    found, dims = _lies(value, roles, rows_together, shape)
+    found, dims = _lies(value, roles, rows_together, shape, is_converted)
     names = tuple(dim.name for dim in dims)
     if found == value and names in ((), roles):
         return value, roles
     return _shaped(found, [dim.size for dim in dims]), names
 
 
-def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tuple[ir.Value, list[_Dim]]:
+def _lies(
+    value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_converted: bool = False
+) -> tuple[ir.Value, list[_Dim]]:
     """The tensor that an operand's elements lie in, and what it is to be cut into; nothing where its sizes are not
     known."""
     sizes, found = shape(value), value
@@ -168,6 +176,8 @@ def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tu
     dims: list[list[_Dim]] | None = [[_Dim(n, role, together=rows_together)] for n, role in zip(sizes, roles)]
     flat = _apart(dims)
     while dims is not None and (op := rows.producer(value)) is not None and len(op.operands):
+        if is_converted and _takes_little(op, shape):
+            break
         dims = _through(op, dims, shape)
         if dims is None or not _has_own(roles, dims):
             break
@@ -175,6 +185,20 @@ def _lies(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> tu
         if op.name not in rows.RESHAPES and _is_copied(own):
             found, flat = value, own
     return found, flat
+
+
+def _takes_little(op: ir.Operation, shape: Shape) -> bool:
+    """Whether an operation is a slice that alone reads a tensor, or a reshape of one, and takes half of it at most."""
+    if op.name != "tensor.extract_slice" or 2 * prod(shape(op.results[0])) > prod(shape(op.operands[0])):
+        return False
+    before: ir.Operation | None = op
+    while before is not None and (before is op or before.name in rows.RESHAPES):
+        value = before.operands[0]
+        readers = [use.owner.operation for use in value.uses if use.owner.operation.name != "tensor.dim"]
+        if readers[1:]:
+            return False
+        before = rows.producer(value)
+    return True
 
 
 def _has_own(roles: Roles, dims: list[list[_Dim]]) -> bool:

@@ -9,12 +9,14 @@ Operators take tensors whose sizes agree: that is how sizes of different tensors
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, walk
 from kitsune_mlir.planning import open_sizes
+from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
@@ -33,34 +35,39 @@ def or_dynamic(size: int) -> int:
 
 
 class TensorSizes:
-    """The sizes of a block's tensors."""
+    """The sizes of a block's tensors. What all of its operations say of them is learnt when two open sizes turn up that
+    may be the same: most programs have but one, of which all others are computed."""
 
     def __init__(self, block: ir.Block):
         self._sizes = OpenSizes()
-        self._fresh: dict[tuple[ir.Value, int], int] = {}  # by value and dimension
+        self._given: dict[tuple[ir.Value, int], int] = {}  # open sizes of arguments, by value and dimension
+        self._fresh: dict[tuple[ir.Value, int], int] = {}  # of other values
         self._examples: dict[int, int] = {}  # of the open ones
         self._shapes: dict[ir.Value, list[int]] = {}  # those found since the last sizes that were found to be the same
+        self._in_example: example_sizes.Known | None = None  # while the program does not change
         self._block = block
-        self._has_open = False  # whether an operation takes or makes a tensor of open sizes
-        self._learn_all()
+        self._is_learnt = True  # what arguments say is said first
+        self.look_again()
 
     def look_again(self) -> None:
         """Operations have been erased, and others stand in their place: what no known operation makes is another value.
         The sizes of arguments stay."""
-        self._fresh = {key: size for key, size in self._fresh.items() if isinstance(key[0].owner, ir.Block)}
-        self._shapes = {}
-        if self._has_open:  # where no tensor had one, none has
-            self._learn_all()
-
-    def _learn_all(self) -> None:
+        self._fresh, self._shapes = {}, {}
         self._learn_arguments()
+        self._is_learnt = False
+        self._learn_if_several()
+
+    def _learn_if_several(self) -> None:
+        if self._is_learnt or len({*map(self._sizes.plain, (*self._given.values(), *self._fresh.values()))}) < 2:
+            return
+        self._is_learnt, self._in_example = True, example_sizes.Known()
         for op in self._block.operations:
             self._learn(op.operation)
+        self._in_example = None
 
     def is_given(self, size: int) -> bool:
         """Whether it is the size of an argument of the block."""
-        own = [one for (value, _), one in self._fresh.items() if isinstance(value.owner, ir.Block)]
-        return size in map(self._sizes.plain, own)
+        return size in map(self._sizes.plain, self._given.values())
 
     def taken(self, size: int) -> int:
         """The size that one is taken to be where it is decided what is fast: the example's."""
@@ -73,19 +80,24 @@ class TensorSizes:
         if kind.has_static_shape:
             return list(kind.shape)
         if value not in self._shapes:
-            found = self._made(value) or [self._unknown(value, d) for d in range(kind.rank)]
+            found = self._made(value)
             self._shapes[value] = [
-                self._sizes.plain(own) if kind.is_dynamic_dim(d) else kind.shape[d]
-                for d, own in zip(range(kind.rank), found, strict=True)
+                kind.shape[d]
+                if not kind.is_dynamic_dim(d)
+                else self._sizes.plain(self._unknown(value, d) if found is None else found[d])
+                for d in range(kind.rank)
             ]
         return list(self._shapes[value])
 
     def _unknown(self, value: ir.Value, d: int) -> int:
-        if (value, d) not in self._fresh:
-            size = self._fresh[value, d] = self._sizes.fresh()
-            of_tensor = rows.is_tensor(value)
-            self._examples[size] = example_sizes.shape_of(value)[d] if of_tensor else example_sizes.number_of(value)
-        return self._fresh[value, d]
+        found = self._given if isinstance(value.owner, ir.Block) else self._fresh
+        if (value, d) not in found:
+            size = found[value, d] = self._sizes.fresh()
+            known = self._in_example or example_sizes.Known()
+            example = known.size(value, d) if rows.is_tensor(value) else known.number(value)
+            self._examples[size] = UNKNOWN_ROWS if example is None else example
+            self._learn_if_several()
+        return found[value, d]
 
     def _made(self, value: ir.Value) -> list[int] | None:
         """A tensor's sizes, as the operation that makes it says them; None where it does not."""
@@ -116,13 +128,16 @@ class TensorSizes:
         return None
 
     def _of_kernel(self, result: ir.Operation) -> list[int] | None:
-        """The sizes of what a kernel gives whose tiles are of all its dimensions, of one open size, perhaps twice."""
+        """The sizes of what a kernel gives whose tiles are of all its dimensions, of one open size, perhaps twice, or
+        of some of them, whose sizes they have."""
         (kind,) = (ir.RankedTensorType(value.type) for value in result.results)
         tiles = walk(result.operands[0].owner, "kitsune.tiles")
         extents = [self.number(extent) for extent in tiles[0].operands] if len(tiles) == 1 else []
         open_ = {extent for extent in extents if is_open(extent)}
-        found = [next(iter(open_)) if size == rows.DYNAMIC else size for size in kind.shape] if len(open_) == 1 else []
-        return found if found and prod(found) == prod(extents) else None
+        if len(open_) != 1:
+            return None
+        found = [next(iter(open_)) if size == rows.DYNAMIC else size for size in kind.shape]
+        return found if prod(found) == prod(extents) or not Counter(extents) - Counter(found) else None
 
     def _listed(self, sizes: list[int], numbers: list[ir.Value]) -> list[int]:
         """Sizes, of which the open ones are given."""
@@ -178,7 +193,6 @@ class TensorSizes:
         """That the sizes are the same over which an operation has one loop, or which a reshape makes of each other."""
         if all(ir.RankedTensorType(v.type).has_static_shape for v in (*op.operands, *op.results) if rows.is_tensor(v)):
             return
-        self._has_open = True
         if op.name in rows.RESHAPES:
             source, result = self.shape(op.operands[0]), self.shape(op.results[0])
             longer, shorter = (source, result) if op.name == "tensor.collapse_shape" else (result, source)

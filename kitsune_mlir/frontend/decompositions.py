@@ -44,6 +44,7 @@ from .medians import MEDIANS
 from .norms import NORMS
 from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
+from .recurrent_cells import RECURRENT_CELLS
 from .scans import SCANS
 from .scatters import SCATTERS
 from .signal_windows import SIGNAL_WINDOWS
@@ -380,8 +381,8 @@ _ALONG = [
 
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
-    LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS,
-    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
+    LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS,
+    SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

@@ -217,9 +217,14 @@ def view(source: Node, shape: Sequence[Size], like: Node | None = None) -> Node 
 
 
 def open_size(size: Size, *nodes: Node | None) -> Node | None:
-    """An open size as an operand: that of a dimension that has it."""
+    """An open size as an operand: a node that is this number, or that of a dimension of a tensor that has it."""
     for node in filter(None, nodes):
-        for d, its in enumerate(node.meta["val"].shape):
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            if statically_known_true(value == size):
+                return node
+            continue
+        for d, its in enumerate(value.shape):
             if statically_known_true(its == size):
                 made = node.graph.call_function(aten.sym_size.int, (node, d))
                 made.meta |= {"stack_trace": node.stack_trace, "val": its}

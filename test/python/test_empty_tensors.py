@@ -45,3 +45,13 @@ def test_no_columns_of_an_open_number_of_rows():
     compiled = kitsune_mlir.compile(model, (torch.randn(3, 4, 3),), dynamic_shapes=({0: rows},))
     x = torch.randn(5, 4, 3)
     torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("tokens", [0, 2])
+def test_no_tokens_of_an_open_number_of_images(tokens):
+    """A parameter of no rows is repeated for each image: the size comes to it as a number."""
+    registers, images = nn.Parameter(torch.randn(1, tokens, 3)), torch.export.Dim("images")
+    model = _Of(lambda x: torch.cat([registers.expand(x.shape[0], -1, -1), x * 2], 1))
+    compiled = kitsune_mlir.compile(model, (torch.randn(3, 4, 3),), dynamic_shapes=({0: images},))
+    x = torch.randn(5, 4, 3)
+    torch.testing.assert_close(compiled(x), model(x).detach())

@@ -40,6 +40,22 @@ func.func @main(%x: tensor<?x4x16xf32>, %t: tensor<?x16xf32>) -> tensor<?x16xf32
 }"""
 
 
+def test_each_size_is_followed_once():
+    """Two ways lead from each of these sums to the one before: a walk of all ways would not end."""
+    sums = "\n".join(f"%{i + 1} = arith.addi %{i}, %{i} : index" for i in range(60))
+    module = mlir.parse(
+        f"""func.func @main(%x: tensor<?xf32>) -> index attributes {{kitsune.example = [array<i64: 3>]}} {{
+          %c0 = arith.constant 0 : index
+          %0 = tensor.dim %x, %c0 : tensor<?xf32>
+          {sums}
+          return %60 : index
+        }}""",
+        mlir.context(),
+    )
+    returned = walk(module, "func.return")[0]
+    assert example_sizes.number_of(returned.operands[0]) == 3 << 60
+
+
 class Layers(nn.Module):
     """What is planned in several ways: a wide layer, a norm, a sum over the rows."""
 

@@ -1,11 +1,16 @@
 """Graphs that write nothing are taken apart by one plain trace: as torch takes them apart, to each operator's line."""
 
+from functools import partial
+
 import pytest
 import torch
 from functions import Function
 from torch import nn
 
-from kitsune_mlir.frontend import import_model, plain_trace
+from kitsune_mlir import mlir
+from kitsune_mlir.frontend import import_model, plain_trace, torch_program
+from kitsune_mlir.frontend.decompositions import table
+from kitsune_mlir.frontend.recurrent_cells import RECURRENT_CELLS as CELLS
 
 
 class Counting(nn.Module):
@@ -35,7 +40,7 @@ CASES = {
         True,
     ),
     "an input called as a builtin is": (Function(lambda input: (input, input.sum(), 3)), (torch.randn(4, 8),), True),
-    "a rule that adds in place": (nn.GRUCell(8, 8), (torch.randn(4, 8), torch.randn(4, 8)), True),
+    "a rule that adds in place": (Function(nn.CosineEmbeddingLoss()), (*torch.randn(2, 4, 8), torch.ones(4)), True),
     "a buffer": (Counting(), (torch.randn(4, 8),), False),
     "a view": (Function(written), (torch.randn(4, 8),), False),
 }
@@ -54,6 +59,38 @@ def test_is_torchs(name, monkeypatch):
     assert one == other
     assert [str(each.spec) for each in found.outputs] == [str(each.spec) for each in wanted.outputs]
     assert found.signature == wanted.signature
+
+
+class Steps(nn.Module):
+    """A loop over a cell."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x, *states):
+        for _ in range(2):
+            found = self.cell(x, states if len(states) > 1 else states[0])
+            states = found if isinstance(found, tuple) else (found,)
+        return states
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", [nn.LSTMCell, nn.GRUCell, nn.RNNCell, partial(nn.RNNCell, nonlinearity="relu")])
+def test_cells(kind, bias, monkeypatch):
+    """Cells are not traced a second time for what torch's forms of them write."""
+    args = torch.randn(3 if kind is nn.LSTMCell else 2, 4, 8)
+    tried = []
+    monkeypatch.setattr(
+        plain_trace, "_plain", lambda *given, own=plain_trace._plain: tried.append(own(*given)) or tried[0]
+    )
+    model = Steps(kind(8, 8, bias=bias))
+    found = import_model(model, tuple(args))
+    assert tried[0] is not None
+    monkeypatch.setattr(plain_trace, "_KNOWN", False)
+    torchs = mlir.importer("fx_decomp_util").get_decomposition_table()
+    monkeypatch.setattr(torch_program, "table", lambda: table() | {op: torchs[op] for op in CELLS})
+    assert str(found.module) == str(import_model(model, tuple(args)).module)
 
 
 class Heads(nn.Module):

@@ -21,6 +21,7 @@ from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, SMALL
 from kitsune_mlir.precision import give
 from kitsune_mlir.schedule import run
 from kitsune_mlir.schedule.rings import rounded_to_tf32
+from kitsune_mlir.weights import is_weight
 
 BATCHED = """
 func.func @main(%a: tensor<{left}xf32>, %b: tensor<{right}xf32>) -> tensor<{b}x{m}x{n}xf32> {{
@@ -289,3 +290,19 @@ def test_functions_in_f64_are_not_computed_on_a_products_tiles():
     model, x = torch.nn.Sequential(torch.nn.Linear(128, 128), Function(torch.digamma)), torch.randn(128, 128)
     compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
     assert any(launch["computes"] == "elementwise" for launch in compiled.plan["launches"])
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True])
+def test_pieces_of_a_slice_that_alone_is_read(is_open):
+    """The first of an image's tokens is classified: its numbers are made pieces, those of no other token."""
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(192, 192), torch.nn.ReLU(), torch.nn.LayerNorm(192)
+    model = torch.nn.Sequential(*layers, Function(lambda x: x[:, 0]), torch.nn.Linear(192, 1000)).eval()
+    x = torch.randn(64, 37, 192)
+    shapes = ({0: torch.export.Dim("images", min=2)},) if is_open else None
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a", dynamic_shapes=shapes, matmul_precision="highest")
+    module = compiled.module("sm_90a:schedule-products")
+    pieces = [op.results[0] for op in mlir.walk(module, "linalg.generic") if len(op.results) == 3]
+    made = [list(ir.RankedTensorType(value.type).shape) for value in pieces if not is_weight(value)]
+    assert made[-1] == [ir.ShapedType.get_dynamic_size() if is_open else 64, 1, 192]

@@ -58,3 +58,44 @@ def test_what_an_operation_is_replaced_by_has_its_sizes():
     made.erase()
     sizes.look_again()
     assert sizes.shape(other.results[0])[0] == sizes.shape(block.arguments[0])[0] == rows
+
+
+def test_what_a_kernel_gives():
+    """Tiles of some dimensions have their sizes, and of what has others nothing is known. Where there is one open size,
+    nobody looks at all operations."""
+    module = mlir.parse(
+        """
+        func.func @main(%x: tensor<?x4x8x16xf32>) {
+          %axis = arith.constant 0 : index
+          %four = arith.constant 4 : index
+          %eight = arith.constant 8 : index
+          %rows = tensor.dim %x, %axis : tensor<?x4x8x16xf32>
+          %kernel = "kitsune.kernel"() ({
+            %i:3 = "kitsune.tiles"(%rows, %four, %eight) {
+              operandSegmentSizes = array<i32: 3>, tile = array<i64: 1, 1, 8>
+            } : (index, index, index) -> (index, index, index)
+            "kitsune.agent"() ({
+            ^bb0(%copy: index):
+              %tile = tensor.empty() : tensor<1x8x1x16xf32>
+              "kitsune.write"(%tile, %i#0, %i#2, %i#1, %axis) {dims = array<i64: 0, 1, 2, 3>, index = 0 : i64}
+                : (tensor<1x8x1x16xf32>, index, index, index, index) -> ()
+              %part = tensor.empty() : tensor<1x8x16xf32>
+              "kitsune.write"(%part, %i#0, %i#2, %axis) {dims = array<i64: 0, 1, 2>, index = 1 : i64}
+                : (tensor<1x8x16xf32>, index, index, index) -> ()
+            }) {copies = 1 : i64, registers = 24 : i64, sym_name = "worker", warps = 4 : i64} : () -> ()
+          }) {sym_name = "tiled"} : () -> !kitsune.outputs
+          %whole = "kitsune.result"(%kernel) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x8x4x16xf32>
+          %other = "kitsune.result"(%kernel) {index = 1 : i64} : (!kitsune.outputs) -> tensor<?x8x16xf32>
+          return
+        }
+        """,
+        mlir.context(),
+    )
+    block = module.body.operations[0].regions[0].blocks[0]
+    sizes = TensorSizes(block)
+    whole, other = (op.results[0] for op in block.operations if op.operation.name == "kitsune.result")
+    (rows, *_) = sizes.shape(block.arguments[0])
+    assert sizes.shape(whole) == [rows, 8, 4, 16]
+    assert not sizes._is_learnt
+    assert sizes.shape(other)[0] != rows
+    assert sizes._is_learnt
