@@ -13,6 +13,7 @@ from kitsune_mlir.codegen import cpu
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import cut_pipelines, pipeline
 from kitsune_mlir.planning import target
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 class Branches(nn.Module):
@@ -171,3 +172,26 @@ def test_runs_of_equal_form_are_built_once(monkeypatch):
     monkeypatch.setattr(cutter, "_chains_built", lambda self, run: built.append(run) or build(self, run))
     kitsune_mlir.compile(Unrolled().bfloat16(), (torch.zeros(4096, 32).bfloat16(),), target="sm_90a")
     assert len(asked) > 2 * len(built) > 0, (len(asked), len(built))
+
+
+class FirstColumn(nn.Module):
+    """The first column of what a layer's halves make of x [rows, 12], which lie 12 columns apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(12, 64), nn.Linear(64, 24)
+
+    def forward(self, x):
+        mean, scale = self.down(torch.relu(self.up(x))).chunk(2, 1)
+        return (x * torch.tanh(scale) + mean)[:, :1]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_one_column_of_what_other_threads_hold():
+    """An autoregressive flow was refused: the one column was taken to be read as such, not as the first of several."""
+    torch.manual_seed(0)
+    model, x = FirstColumn(), torch.randn(128, 12)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    torch.testing.assert_close(
+        torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x).detach(), atol=1e-5, rtol=1e-5
+    )
