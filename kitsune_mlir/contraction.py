@@ -43,8 +43,8 @@ class Contraction:
 
 def match_product(op: ir.Operation) -> Contraction | None:
     """The product that `op` computes, or None when it is anything else."""
-    if len(op.operands) != 3 or len(op.results) != 1 or not _multiplies_and_adds(op):
-        return None
+    if len(op.operands) != 3 or len(op.results) != 1 or len(op.regions) != 1 or not _multiplies_and_adds(op):
+        return None  # a reshape to two open sizes has three operands, too
     maps = linalg.get_indexing_maps(op)
     if maps is None:
         return None

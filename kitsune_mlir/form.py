@@ -13,10 +13,10 @@ from kitsune_mlir.mlir import ir
 Form = tuple[Any, ...]
 
 
-def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
+def form_of(ops: Iterable[ir.Operation | ir.OpView], names_only: frozenset[str] = frozenset({"sym_name"})) -> Form:
     """The form of consecutive operations, regions included; to be compared within one context. Values are numbered as
     they come, with their types; but scalars from around the operations are not alike: code copies them. Neither are
-    windows, whose images code reads."""
+    windows, whose images code reads. The attributes in `names_only` are left out."""
     names: dict[int, object] = {}
 
     def name(value: ir.Value) -> object:
@@ -31,7 +31,7 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
         return name(value)
 
     def form(op: ir.Operation) -> Form:
-        attributes = frozenset(pair for pair in op.attributes.items() if pair[0] != "sym_name")
+        attributes = frozenset(pair for pair in op.attributes.items() if pair[0] not in names_only)
         operands = tuple(use(value) for value in op.operands)
         results = tuple(name(value) for value in op.results)
         blocks = tuple(

@@ -200,11 +200,12 @@ def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
 
 def reduces_rows(op: ir.Operation) -> list[int | None] | None:
     """If the operator sums over rows held in dimension 0 of its streamed operands: the row dimensions
-    of every operand (1, or RESIDENT), outputs included as RESIDENT. Else None."""
+    of every operand (1, or RESIDENT), outputs included as RESIDENT. Else None, also where the sums' number is open:
+    each of several CTAs has sums of its own, which have a place."""
     if op.name not in ("linalg.generic", "linalg.matmul"):
         return None
     s = Structured(op)
-    if s.gathers() or s.index_ops() or len(op.results) != 1 or not _is_sum(s):
+    if s.gathers() or s.index_ops() or len(op.results) != 1 or not _is_sum(s) or DYNAMIC in shape_of(op.results[0]):
         return None
     reductions = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
     if len(reductions) != 1 or init_of(op.operands[s.inputs]).scalar is None:

@@ -1,4 +1,5 @@
-"""Elements that take long and that many elements of their reader take each are computed once.
+"""Elements that take long and that many elements of their reader take each are computed once; so are those that tensor
+cores multiply, which take them from memory.
 
     %g = linalg.generic ... ins(%i) { math.powf, math.log1p } : tensor<8xf32>
     %e = tensor.expand_shape %g : tensor<8x1x1xf32>
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.codegen.gpu_products import LEAST as LEAST_PRODUCT
+from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import func, ir, replace_op, walk
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
@@ -57,11 +60,29 @@ def _is_repeated(op: ir.Operation) -> bool:
     if len(op.results) != 1 or not rows.is_tensor(op.results[0]) or not rows.Structured(op).is_elementwise():
         return False
     reader = _reader(op.results[0])
+    if reader is not None and _is_product(reader) and _computes(op):
+        return True
     if reader is None or reader.name != "linalg.generic":
         return False
     loops = _loops(reader)[:-1] if is_stack(reader) else _loops(reader)  # a thread has all of a place then
     more = prod(loops) - prod(example_sizes.shape_of(op.results[0]))
     return more * _work(op) >= LEAST
+
+
+def _is_product(op: ir.Operation) -> bool:
+    """Whether tensor cores multiply it, unless it computes what it multiplies (gpu_products.py)."""
+    product = match_product(op) if op.name.startswith("linalg.") else None
+    if product is None:
+        return False
+    summed = example_sizes.shape_of(product.left)[product.left_roles.index("k")]
+    return prod(example_sizes.shape_of(op.results[0])) * summed > LEAST_PRODUCT
+
+
+def _computes(op: ir.Operation) -> bool:
+    """Whether its elements are more than others, or the same ones of a wider type."""
+    return any(
+        inner.operation.name not in ("linalg.yield", "arith.extf") for inner in rows.Structured(op).body.operations
+    )
 
 
 def _reader(value: ir.Value) -> ir.Operation | None:

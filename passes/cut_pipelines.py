@@ -28,6 +28,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
+from kitsune_mlir.form import Form
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import StageCost
@@ -40,6 +41,7 @@ from .gather_before import gather_before, gathered
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
 from .place_stages import Chaining, example_rows, row_count
+from .run_forms import RunForms
 from .single_products import single_product
 from .stage_cost import queue_cost, stage_cost
 from .turned_weights import turn_weights
@@ -100,6 +102,7 @@ class _Cutter:
     ):
         self.pipeline, self.target, self.chaining, self.choose = pipeline, target, chaining, choose
         self.stages = pipeline.stages
+        self.known: dict[Form, tuple[Chained, ...]] = {}  # how runs chain
         count = row_count(pipeline)
         self.rows = rows.DYNAMIC if count is None else count
 
@@ -129,6 +132,10 @@ class _Cutter:
                 inline_pipeline(part)
 
     @cached_property
+    def forms(self) -> RunForms:
+        return RunForms(self.pipeline, self.stages)
+
+    @cached_property
     def costs(self) -> list[StageCost]:
         return [stage_cost(stage) for stage in self.stages]
 
@@ -144,19 +151,25 @@ class _Cutter:
         return PipelineRun(self.pipeline, stages, name, self.rows, wholes)
 
     def _chains(self, first: int, last: int) -> tuple[Chained, ...]:
-        """Builds the run, asks how warpgroups can chain it, and takes it away again."""
+        """How warpgroups can chain the run; runs of equal form are asked once."""
         if first == 0 and last == len(self.stages) - 1:
             return self.chaining(self.pipeline)[0]
+        form = self.forms.of(first, last)
+        if form not in self.known:
+            self.known[form] = self._chains_built(Run(first, last))
+        return self.known[form]
+
+    def _chains_built(self, run: Run) -> tuple[Chained, ...]:
+        """Builds the run, asks how warpgroups can chain it, and takes it away again."""
         with self.pipeline.operation.location, ir.InsertionPoint(self.pipeline):
             size = arith.ConstantOp.create_index(1) if self.rows == rows.DYNAMIC else None
-            wholes = {
-                hash(queue.results[0]): self._placeholder(whole_type(queue.ring.tile, self.rows), size)
-                for queue in self.pipeline.queues
-            }
+            stages = self.stages[run.first : run.last + 1]
+            gotten = {hash(op.operands[0]): op.results[0].type for stage in stages for op in stage.gets}
+            wholes = {queue: self._placeholder(whole_type(tile, self.rows), size) for queue, tile in gotten.items()}
             made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
-            run = self._build(Run(first, last), self.pipeline.label, wholes)
-        forms = self.chaining(run.pipeline)[0]
-        for op in [*run.pipeline.result_ops, run.pipeline, *made]:
+            built = self._build(run, self.pipeline.label, wholes)
+        forms = self.chaining(built.pipeline)[0]
+        for op in [*built.pipeline.result_ops, built.pipeline, *made]:
             op.operation.erase()
         return forms
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import clone_on, ir
+from kitsune_mlir.mlir import clone_on, in_block_order, ir
 
 
 class PipelineRun:
@@ -31,9 +31,9 @@ class PipelineRun:
         with old.operation.location:
             self.pipeline = kitsune.PipelineOp(ir.StringAttr.get(name), kitsune.Outputs.get())
         with ir.InsertionPoint(self.pipeline.regions[0].blocks.append()):
-            for queue in old.queues:
-                if any(self._holds(stage) for stage in queue.producers) and any(map(self._holds, queue.consumers)):
-                    self._clone(queue.operation)
+            for queue in in_block_order(_filled(stages)):
+                if any(map(self._holds, queue.opview.consumers)):
+                    self._clone(queue)
             for stage in stages:
                 self._stage(stage)
         self._results(old)
@@ -80,9 +80,9 @@ class PipelineRun:
         return self.stored[-1]
 
     def _results(self, old: kitsune.PipelineOp) -> None:
-        i64 = ir.IntegerType.get_signless(64)
+        i64, taken = ir.IntegerType.get_signless(64), old.result_ops
         for index, stored in enumerate(self.stored):
-            results = [result for result in old.result_ops if result.position in stored.positions]
+            results = [result for result in taken if result.position in stored.positions]
             if not results and not stored.queues:
                 continue
             type_ = results[0].results[0].type if results else whole_type(stored.tile.type, self.row_count)
@@ -100,6 +100,11 @@ class _Stored:
     tile: ir.Value
     positions: list[int] = field(default_factory=list)
     queues: list[ir.Value] = field(default_factory=list)
+
+
+def _filled(stages: Sequence[kitsune.StageOp]) -> set[ir.Operation]:
+    """The queues that stages put tiles or partial sums into."""
+    return {rows.producer(op.operands[0]) for stage in stages for op in (*stage.puts, *stage.accumulates)}
 
 
 def whole_type(tile: ir.Type, row_count: int) -> ir.RankedTensorType:

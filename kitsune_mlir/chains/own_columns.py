@@ -183,7 +183,13 @@ def _operands(op: ir.Operation, value: ir.Value, at: Place) -> Iterator[tuple[ir
             start += width
         return
     elif op.name == "tensor.extract_slice":
-        yield op.operands[0], _sliced(op, shape, at)
+        place = _sliced(op, shape, at)
+        yield op.operands[0], place
+        if at == FIRST and place is not None and len(shape) == 2 and place.column % BLOCK == 0:
+            yield (
+                op.operands[0],
+                At(place.column, own=True),
+            )  # for one column each row's first thread asks as for others
         return
     elif op.name in rows.RESHAPES:
         yield op.operands[0], at

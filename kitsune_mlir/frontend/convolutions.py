@@ -10,9 +10,9 @@ Of volumes of few channels filters of one slice see images: a row of such an ima
 Those of one channel a group: transposed ones torch-mlir has not. They are convolutions of the elements with zeros
 between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
 of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
-beside each other in the last dimension. Lines whose length is open until the call are rows of a linear layer, each of
-the elements that the filter sees there: kernels of convolutions know their places. So it is where the number of groups
-is open, as where each image of a batch has filters of its own: a batch of products."""
+beside each other in the last dimension. Lines and images whose sizes are open until the call are rows of a linear
+layer, each of the elements that the filter sees there: kernels of convolutions know their places. So it is where the
+number of groups is open, as where each image of a batch has filters of its own: a batch of products."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_engines import CHUNK
 
 aten = torch.ops.aten
+
+_MANY_FILTERS, _MUCH_SEEN = 16, 32  # filters of an image of open sizes, and the elements that one sees
 
 
 def convolution(
@@ -49,8 +51,8 @@ def convolution(
         taken = x.movedim(2 + across, 1)[:, :: stride[across]]
         y = aten.convolution(taken.flatten(0, 1), weight.squeeze(2 + across), bias, *sizes, False, [0, 0], 1)
         return y.unflatten(0, taken.shape[:2]).movedim(1, 2 + across)
-    if groups == 1 and not transposed and x.dim() == 3 and not isinstance(x.shape[2], int):
-        return _of_open_line(x, weight, bias, *stride, *padding, *dilation)
+    if groups == 1 and not transposed and _is_open_layer(x, weight):
+        return _of_open_image(x, weight, bias, stride, padding, dilation)
     if not isinstance(groups, int):
         if transposed:
             x, weight = _as_direct(x, weight, stride, padding, dilation, output_padding, groups)
@@ -80,7 +82,7 @@ def convolution(
 def _are_phases(x: Tensor, weight: Tensor, dilation: Sequence[int], groups: int) -> bool:
     """Whether a transposed convolution is done so. One of a channel at a time whose filter is a window of one kernel is
     not: that reads its zeros from nowhere."""
-    known = all(isinstance(size, int) for size in (*weight.shape, *x.shape[2:]))
+    known = all(isinstance(size, int) for size in weight.shape)
     single = groups > 1 and weight.shape[:2] == (groups, 1)
     return known and set(dilation) == {1} and (not single or prod(weight.shape[2:]) > MOST_WINDOW)
 
@@ -97,14 +99,15 @@ def _of_phases(
     """A transposed convolution as one that is not, of stride 1: elements of a result that are a stride apart see
     neighbours of the image by one filter, each stride-th element of the whole one. So there are as many times as many
     channels, which are then put between one another: those behind the first few a place further on."""
-    rank, around, late, sizes = len(stride), list[tuple[int, int]](), list[int](), list[int]()
+    rank, around, late, counts, sizes = len(stride), list[tuple[int, int]](), list[int](), [], []
     kernel = weight.unflatten(0, (groups, -1))
     for i, (n, k, s, p) in enumerate(zip(x.shape[2:], weight.shape[2:], stride, padding, strict=True)):
-        size, taps = (n - 1) * s - 2 * p + k + output_padding[i], -(-k // s)
-        first, last = p // s, (p + s * -(-size // s) - 1) // s  # places, of which each sees so many neighbours before
-        around.append((taps - 1 - first, last - (n - 1)))
+        more, taps = k - s - 2 * p + output_padding[i], -(-k // s)  # the result has n * s + more elements
+        counts.append(n - -more // s)
+        first, after = p // s, (p - s * (-more // s) - 1) // s  # places, of which each sees so many neighbours before
+        around.append((taps - 1 - first, after + 1))
         late.append(p - s * first)
-        sizes.append(size)
+        sizes.append(n * s + more if more % s else None)
         kernel = F.pad(kernel, [0, 0] * (rank - 1 - i) + [0, -k % s]).unflatten(3 + 2 * i, (-1, s))
         kernel = kernel.roll(-late[i], 4 + 2 * i)
     taps, phases = ([first + 2 * i for i in range(rank)] for first in (3, 4))
@@ -116,11 +119,11 @@ def _of_phases(
         around = [(0, 0)] * rank
     ones = [1] * rank
     y = aten.convolution(x, kernel, bias, ones, [before for before, _ in around], ones, False, [0] * rank, groups)
-    counts = [-(-size // s) for size, s in zip(sizes, stride, strict=True)]
     y = _later(y.unflatten(1, (-1, *stride)), 0, late, counts)
     y = y.permute(0, 1, *(n for i in range(rank) for n in (2 + rank + i, 2 + i)))
     for i, size in enumerate(sizes):
-        y = y.flatten(2 + i, 3 + i).narrow(2 + i, 0, size)
+        y = y.flatten(2 + i, 3 + i)
+        y = y if size is None else y.narrow(2 + i, 0, size)
     return y
 
 
@@ -241,17 +244,38 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(patches, weight.flatten(1), bias).movedim(-1, 1)
 
 
-def _of_open_line(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int) -> Tensor:
+def _is_open_layer(x: Tensor, weight: Tensor) -> bool:
+    """Whether a convolution of a line or an image of open sizes is done as a linear layer. Filters that are few, or see
+    little, are summed by threads sooner than what they see is written (H100, predicted)."""
+    if all(isinstance(size, int) for size in x.shape[2:]):
+        return False
+    if x.dim() == 3 or not all(isinstance(size, int) for size in weight.shape):
+        return x.dim() == 3
+    return weight.shape[0] >= _MANY_FILTERS and prod(weight.shape[1:]) >= _MUCH_SEEN
+
+
+def _of_open_image(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
     """A linear layer of the elements that the filter sees at each of its places."""
-    line, taps = x.transpose(1, 2), weight.shape[2]
-    line = F.pad(line, (0, 0, padding, padding)) if padding else line
-    if taps > 1:
-        count = (line.shape[1] - dilation * (taps - 1) - 1) // stride + 1
-        seen = dilation * torch.arange(taps, device=x.device)
-        line = line[:, stride * torch.arange(count, device=x.device)[:, None] + seen].flatten(2)
-    elif stride > 1:
-        line = line[:, ::stride]
-    return F.linear(line, weight.transpose(1, 2).flatten(1), bias).transpose(1, 2)
+    rank, image, filter_ = len(stride), x.movedim(1, -1), weight.shape[2:]
+    if any(padding):
+        image = F.pad(image, [0, 0, *(size for each in reversed(padding) for size in (each, each))])
+    if prod(filter_) > 1:
+        seen: list[Any] = [slice(None)]
+        for i, (k, s, d) in enumerate(zip(filter_, stride, dilation, strict=True)):
+            count = (image.shape[1 + i] - d * (k - 1) - 1) // s + 1
+            at = s * torch.arange(count, device=x.device)[:, None] + d * torch.arange(k, device=x.device)
+            seen.append(at.view(*[1] * i, count, *[1] * (rank - 1), k, *[1] * (rank - 1 - i)))
+        image = image[tuple(seen)].flatten(1 + rank)
+    elif set(stride) != {1}:
+        image = image[(slice(None), *(slice(None, None, s) for s in stride))]
+    return F.linear(image, weight.movedim(1, -1).flatten(1), bias).movedim(-1, 1)
 
 
 def _spread(x: Tensor, dim: int, stride: int, before: int, after: int) -> Tensor:

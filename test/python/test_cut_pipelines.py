@@ -11,8 +11,9 @@ import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import cpu
 from kitsune_mlir.frontend import import_model
-from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes import cut_pipelines, pipeline
 from kitsune_mlir.planning import target
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 class Branches(nn.Module):
@@ -135,3 +136,62 @@ def test_long_rows_are_made_of_several_where_these_lie_in_the_middle_of_lines(wi
     args = (torch.zeros(12_544, width).half(),)
     compiled = kitsune_mlir.compile(Joined(width).half(), args, target="sm_90a")
     assert ([launch["form"] for launch in compiled.plan["launches"]] == ["operator", "scheduled product"]) == copied
+
+
+class Unrolled(nn.Module):
+    """Equal steps of two layers and a skip, every second of which gives its state; then layers too wide to chain."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
+        self.wide = nn.Sequential(nn.Linear(32, 1280), nn.ReLU(), nn.Linear(1280, 1280))
+
+    def forward(self, x):
+        states = []
+        for step in range(10):
+            x = x + self.down(torch.tanh(self.up(x)))
+            states += [x] * (step % 2)
+        return *states, self.wide(x)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_runs_of_equal_form_are_built_once(monkeypatch):
+    """An unrolled recurrence of 370 stages took minutes: each run of twelve was built, to ask how it chains."""
+    monkeypatch.setattr("kitsune_mlir.planning.cut.MANY_STAGES", 0)
+    monkeypatch.setattr("kitsune_mlir.planning.cut.LONG", 4)
+    cutter, asked, built = cut_pipelines._Cutter, {}, []
+    ask, build = cutter._chains, cutter._chains_built
+
+    def chains(self, first, last):
+        asked[first, last] = ask(self, first, last)
+        if last - first < 3:
+            assert asked[first, last] == build(self, cut_pipelines.Run(first, last))
+        return asked[first, last]
+
+    monkeypatch.setattr(cutter, "_chains", chains)
+    monkeypatch.setattr(cutter, "_chains_built", lambda self, run: built.append(run) or build(self, run))
+    kitsune_mlir.compile(Unrolled().bfloat16(), (torch.zeros(4096, 32).bfloat16(),), target="sm_90a")
+    assert len(asked) > 2 * len(built) > 0, (len(asked), len(built))
+
+
+class FirstColumn(nn.Module):
+    """The first column of what a layer's halves make of x [rows, 12], which lie 12 columns apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(12, 64), nn.Linear(64, 24)
+
+    def forward(self, x):
+        mean, scale = self.down(torch.relu(self.up(x))).chunk(2, 1)
+        return (x * torch.tanh(scale) + mean)[:, :1]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_one_column_of_what_other_threads_hold():
+    """An autoregressive flow was refused: the one column was taken to be read as such, not as the first of several."""
+    torch.manual_seed(0)
+    model, x = FirstColumn(), torch.randn(128, 12)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    torch.testing.assert_close(
+        torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x).detach(), atol=1e-5, rtol=1e-5
+    )

@@ -12,6 +12,7 @@ from test_schedule_products import refused
 
 from kitsune_mlir import mlir, weights
 from kitsune_mlir.codegen import gpu
+from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
@@ -221,3 +222,13 @@ def test_the_left_slot_waits_for_both_products():
             schedule.ReleaseOp(op.operands[0], [op.operands[1]])
         op.erase()
     assert "without the token of the product" in refused(module)
+
+
+def test_a_reshape_to_two_open_sizes_is_no_product():
+    """It has three operands, as products have; what follows products is asked whether it is one."""
+    text = """func.func @main(%x: tensor<?x4xf32>, %a: index, %b: index) -> tensor<?x?x4xf32> {
+      %y = tensor.expand_shape %x [[0, 1], [2]] output_shape [%a, %b, 4] : tensor<?x4xf32> into tensor<?x?x4xf32>
+      return %y : tensor<?x?x4xf32>
+    }"""
+    (reshape,) = mlir.walk(mlir.parse(text, mlir.context()), "tensor.expand_shape")
+    assert match_product(reshape) is None

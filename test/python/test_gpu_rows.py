@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import kitsune_mlir
 from kitsune_mlir.codegen import gpu
+from kitsune_mlir.codegen.pipeline import evaluate
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import walk
@@ -19,6 +20,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.schedule import run as interpret
+from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-6}
@@ -324,3 +326,24 @@ def test_who_asks_for_a_size_has_nothing_written():
     compiled = kitsune_mlir.compile(Function(squeeze), args, target="sm_90a", dynamic_shapes=(({0: batch}, None),))
     assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["rows0"]
     assert compiled.mlir("sm_90a:schedule-rows").count('"kitsune.write"') == 1
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_elements_that_are_computed_one_of_another_many_times(monkeypatch):
+    """A volatility of 120 steps went deeper than Python's stack. What lies deep is computed in an order of its own."""
+
+    def function(x, r):
+        total = 0.0
+        for t in range(r.shape[1]):
+            total = total + torch.tanh(x) * r[:, t : t + 1]
+            x = torch.where(x < 0, x * r[:, t : t + 1], total.view(4, -1).view(x.shape)) * 0.5
+        return total.softmax(-1), x.sum(-1)
+
+    deep, after = [], evaluate.Evaluator._after_operands
+    monkeypatch.setattr(evaluate, "_DEEP", 3)
+    monkeypatch.setattr(evaluate.Evaluator, "_after_operands", lambda *args: deep.append(args) or after(*args))
+    args = torch.randn(64, 32), torch.randn(64, 6)
+    compiled = kitsune_mlir.compile(Function(function), args, target="sm_90a")
+    assert deep and any(launch["form"] == "scheduled rows" for launch in compiled.plan["launches"])
+    for found, wanted in zip(Simulation(compiled, seed=1)(*args), function(*args), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)

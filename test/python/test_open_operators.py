@@ -126,6 +126,21 @@ def test_channels_that_are_joined_beside_open_sizes(gpu_of):
             torch.testing.assert_close(Simulation(compiled)(x), Padded(layer)(x), rtol=2e-2, atol=2e-2)
 
 
+def test_convolutions_of_images_of_open_sizes(gpu_of):
+    """A linear layer of what each filter sees, in one kernel on tensor cores; a single filter is summed by threads."""
+    layers = torch.nn.Conv2d(8, 16, 3, (2, 1), (1, 2), (1, 2)), torch.nn.Conv2d(16, 1, 3)
+    model = torch.nn.Sequential(*layers).bfloat16().eval()
+    shapes = ({2: torch.export.Dim("height", min=6, max=99), 3: torch.export.Dim("width", min=6, max=99)},)
+    x = torch.randn(2, 8, 12, 10).bfloat16()
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(4), dynamic_shapes=shapes)
+        forms = [launch["form"] for launch in compiled.plan["launches"]]
+        assert sum("scheduled" in form for form in forms) == 1, forms
+        for size in ((2, 8, 12, 10), (2, 8, 7, 13)):
+            x = torch.randn(size).bfloat16()
+            torch.testing.assert_close(Simulation(compiled)(x), model(x), rtol=2e-2, atol=2e-2)
+
+
 def test_patches_of_an_open_number_of_rows(gpu_of):
     """Sizes behind the open one are put together otherwise."""
 

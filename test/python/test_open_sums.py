@@ -184,3 +184,21 @@ def test_masked_sums_of_an_open_batch():
     args = arguments(5)
     for found, wanted in zip(Simulation(compiled)(*args), masked(*args), strict=True):
         torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+@pytest.mark.usefixtures("unassembled")
+def test_sums_over_rows_of_an_open_number_of_columns(target):
+    """Sums that CTAs have a part of have a place each, which an open number of them has not: such models ended with an
+    InternalError."""
+
+    def function(x, weights):
+        return weights.T @ torch.relu(x)
+
+    shapes = ({0: BATCH}, {0: BATCH, 1: TOKENS})
+    args = torch.randn(70, 16), torch.randn(70, 33)
+    compiled = kitsune_mlir.compile(Function(function), args, target=target, dynamic_shapes=(shapes,))
+    run = compiled if target == "cpu" else Simulation(compiled)
+    for rows, columns in ((70, 33), (3, 80)):
+        args = torch.randn(rows, 16), torch.randn(rows, columns)
+        torch.testing.assert_close(torch.as_tensor(run(*args)), function(*args), rtol=1e-4, atol=1e-4)

@@ -61,3 +61,26 @@ def test_on_a_gpu(make, shape, dtype):
     torch.testing.assert_close(
         torch.as_tensor(Simulation(compiled, seed=1)(x)).double(), wanted, rtol=bound, atol=bound
     )
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(
+    ("make", "sizes"),
+    [
+        (lambda: nn.ConvTranspose1d(64, 16, 16, 8, 4), [(1, 64, 9), (1, 64, 2)]),
+        (lambda: nn.ConvTranspose2d(8, 8, 3, 2, 1, (1, 0)), [(2, 8, 5, 6), (2, 8, 7, 3)]),
+    ],
+    ids=["a vocoder's", "of images"],
+)
+def test_of_open_sizes(make, sizes):
+    """They had the zeros between the elements, and no tensor cores: a vocoder's took 291 us of 388 (predicted)."""
+    torch.manual_seed(0)
+    model = make().bfloat16().eval()
+    names = {i: torch.export.Dim(f"n{i}", min=2, max=99) for i in range(2, len(sizes[0]))}
+    args = (torch.randn(sizes[0]).bfloat16(),)
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a", dynamic_shapes=(names,))
+    assert any("scheduled" in launch["form"] for launch in compiled.plan["launches"])
+    for size in sizes:
+        x = torch.randn(size).bfloat16()
+        found = torch.as_tensor(Simulation(compiled, seed=1)(x))
+        torch.testing.assert_close(found, model(x).detach(), rtol=2e-2, atol=2e-2)

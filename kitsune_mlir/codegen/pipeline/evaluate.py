@@ -70,6 +70,9 @@ class _Body:
         self.indices = list(dict.fromkeys(key for key, v in operands if isinstance(v.type, ir.IndexType)))
 
 
+_DEEP = 100  # elements that are computed for others, in one another, before these are computed in an order of their own
+
+
 class Evaluator:
     """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
     for one element computes it once within a region. In a `nested` one not all threads of a warp may be."""
@@ -80,6 +83,7 @@ class Evaluator:
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
         self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
         self._bodies: dict[int, _Body] = {}  # by the operator's first result
+        self._depth = 0  # of elements that are computed for others
 
     def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
         """Says what an element is: an accumulator in a register."""
@@ -100,8 +104,45 @@ class Evaluator:
         """The element of `value` at `index`, of the compute type of its elements."""
         key = hash(value), _key(index)
         if key not in self._known:
-            self._known[key] = self._compute(value, list(index))
+            is_deep = self._depth % _DEEP == _DEEP - 1
+            (self._after_operands if is_deep else self._now)(value, index)
         return self._known[key]
+
+    def _now(self, value: ir.Value, index: Sequence[Int]) -> None:
+        self._depth += 1
+        self._known[hash(value), _key(index)] = self._compute(value, list(index))
+        self._depth -= 1
+
+    def _after_operands(self, value: ir.Value, index: Sequence[Int]) -> None:
+        """Computes an element when all that it is computed of are there: an unrolled recurrence is longer than Python's
+        stack."""
+        left, seen = [(value, index, False)], {(hash(value), _key(index))}
+        while left:
+            value, index, ready = left.pop()
+            if ready:
+                self._now(value, index)
+                continue
+            left.append((value, index, True))
+            for operand, place in reversed(self._operands(value, index)):
+                key = hash(operand), _key(place)
+                if key not in self._known and key not in seen:
+                    seen.add(key)
+                    left.append((operand, place, False))
+
+    def _operands(self, value: ir.Value, index: Sequence[Int]) -> list[tuple[ir.Value, list[Int]]]:
+        """The elements that one of an elementwise operator, or of a tensor that is seen otherwise, is computed of."""
+        op = rows.producer(value)
+        if op is None or self.memories.get(hash(value)) is not None:
+            return []
+        if op.name == "linalg.generic":
+            s, loops, _ = self._at(op, value, index)
+            return [
+                (s.op.operands[i], [_affine(expr, loops) for expr in exprs])
+                for i, _, exprs in self._looked_through(op).read
+            ]
+        if (moved := _moved(op, value, index)) is not None:
+            return [(op.operands[0], moved)]
+        return []
 
     def _compute(self, value: ir.Value, index: list[Int]) -> ir.Value:
         memory = self.memories.get(hash(value))
@@ -120,21 +161,19 @@ class Evaluator:
             return constant(op.operands[0])
         if op.name == "tensor.concat":
             return self._concat(op, index)
-        if op.name == "tensor.extract_slice":
-            offsets, _, strides = slice_of(op)
-            moved = [device.add(device.mul(i, s), o) for i, s, o in zip(index, strides, offsets)]
+        if (moved := _moved(op, value, index)) is not None:
             return self(op.operands[0], moved)
-        if op.name in rows.RESHAPES:
-            return self(op.operands[0], _reshaped(index, shape_of(value), shape_of(op.operands[0])))
-        if op.name == "linalg.transpose":
-            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
-            return self(op.operands[0], [index[permutation.index(d)] for d in range(len(index))])
         if op.name == "arith.constant" and ir.DenseElementsAttr(op.attributes["value"]).is_splat:
             splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
             return _constant_attribute(splat)
         raise UnsupportedError(f"{op.name} is not computed in pipelines on a GPU")
 
     def _generic(self, op: ir.Operation, value: ir.Value, index: list[Int]) -> ir.Value:
+        s, loops, position = self._at(op, value, index)
+        return self.body(s, loops)[position]
+
+    def _at(self, op: ir.Operation, value: ir.Value, index: Sequence[Int]) -> tuple[rows.Structured, list[Int], int]:
+        """The loop counters at which a generic computes an element, and the number of its result that it is of."""
         s = self._looked_through(op).structured
         position = [hash(result) for result in op.results].index(hash(value))
         loops: list[Int] = [0] * len(s.iterators)
@@ -142,7 +181,7 @@ class Evaluator:
             if not isinstance(expr, ir.AffineDimExpr):
                 raise UnsupportedError("a generic with a computed result index is not computed in pipelines on a GPU")
             loops[expr.position] = i
-        return self.body(s, loops)[position]
+        return s, loops, position
 
     def _looked_through(self, op: ir.Operation) -> _Body:
         key = hash(op.results[0])
@@ -300,6 +339,19 @@ def _affine(expr: ir.AffineExpr, loops: Sequence[Int]) -> Int:
         divide = device.div if isinstance(expr, ir.AffineFloorDivExpr) else device.mod
         return divide(_affine(expr.lhs, loops), expr.rhs.value)
     raise UnsupportedError(f"index {expr} is not computed in pipelines on a GPU")
+
+
+def _moved(op: ir.Operation, value: ir.Value, index: Sequence[Int]) -> list[Int] | None:
+    """Where the element of a slice, a reshape or a transpose at `index` is in its operand; None for other operators."""
+    if op.name == "tensor.extract_slice":
+        offsets, _, strides = slice_of(op)
+        return [device.add(device.mul(i, s), o) for i, s, o in zip(index, strides, offsets)]
+    if op.name in rows.RESHAPES:
+        return _reshaped(index, shape_of(value), shape_of(op.operands[0]))
+    if op.name == "linalg.transpose":
+        permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        return [index[permutation.index(d)] for d in range(len(index))]
+    return None
 
 
 def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int]) -> list[Int]:

@@ -1,0 +1,45 @@
+"""What runs of consecutive stages of a designed pipeline compute, told without building them: of a recurrence that is
+unrolled, most are the same as those of the step before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.captures import captures
+from kitsune_mlir.form import Form, form_of
+
+_NAMES = frozenset({"sym_name", "index"})  # of stages, and of outputs, which a run numbers anew
+
+
+class RunForms:
+    """Runs of the stages of `pipeline` with the same form become pipelines of the same form (form.py)."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, stages: Sequence[kitsune.StageOp]):
+        self._forms = [form_of([stage], _NAMES) for stage in stages]
+        numbers = {form: number for number, form in enumerate(self._forms)}
+        self._numbers = [numbers[form] for form in self._forms]
+        self._used = [tuple(map(hash, captures(stage))) for stage in stages]
+        taken = {result.position for result in pipeline.result_ops}
+        self._stored = [tuple(store.position in taken for store in stage.stores) for stage in stages]
+        places = {stage.label: place for place, stage in enumerate(stages)}
+        self._last = {
+            hash(queue.results[0]): max((places[stage.label] for stage in queue.consumers), default=-1)
+            for queue in pipeline.queues
+        }
+        self._put = [tuple(hash(op.operands[0]) for op in (*stage.puts, *stage.accumulates)) for stage in stages]
+
+    def of(self, first: int, last: int) -> Form:
+        """The form of the stages from the first to the last, both included: what each computes, which of them use the
+        same values from around them, or what another has made, and whose tiles leave."""
+        numbers: dict[int, int] = {}
+        run = range(first, last + 1)
+        return tuple(
+            (
+                self._numbers[stage],
+                tuple(numbers.setdefault(value, len(numbers)) for value in self._used[stage]),
+                tuple(self._last[queue] > last for queue in self._put[stage]),
+                self._stored[stage],
+            )
+            for stage in run
+        )
