@@ -292,8 +292,11 @@ class _Loops:
         value, results = self.s.op.operands[i], list(self.s.maps[i].results)
         if not rows.is_tensor(value):
             return self.s.maps[i]
-        inner = results[1:] if self.streams(i) else results
-        if any(rows.dim_of(expr) is None and not _is_zero(expr) or rows.dim_of(expr) == self.row for expr in inner):
+        first = 1 if self.streams(i) else 0
+        inner, sizes = results[first:], rows.shape_of(value)[first:]
+        if any(
+            rows.dim_of(expr) is None and size != 1 or rows.dim_of(expr) == self.row for expr, size in zip(inner, sizes)
+        ):
             return None
         taken = [loop for expr in inner if (loop := rows.dim_of(expr)) in self.columns]
         row, column = ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(1)
@@ -316,10 +319,6 @@ class _Loops:
             return ir.AffineMap.get(2, 0, [row])
         is_sum = self.iterators[1] == "reduction"
         return ir.AffineMap.get(2, 0, [row, ir.AffineConstantExpr.get(0) if is_sum else column])
-
-
-def _is_zero(expr: ir.AffineExpr) -> bool:
-    return isinstance(expr, ir.AffineConstantExpr) and expr.value == 0
 
 
 def _are_rows(source: ir.Value, result: ir.Value) -> bool:

@@ -324,8 +324,8 @@ def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
     if not rows.is_tensor(value):
         return rows.producer(value) is not None and rows.producer(value).name == "arith.constant"
     dims = [e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)]
-    zeros = [e for e in map_.results if isinstance(e, ir.AffineConstantExpr) and e.value == 0]
     kind = ir.RankedTensorType(value.type)
+    zeros = [e for e, size in zip(map_.results, kind.shape) if isinstance(e, ir.AffineConstantExpr) and size == 1]
     return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank
 
 

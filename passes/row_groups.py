@@ -273,11 +273,11 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_leng
     for value, map_ in zip(op.operands, s.maps):
         role = None
         if scalar_of(value) is None:
-            role = _role(map_, own, columns, sizes) if rows.is_tensor(value) else None
+            role = _role(map_, shape(value), own, columns, sizes) if rows.is_tensor(value) else None
             if role is None:
                 return None
         roles.append(role)
-    result = _role(s.maps[-1], own, columns, sizes)
+    result = _role(s.maps[-1], shape(op.results[0]), own, columns, sizes)
     if result != Role(own, kind == "tile") or not all(map(is_brought, list(op.operands)[: s.inputs])):
         return None
     if kind == "reduction":
@@ -314,14 +314,20 @@ def _kind(
     return (kind, first, end) if fits and outer * space.inner == space.rows else None
 
 
-def _role(map_: ir.AffineMap, own: Sequence[int], columns: Sequence[int], sizes: Sequence[int | None]) -> Role | None:
-    """What an operand has of the loops, in their order."""
+def _role(
+    map_: ir.AffineMap,
+    shape: Sequence[int | None],
+    own: Sequence[int],
+    columns: Sequence[int],
+    sizes: Sequence[int | None],
+) -> Role | None:
+    """What an operand of a shape, all of whose elements are read, has of the loops, in their order."""
     found = []
-    for expr in map_.results:
+    for expr, extent in zip(map_.results, shape, strict=True):
         if isinstance(expr, ir.AffineDimExpr):
             if sizes[expr.position] != 1:
                 found.append(expr.position)
-        elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0):
+        elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0 and extent == 1):
             return None
     across = [d for d in found if d in columns]
     if found != sorted(set(found)) or across not in ([], list(columns)):

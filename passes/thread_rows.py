@@ -91,7 +91,7 @@ class _Growth:
             refused = []
             for one in self._order.sorted(waiting):
                 grown = tuple(a | b for a, b in zip(closed, self._closed(one), strict=True))
-                if self._order.are_together(grown):
+                if self._order.are_together(grown) and not self._reads_other_rows(one, own):
                     own.add(one)
                     closed = grown
                 else:
@@ -99,6 +99,15 @@ class _Growth:
             if len(refused) == len(waiting):
                 return self._first(self._order.sorted(own))
             waiting = {*refused, *(other for one in waiting - {*refused} for other in self._others(one, seen))}
+
+    def _reads_other_rows(self, op: ir.Operation, group: set[ir.Operation]) -> bool:
+        """Whether an operator reads all rows of what one of a group makes, or one of these of what it makes."""
+        made = {one.results[0] for one in group}
+        own = any(given.shared and given.value in made for given in self._reads(op))
+        return own or any(self._shares(one, op) for one in set(readers(op.results[0])) & group)
+
+    def _shares(self, reader: ir.Operation, maker: ir.Operation) -> bool:
+        return any(given.shared and given.value == maker.results[0] for given in self._reads(reader))
 
     def _others(self, op: ir.Operation, seen: set[ir.Operation]) -> set[ir.Operation]:
         """The neighbours of an operator that are not `seen` yet, and fit."""

@@ -171,6 +171,19 @@ def test_what_leaves_a_group_does_not_come_back(small_gpu):
     assert device.pipeline_launches == 2
 
 
+@pytest.mark.usefixtures("unassembled")
+def test_the_first_of_a_longer_dimension(small_gpu):
+    """Rows that are read by a number that is known are no rows of the whole tensor."""
+
+    def function(x):
+        numbers = torch.arange(x.shape[0])
+        return x[numbers, torch.zeros_like(numbers)].softmax(1)
+
+    (x,) = drawn((40, 7, 8))
+    found = Simulation(kitsune_mlir.compile(Function(function), (x,), target=small_gpu))(x)
+    torch.testing.assert_close(torch.as_tensor(found), x[:, 0].softmax(1))
+
+
 def test_all_elements_to_one_that_others_read(small_gpu):
     run(lambda x, y: torch.exp(x - x.amax()) + y, drawn((60, 4), (60, 4)), small_gpu)
 
