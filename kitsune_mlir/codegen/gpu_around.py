@@ -30,12 +30,14 @@ class Around:
     after: list[ir.Operation]
 
     @staticmethod
-    def of(call: ir.Operation, parts: Sequence[ir.Value], most: int, taken: set[ir.Operation]) -> Around:
+    def of(
+        call: ir.Operation, parts: Sequence[ir.Value], most: int, taken: set[ir.Operation], behind: bool = True
+    ) -> Around:
         """Those of a call, which is moved behind them, but for those that others have `taken`; what makes a part has up
-        to `most` operations."""
+        to `most` operations. Those `behind` it are taken if it says so."""
         writers = {use.owner.operation for part in parts for use in part.uses if use.owner.operation != call}
         read = [value for writer in writers for value in writer.operands if isinstance(value.type, ir.MemRefType)]
-        after = [generic.op for generic in takers(list(call.results), call, [*parts, *read])]
+        after = [generic.op for generic in takers(list(call.results), call, [*parts, *read])] if behind else []
         after = [] if taken.intersection(after) else after
         if after:
             call.move_before(after[-1])

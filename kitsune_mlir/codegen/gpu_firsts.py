@@ -36,6 +36,7 @@ from .gpu_kernel import (
 )
 from .gpu_points import body_at
 from .gpu_sort import Order
+from .gpu_tile_order import meet
 from .kernel_work import SHARE_HINT
 from .pipeline.device import below, i32, index, narrow, when
 from .pipeline.device import value as number_of
@@ -54,7 +55,7 @@ def lower_firsts(module: ir.Module, main: func.FuncOp, kernels: Kernels) -> None
     """Puts kernels' launches in the place of the calls."""
     found = [one for one in firsts(module) if one.call.block == main.body.blocks[0]]
     taken = set[ir.Operation]()
-    around = [Around.of(one.call, [one.keys], MOST, taken) for one in found]
+    around = [Around.of(one.call, [one.keys], MOST, taken, behind=False) for one in found]
     for one, own in zip(found, around, strict=True):
         _lower(one, own.read([one.keys]), kernels)
 
@@ -132,8 +133,7 @@ class _Code:
             *found, most, count = loop.inner_iter_args
             scf.yield_(self._turn(loop.induction_variable, found, most, count))
         *found, _, count = loop.results
-        left = self._waiting(arith.minui(index(self.lane), as_value(WARP - 1)))
-        rest = arith.select(below(self.lane, count), left, none)
+        rest = arith.select(below(self.lane, count), self._waiting(index(self.lane)), none)
         found = self._merged(found, self._sorted(rest))
         if self.warps > 1:
             found = self._across(found)
@@ -159,7 +159,7 @@ class _Code:
                 slot = arith.addi(count, math.ctpop(arith.andi(votes, lower)))
                 memref.store(number, self.waiting, [self.warp, index(slot)])
             count = arith.addi(count, math.ctpop(votes))
-        _meet()
+        meet()
         full = arith.cmpi(arith.CmpIPredicate.uge, count, number_of(WARP))
         branch = scf.IfOp(full, [self.word] * (self.registers + 1) + [i32()], has_else=True)
         branch.operation.attributes[SHARE_HINT] = _percent(min(1.0, EACH * self._taken()))
@@ -185,7 +185,7 @@ class _Code:
             left = arith.subi(left, number_of(WARP))
             batch = self._waiting(index(arith.addi(left, self.lane)))
             scf.yield_([*self._merged(own, self._sorted(batch)), left])
-        _meet()  # all have read what is now written over
+        meet()  # all have read what is now written over
         *found, left = loop.results
         return [*found, _handed(found[-1], WARP - 1), left]
 
@@ -313,8 +313,3 @@ def _same(a: ir.Value, b: ir.Value) -> ir.Value:
 
 def _percent(share: float) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), max(1, round(100 * share)))
-
-
-def _meet() -> None:
-    """The lanes of a warp meet, and see what others of it wrote to shared memory (PTX ISA, bar.warp.sync)."""
-    nvvm.bar_warp_sync(number_of(-1))

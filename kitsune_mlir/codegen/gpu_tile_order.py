@@ -123,7 +123,7 @@ class TileOrder:
         """For each row of a thread, how many of its warp stand before it and have its digit; all are counted then."""
         for number in range(0, self.digit.count, WARP):
             memref.store(number_of(0), self.words, [self._of_warp(arith.addi(self.lane, number_of(number)))])
-        _meet()
+        meet()
         lower = arith.subi(arith.shli(number_of(1), self.lane), number_of(1))
         ranks = []
         for key in keys:
@@ -137,7 +137,7 @@ class TileOrder:
             before = choose(
                 equal(arith.shrui(same, self.lane), 1), i32(), add, lambda: number_of(0)
             )  # the last of them
-            _meet()
+            meet()
             last = arith.subi(number_of(WARP - 1), math.ctlz(same))
             counted = shuffled(before, last, gpu.ShuffleMode.IDX)
             ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
@@ -199,6 +199,6 @@ def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
     return found
 
 
-def _meet() -> None:
+def meet() -> None:
     """The lanes of a warp meet, and see what others of it wrote to shared memory (PTX ISA, bar.warp.sync)."""
     nvvm.bar_warp_sync(number_of(-1))

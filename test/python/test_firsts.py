@@ -52,14 +52,24 @@ def test_on_both_targets(name, small_gpu):
     assert [launch["computes"] for launch in compiled.plan["launches"]] == ["firsts"]
 
 
+AROUND = {
+    "before it": lambda x: (x * x - 3).topk(10, largest=False)[0],
+    "behind it": lambda x: x.topk(20)[0].exp(),
+    "of what it reads": lambda x: x.abs().gather(1, x.topk(16)[1]),
+    "before it, and of others": lambda x: ((x * 2).topk(12)[0], (x * 2).sum(-1)),
+}
+
+
 @pytest.mark.usefixtures("unassembled")
-def test_what_is_computed_in_front(small_gpu):
-    """Keys that nobody else reads are in no memory."""
+@pytest.mark.parametrize("name", AROUND)
+def test_what_is_computed_around(name, small_gpu):
+    """Keys that nobody else reads are in no memory; what is behind is a kernel of its own."""
     x = torch.randn(6, 1500)
-    function = Function(lambda x: (x * x - 3).topk(10, largest=False)[0])
-    compiled = kitsune_mlir.compile(function, (x,), target=small_gpu)
-    assert len(compiled.plan["launches"]) == 1
-    torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), (x * x - 3).topk(10, largest=False)[0])
+    compiled = kitsune_mlir.compile(Function(AROUND[name]), (x,), target=small_gpu)
+    assert len(compiled.plan["launches"]) == 1 + (name != "before it")
+    found, wanted = Simulation(compiled)(x), AROUND[name](x)
+    for a, b in zip(*(y if isinstance(y, tuple) else (y,) for y in (found, wanted)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-5, atol=1e-5)
 
 
 def test_code(gpu_of):
