@@ -113,7 +113,7 @@ def test_known_sizes(tmp_path, kind, count):
 
 
 def test_lanes_that_do_not_meet(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_tile_order, "_meet", lambda: None)
+    monkeypatch.setattr(gpu_tile_order, "meet", lambda: None)
     _, simulation = on_both(tmp_path, SIZED)
     with pytest.raises(MemoryFault, match="before a barrier"):
         simulation(*2 * [torch.arange(2500, dtype=torch.int32)])
