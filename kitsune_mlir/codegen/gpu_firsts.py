@@ -276,8 +276,9 @@ class _Code:
                 memref.store(place, places, [*self.place, slot])
 
     def _stored(self, place: ir.Value) -> ir.Value:
-        """The element at a place, of its own type."""
-        key, kind = self._key(place), ir.MemRefType(self.of.keys.type).element_type
+        """The element at a place, of its own type; the last one where a row has fewer than are wanted."""
+        last = arith.subi(as_value(self.size), as_value(1))
+        key, kind = self._key(arith.minui(place, last)), ir.MemRefType(self.of.keys.type).element_type
         return key if key.type == kind else arith.truncf(kind, key)
 
 
