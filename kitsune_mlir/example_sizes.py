@@ -24,13 +24,8 @@ _SIZED = ("tensor.empty", "memref.alloc", "tensor.expand_shape", "memref.expand_
 _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
 _CASTS = ("tensor.cast", "memref.cast")
-_ALIKE = (
-    "kitsune.firsts",
-    "kitsune.fourier",
-    "kitsune.load",
-    "kitsune.order",
-    "kitsune.windows",
-)  # open is what the first operand has
+# Open is what the first operand has.
+_ALIKE = ("kitsune.firsts", "kitsune.fourier", "kitsune.load", "kitsune.order", "kitsune.windows")
 _OTHER_WIDTHS = ("arith.index_cast", "arith.trunci", "arith.extsi", "arith.extui")  # sizes fit all of them
 _MOST_STEPS = 200  # operations that a size is followed through
 

@@ -186,10 +186,8 @@ def _operands(op: ir.Operation, value: ir.Value, at: Place) -> Iterator[tuple[ir
         place = _sliced(op, shape, at)
         yield op.operands[0], place
         if at == FIRST and place is not None and len(shape) == 2 and place.column % BLOCK == 0:
-            yield (
-                op.operands[0],
-                At(place.column, own=True),
-            )  # for one column each row's first thread asks as for others
+            # For one column each row's first thread asks as for others.
+            yield op.operands[0], At(place.column, own=True)
         return
     elif op.name in rows.RESHAPES:
         yield op.operands[0], at

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kitsune_mlir.dialects.firsts import FirstsOp
-from kitsune_mlir.mlir import arith, func, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.rows import size_of
+
+from .outlined import outlined
 
 CALL = "kitsune_firsts"  # what a kitsune.firsts is a call of while tensors become buffers
 _DESCENDING = "descending"
@@ -36,14 +38,10 @@ class Firsts(NamedTuple):
 def outline_firsts(module: ir.Module) -> None:
     """Makes calls of kitsune.firsts, which bufferization takes for calls of code from elsewhere."""
     for position, op in enumerate(walk(module, FirstsOp.OPERATION_NAME)):
-        with op.context, op.location:
-            kinds, name = [result.type for result in op.results], f"{CALL}{position}"
-            with ir.InsertionPoint.at_block_begin(module.body):
-                own = func.FuncOp(name, ([op.operands[0].type], kinds), visibility="private")
-            if op.opview.is_descending:
-                own.attributes[_DESCENDING] = ir.UnitAttr.get()
-            with ir.InsertionPoint(op):
-                call = func.CallOp(kinds, name, list(op.operands))
+        kinds = [result.type for result in op.results]
+        own, call = outlined(module, op, f"{CALL}{position}", list(op.operands), kinds)
+        if op.opview.is_descending:
+            own.attributes[_DESCENDING] = ir.UnitAttr.get(op.context)
         replace_op(op, *call.results)
 
 

@@ -18,9 +18,11 @@ import numpy as np
 
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import arith, func, ir, replace_op, slice_of, walk
+from kitsune_mlir.mlir import arith, ir, replace_op, slice_of, walk
 from kitsune_mlir.planning.fourier import radices
 from kitsune_mlir.rows import producer, source_of_size
+
+from .outlined import outlined
 
 CALL = "kitsune_fourier"  # what a kitsune.fourier is a call of while tensors become buffers
 _LOADED = 4
@@ -104,15 +106,11 @@ def outline_transforms(module: ir.Module) -> None:
         _cut(op)
     for position, op in enumerate(walk(module, FourierOp.OPERATION_NAME)):
         with op.context, op.location:
-            waves, results = _waves(op), [result.type for result in op.results]
-            given, name = [waves, *op.operands], f"{CALL}{position}"
-            with ir.InsertionPoint.at_block_begin(module.body):
-                own = func.FuncOp(name, ([value.type for value in given], results), visibility="private")
-            for said in _SAID:
-                if said in op.attributes:
-                    own.attributes[said] = op.attributes[said]
-            with ir.InsertionPoint(op):
-                call = func.CallOp(results, name, given)
+            given = [_waves(op), *op.operands]
+        own, call = outlined(module, op, f"{CALL}{position}", given, [result.type for result in op.results])
+        for said in _SAID:
+            if said in op.attributes:
+                own.attributes[said] = op.attributes[said]
         for old, new in zip(op.results, call.results, strict=True):
             old.replace_all_uses_with(new)
         op.erase()

@@ -13,6 +13,7 @@ from kitsune_mlir.mlir import arith, func, ir, memref, replace_op, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
 from .gpu_radix import RadixSort
+from .outlined import outlined
 from .pipeline import device
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
@@ -25,16 +26,8 @@ def outline_orders(module: ir.Module, main: func.FuncOp) -> None:
         keys, count, *carried = op.operands
         others = [number for number, vector in enumerate(carried) if vector != keys]
         given = [keys, count, *(carried[number] for number in others)]
-        with op.context, op.location:
-            results = [op.results[0].type, op.results[1].type] + [keys.type] * (
-                len(others) + (len(others) < len(carried))
-            )
-            name = f"{CALL}{position}"
-            with ir.InsertionPoint.at_block_begin(module.body):
-                kind = ir.FunctionType.get([value.type for value in given], results)
-                func.FuncOp(name, kind, visibility="private")
-            with ir.InsertionPoint(op):
-                call = func.CallOp(results, name, given)
+        results = [op.results[0].type, op.results[1].type] + [keys.type] * (len(others) + (len(others) < len(carried)))
+        _, call = outlined(module, op, f"{CALL}{position}", given, results)
         moved = {number: call.results[2 + i] for i, number in enumerate(others)}
         made = [*call.results[:2], *(moved.get(i, call.results[len(results) - 1]) for i in range(len(carried)))]
         replace_op(op, *made)

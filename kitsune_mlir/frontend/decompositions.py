@@ -284,21 +284,6 @@ def as_strided(x: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_of
     return x.clone() if lies else NotImplemented
 
 
-def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
-    if not dims:
-        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
-    if not all(isinstance(shift, int) for shift in shifts):
-        return NotImplemented
-    for shift, d in zip(shifts, dims):
-        size = x.shape[d]
-        if not isinstance(size, int):
-            x = x.index_select(d, (torch.arange(size, device=x.device) - shift) % size)
-        elif size and (first := -shift % size):
-            x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
-    return x.clone()
-
-
 def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """A product with all weights, whose columns are weighed by `y` and summed: torch multiplies and adds up three
     factors number by number."""
@@ -362,7 +347,6 @@ _OWN: Table = {
     aten.fft_rfftfreq.default: half_of_frequencies,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
-    aten.roll.default: roll,
     aten.bilinear.default: bilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,

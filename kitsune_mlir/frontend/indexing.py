@@ -1,5 +1,5 @@
 """Decompositions of operators that move elements, or find their places: bags of embeddings, assignments under a mask,
-searches among boundaries, paddings that cut."""
+searches among boundaries, rolls, paddings that cut."""
 
 from __future__ import annotations
 
@@ -259,7 +259,23 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     return source.to(x.dtype).expand(x.shape).clone()
 
 
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
+    if not all(isinstance(shift, int) for shift in shifts):
+        return NotImplemented
+    for shift, d in zip(shifts, dims):
+        size = x.shape[d]
+        if not isinstance(size, int):
+            x = x.index_select(d, (torch.arange(size, device=x.device) - shift) % size)
+        elif size and (first := -shift % size):
+            x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
+    return x.clone()
+
+
 INDEXING = {
+    aten.roll.default: roll,
     aten.split_with_sizes.default: split_with_sizes,
     aten.copy.default: copy,
     aten.select_scatter.default: select_scatter,

@@ -69,12 +69,12 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
     if x.is_complex() or count == 0 or any(isinstance(size, int) and not size for size in x.shape):
         return NotImplemented
     rows = x.transpose(dim, -1)
-    keys = rows if x.dtype in _FOUND else _keys(rows)
-    if count is not None and _are_found(keys, count):
-        values, places = FIRSTS(keys, count, descending)
-        values = values if keys is rows else rows.gather(-1, places)
+    keys = _keys(rows)
+    if count is not None and _are_found(own := rows if x.dtype in _FOUND else keys, count):
+        values, places = FIRSTS(own, count, descending)
+        values = values if own is rows else rows.gather(-1, places)
         return values.transpose(dim, -1), places.transpose(dim, -1)
-    places = _first(_keys(rows), descending, rows.shape[-1] if count is None else count).long()
+    places = _first(keys, descending, rows.shape[-1] if count is None else count).long()
     return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
 
 

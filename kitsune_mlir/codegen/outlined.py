@@ -1,0 +1,19 @@
+"""Operations of ours as calls of functions that are declared alone while tensors become buffers: bufferization takes
+these for code from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.mlir import func, ir
+
+
+def outlined(
+    module: ir.Module, op: ir.Operation, name: str, operands: Sequence[ir.Value], results: Sequence[ir.Type]
+) -> tuple[func.FuncOp, func.CallOp]:
+    """The function of a name, which the caller says more of, and a call of it in front of an operation."""
+    with op.context, op.location:
+        with ir.InsertionPoint.at_block_begin(module.body):
+            own = func.FuncOp(name, ([value.type for value in operands], list(results)), visibility="private")
+        with ir.InsertionPoint(op):
+            return own, func.CallOp(list(results), name, list(operands))
