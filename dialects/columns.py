@@ -4,10 +4,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import TypeVar
 
 from kitsune_mlir.mlir import ir
 
 from .types import Kitsune
+
+T = TypeVar("T")
 
 
 class Columns(Kitsune.Attribute, name="columns"):
@@ -63,17 +66,25 @@ def place_of(kind: ir.Type) -> Place:
 
 def strides_of(kind: ir.Type) -> Sequence[int]:
     """The elements between neighbours along each dimension: so many, times the size that is open until the call for
-    each of the dimensions behind it that have that (`open_behind`)."""
+    each of the dimensions behind it that have one (`open_behind`)."""
     kind, found = ir.RankedTensorType(kind), [1]
     for size in [place_of(kind).pitch, *kind.shape[-2:0:-1]][: kind.rank - 1]:
         found.insert(0, found[0] * (1 if size == ir.ShapedType.get_dynamic_size() else size))
     return found[: kind.rank]
 
 
-def open_behind(kind: ir.Type) -> list[int]:
-    """How many dimensions behind each one have a size that is open until the call."""
+def open_behind(kind: ir.Type, open_: Sequence[T]) -> list[list[T]]:
+    """For each dimension those of the sizes `open_` until the call, which are given in their order, that the dimensions
+    behind it have."""
     kind = ir.RankedTensorType(kind)
-    return [sum(map(kind.is_dynamic_dim, range(d + 1, kind.rank))) for d in range(kind.rank)]
+    before = [sum(map(kind.is_dynamic_dim, range(d + 1))) for d in range(kind.rank)]
+    return [list(open_[count:]) for count in before]
+
+
+def sizes_of(kind: ir.Type, open_: Sequence[T]) -> list[int | T]:
+    """The sizes of a tensor, of which those that are `open_` until the call are given in their order."""
+    kind, given = ir.RankedTensorType(kind), iter(open_)
+    return [next(given) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
 
 
 def dense(kind: ir.Type) -> ir.RankedTensorType:

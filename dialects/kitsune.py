@@ -32,7 +32,7 @@ declared operands, attributes, results and regions were checked, so it may rely 
 """
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
@@ -351,15 +351,23 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
 
 
 class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
-    """Output `index` of a pipeline as a whole tensor."""
+    """Output `index` of a pipeline or a kernel as a whole tensor. Where a kernel's tensors have several sizes that are
+    open until the call, `sizes` are those of the result, in the order of its dimensions, each a tensor.dim of a tensor
+    that the kernel uses; without them all open sizes of the kernel are the same one."""
 
     pipeline: ext.Operand[Outputs]
+    sizes: Sequence[ext.Operand[ir.IndexType]]
     index: ir.IntegerAttr
     whole: ext.Result[Any]
 
     @property
     def position(self) -> int:
         return integer(self, "index")
+
+    @property
+    def size_operands(self) -> list[ir.Value]:
+        """Its open sizes, in the order of its dimensions; none where the kernel has one alone."""
+        return list(self.operands)[1:]
 
     @property
     def store(self) -> OutputOp | None:
@@ -370,6 +378,9 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
     def verify_region_invariants(self) -> bool:
         if not defined_by(self.operands[0], PipelineOp.OPERATION_NAME, KernelOp.OPERATION_NAME):
             return fail(self, "takes its operand straight from a kitsune.pipeline or a kitsune.kernel")
+        wanted = self.results[0].type.shape.count(ir.ShapedType.get_dynamic_size()) if self.size_operands else 0
+        if len(self.size_operands) != wanted:
+            return fail(self, f"has {len(self.size_operands)} sizes for the {wanted} open ones of {self.results[0].type}")
         return check_integer(self, "index", 0)
 
 

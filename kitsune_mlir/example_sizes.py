@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
-from kitsune_mlir.mlir import attr_int, ir, walk
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
 ATTRIBUTE, UNKNOWN = "kitsune.example", -1
-# Attributes of the functions that stand for kernels.
-ROWS_FROM = "kitsune.rows_from"  # the number of the operand that has the size of the call
-ROWS_AXIS = "kitsune.rows_axis"  # the dimension of that size; the first where it does not say
-RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
+# An attribute of the functions that stand for kernels: for each result, and each of its sizes that are open until the
+# call, the number of the operand that has the same, and which of its dimensions that is, one pair behind the other.
+SIZES_FROM = "kitsune.sizes_from"
 _SIZED = ("tensor.empty", "memref.alloc", "tensor.expand_shape", "memref.expand_shape")  # by their operands, in order
 _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
@@ -58,13 +57,13 @@ def number_of(value: ir.Value) -> int:
     return UNKNOWN_ROWS if found is None else found
 
 
-def rows_from(function: ir.Operation, result: int) -> tuple[int, int] | None:
-    """The number of the operand, and which of its dimensions, whose size is the open one of a result of the kernel that
-    a function stands for."""
-    others = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS])) if RESULT_ROWS in function.attributes else []
-    axis, number = attr_int(function, ROWS_AXIS, 0), attr_int(function, ROWS_FROM)
-    number = others[result] if others and others[result] >= 0 else number
-    return None if axis is None or number is None else (number, axis)
+def sizes_from(function: ir.Operation, result: int) -> list[tuple[int, int]]:
+    """For each open size of a result of the kernel that a function stands for, in their order, the number of the
+    operand that has the same, and which of its dimensions that is."""
+    if SIZES_FROM not in function.attributes:
+        return []
+    numbers = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(function.attributes[SIZES_FROM])[result]))
+    return list(zip(numbers[::2], numbers[1::2]))
 
 
 class Known:
@@ -124,7 +123,7 @@ class Known:
         if op.name == "kitsune.result":
             return self._of_pipeline(op, d, after)
         if op.name == "func.call":
-            return self._of_call(op, list(op.results).index(value), after)
+            return self._of_call(op, list(op.results).index(value), d, after)
         if op.name in _ALIKE:
             return self._size(op.operands[0], d, after)
         if op.name.startswith(("linalg.", "tm_tensor.")):
@@ -151,8 +150,12 @@ class Known:
         return None if size is None or min(around) < 0 else size + sum(around)
 
     def _of_pipeline(self, result: ir.Operation, d: int, steps: int) -> int | None:
-        """The open size of what a pipeline or a kernel gives: that its tiles go over, or the rows that it loads."""
-        holder = result.operands[0].owner.operation
+        """An open size of what a pipeline or a kernel gives: what the result says, or the one that its tiles go over,
+        or the rows that it loads."""
+        pipeline, *sizes = result.operands
+        if sizes:
+            return self._number(sizes[sum(map(result.results[0].type.is_dynamic_dim, range(d)))], steps)
+        holder = pipeline.owner.operation
         if holder not in self._places:
             tiles = _first(holder, "kitsune.tiles")
             self._places[holder] = [tiles] if tiles else walk(holder, "kitsune.load") or walk(holder, "kitsune.store")
@@ -165,16 +168,17 @@ class Known:
                 return self._size(op.operands[0], d, steps)
         return None
 
-    def _of_call(self, op: ir.Operation, result: int, steps: int) -> int | None:
-        """The open size of what the kernel gives that a function stands for."""
+    def _of_call(self, op: ir.Operation, result: int, d: int, steps: int) -> int | None:
+        """An open size of what the kernel gives that a function stands for."""
         holder = op.parent.operation
         while holder.name != "builtin.module":
             holder = holder.parent.operation
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         own = (one.operation for one in holder.regions[0].blocks[0].operations if one.operation.name == "func.func")
         function = next(one for one in own if ir.StringAttr(one.attributes["sym_name"]).value == name)
-        source = rows_from(function, result)
-        return None if source is None else self._size(op.operands[source[0]], source[1], steps)
+        before = sum(map(op.results[result].type.is_dynamic_dim, range(d)))
+        sources = sizes_from(function, result)
+        return self._size(op.operands[sources[before][0]], sources[before][1], steps) if sources else None
 
     def _number(self, value: ir.Value, steps: int) -> int | None:
         """An index that is a size, which is reached through so many operations."""

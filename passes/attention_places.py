@@ -4,6 +4,7 @@ scores they have. Sizes may be open until the call."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ class Places:
 
     def ask(self, operands: Sequence[ir.Value]) -> None:
         """Reads the sizes that are open until the call, as tensors that are copied have them."""
-        for size in filter(is_open, (*self.segments, self.of.sizes["n"])):
+        for size in {one for size in (*self.segments, self.of.sizes["n"]) for one in factors(size)[1]}:
             self.open[size] = next(
                 tensor.dim(value, constant_index(d))
                 for value in operands
@@ -58,11 +59,11 @@ class Places:
         return dealt
 
     def size(self, size: int) -> ir.Value:
-        """A size: a number, one that is open until the call, or their product."""
+        """A size: a number, those that are open until the call, or their product."""
         known, open_ = factors(size)
         if not open_:
             return constant_index(known)
-        (found,) = (self.open[one] for one in open_)
+        found = reduce(arith.muli, (self.open[one] for one in open_))
         return found if known == 1 else arith.muli(found, constant_index(known))
 
     def _of_values(self, number: ir.Value) -> ir.Value:

@@ -162,7 +162,7 @@ def build(plan: Plan, target: Target, name: str) -> None:
                 inputs = plan.picked.read() if plan.picked is not None and form.keeps_places else None
                 with turns(*dealt.results) as number:
                     _body(plan, number, inputs)
-        result = kitsune.ResultOp(built.results[0], i64(0), type_).results[0]
+        result = kitsune.ResultOp(built.results[0], [], i64(0), type_).results[0]
     last.results[0].replace_all_uses_with(result)
     _erase_unused([last])
 

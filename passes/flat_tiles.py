@@ -154,7 +154,7 @@ class _Stage:
             if result.position == store.position:
                 type_ = ir.RankedTensorType(result.results[0].type)
                 with result.operation.location, ir.InsertionPoint(result):
-                    flat = kitsune.ResultOp(self.pipeline.results[0], result.attributes["index"], _flat_type(type_))
+                    flat = kitsune.ResultOp(self.pipeline.results[0], [], result.attributes["index"], _flat_type(type_))
                     result.results[0].replace_all_uses_with(_expanded(flat.results[0], type_))
                 result.operation.erase()
 

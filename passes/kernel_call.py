@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_AXIS, ROWS_FROM
+from kitsune_mlir.example_sizes import SIZES_FROM
 from kitsune_mlir.mlir import func, ir
 
 
@@ -31,13 +31,9 @@ def declare(
     with ir.InsertionPoint.at_block_begin(module.body):
         type_ = ir.FunctionType.get([value.type for value in operands], [end.type for end in ends])
         function = func.FuncOp(name, type_, visibility="private")
-        i64 = ir.IntegerType.get_signless(64)
-        function.attributes[ROWS_FROM] = ir.IntegerAttr.get(i64, kernel.streams()[0])
-        if axis := kernel.axes()[0]:
-            function.attributes[ROWS_AXIS] = ir.IntegerAttr.get(i64, axis)
-        if others := kernel.result_rows():
-            numbers = [others.get(number, -1) for number in range(len(ends))]
-            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(numbers)
+        if any(sources := [kernel.sizes_from(number, end.type) for number, end in enumerate(ends)]):
+            pairs = [ir.DenseI64ArrayAttr.get([n for source in own for n in source]) for own in sources]
+            function.attributes[SIZES_FROM] = ir.ArrayAttr.get(pairs)
         ir.InsertionPoint.current.insert(gpu_module)
 
 

@@ -119,7 +119,7 @@ class _Outliner:
                 with ir.InsertionPoint(body):
                     kitsune.StoreOp(value, _i64(index))
                 with ir.InsertionPoint.after(anchor):
-                    anchor = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
+                    anchor = kitsune.ResultOp(pipeline.results[0], [], _i64(index), value.type)
                 for use in outside:
                     use.owner.operands[use.operand_number] = anchor.results[0]
 

@@ -88,7 +88,7 @@ class PipelineRun:
             type_ = results[0].results[0].type if results else whole_type(stored.tile.type, self.row_count)
             origin = results[0].operation if results else old.operation
             with origin.location:
-                new = kitsune.ResultOp(self.pipeline.results[0], ir.IntegerAttr.get(i64, index), type_).results[0]
+                new = kitsune.ResultOp(self.pipeline.results[0], [], ir.IntegerAttr.get(i64, index), type_).results[0]
             self.replacements += [(result, new) for result in results]
             self.wholes.update((hash(queue), new) for queue in stored.queues)
 

@@ -273,7 +273,7 @@ def _move(value: ir.Value, place: Place) -> ir.Value:
     stores, made = _stores(value), value.owner.operation
     dense, kind = ir.RankedTensorType(value.type), columns_of(value.type, place)
     with made.location, ir.InsertionPoint(made):
-        placed = ResultOp(made.operands[0], made.attributes["index"], kind)
+        placed = ResultOp(made.operands[0], list(made.operands)[1:], made.attributes["index"], kind)
     with made.location, ir.InsertionPoint.after(placed):
         view = tensor.cast(dense, placed.results[0])
     _replace(list(value.uses), placed.results[0], view)

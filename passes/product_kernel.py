@@ -137,7 +137,7 @@ class ProductKernel:
             sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
             types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
         built = self._kernel(nbytes).results[0]
-        results = [kitsune.ResultOp(built, i64(number), kind).results[0] for number, kind in enumerate(types)]
+        results = [kitsune.ResultOp(built, [], i64(number), kind).results[0] for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
 
     def _kernel(self, written: int) -> schedule.KernelOp:

@@ -118,7 +118,7 @@ def _leave(
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
         kind(store.operands[0], numbers, *like, index)
     with ir.InsertionPoint.after(result):
-        return kitsune.ResultOp(pipeline.results[0], index, whole).results[0]
+        return kitsune.ResultOp(pipeline.results[0], [], index, whole).results[0]
 
 
 def _forget(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:

@@ -55,7 +55,7 @@ from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
-from .split_batches import rows_together, sizes_apart, stored_apart, with_split_batches
+from .split_batches import check_apart, rows_together, sizes_apart, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import Shape, TensorSizes
 from .thin_products import predicted_us
 
@@ -171,14 +171,18 @@ class _Pair:
             cuts.append(factors(sizes["b"])[0] * sizes["m"])
         if together := _open_rows(sizes["m"]) or rows_together(first.found, COPY_ROWS, shape):
             cuts.append(together)
-        operands = [
-            *sizes_apart(first.found.left, first.found.left_roles, together, shape),
-            *sizes_apart(first.found.right, first.found.right_roles, 0, shape),
-            *sizes_apart(values.right, values.right_roles, 0, shape),
+        where = [
+            (first.found.left, first.found.left_roles, together),
+            (first.found.right, first.found.right_roles, 0),
+            (values.right, values.right_roles, 0),
         ]
+        operands = [size for one in where for size in sizes_apart(*one, shape)]
         opened = {one for size in sizes.values() for one in factors(size)[1]}
         if set(filter(is_open, operands)) != opened or not all(map(groups.sizes.is_given, opened)):
             raise UnsupportedError("a size that is open until the call is a part of one of an operand")
+        if len(opened) > 1:
+            for one in where:
+                check_apart(*one, shape)
         plan = RowPlan(group, cuts, groups.sizes.taken)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
@@ -312,7 +316,7 @@ class _Pair:
                 *(
                     second.op,
                     with_split_batches(first.found, together, shape),
-                    with_split_batches(second.found, 0, shape),
+                    with_split_right(second.found, shape),
                     follows,
                     stored,
                 ),
@@ -346,9 +350,8 @@ def _check_open(sizes: dict[str, int]) -> None:
     """Raises UnsupportedError where sizes are open until the call that a kernel has no form for."""
     if is_open(sizes["k"]) or is_open(sizes["v"]):
         raise UnsupportedError("the columns of an operand are open until the call")
-    found = {role: factors(size)[1] for role, size in sizes.items()}
-    if len(set(sum(found.values(), []))) > 1 or max(map(len, found.values())) > 1:
-        raise UnsupportedError("two sizes are open until the call")
+    if max(len(factors(size)[1]) for size in sizes.values()) > 1:
+        raise UnsupportedError("a size is a product of two that are open until the call")
 
 
 def _open_rows(rows_: int) -> int:

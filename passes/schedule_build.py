@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
+from kitsune_mlir.planning.open_sizes import is_open
 
 
 def empty_generic(
@@ -204,6 +206,61 @@ def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     groups[-1] += range(groups[-1][-1] + 1, len(sizes))  # of one element
     open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
+
+
+def reshaped_as(value: ir.Value, own: Sequence[int], wanted: Sequence[int]) -> ir.Value:
+    """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open until
+    the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one is cut
+    into. Raises UnsupportedError where `cut_for` does."""
+    both = cut_for(own, wanted)
+    element = ir.RankedTensorType(value.type).element_type
+    if both != list(own):
+        type_, groups, sizes = _type_of(both, element), _groups(both, own), []
+        for d, group in enumerate(groups):
+            known = prod(both[n] for n in group if not is_open(both[n]))
+            if any(is_open(both[n]) for n in group):
+                whole = tensor.dim(value, constant_index(d))
+                sizes.append(whole if known == 1 else arith.divui(whole, constant_index(known)))
+        value = tensor.ExpandShapeOp(type_, value, groups, sizes, type_.shape).result
+    if both == list(wanted):
+        return value
+    return tensor.CollapseShapeOp(_type_of(wanted, element), value, _groups(both, wanted)).result
+
+
+def cut_for(own: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """The sizes that those a tensor has are cut into, so that neighbours of them are the wanted ones. Raises
+    UnsupportedError where there are none such, or where one is cut into several that are open until the call."""
+    left, right, found = list(own), list(wanted), list[int]()
+    while left and right:
+        a, b = left.pop(0), right.pop(0)
+        size = 1 if 1 in (a, b) else min(a, b)
+        if max(a, b) % size:
+            break
+        found.append(size)
+        left = left if a == size else [a // size, *left]
+        right = right if b == size else [b // size, *right]
+    else:
+        found += left + right
+        several = [sum(is_open(found[n]) for n in group) > 1 for group in _groups(found, own)]
+        if prod(left + right) == 1 and not any(several):
+            return found
+    raise UnsupportedError("a size that is open until the call is cut together with others")
+
+
+def _type_of(sizes: Sequence[int], element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get([rows.DYNAMIC if is_open(size) else size for size in sizes], element)
+
+
+def _groups(finer: Sequence[int], coarser: Sequence[int]) -> list[list[int]]:
+    """Which neighbours of the finer sizes make each of the coarser ones, of which they are parts."""
+    groups, d = list[list[int]](), 0
+    for size in coarser:
+        first, d = d, d + 1
+        while prod(finer[first:d]) < size:
+            d += 1
+        groups.append(list(range(first, d)))
+    groups[-1] += range(d, len(finer))
+    return groups
 
 
 def _parts(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]]:

@@ -73,7 +73,7 @@ class ScheduleChains(ModulePass):
                 raise UnsupportedError("a tile is read before the product that makes it")
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
-                taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]
+                taken = kitsune.ResultOp(kernel.results[0], [], i64(result.position), type_).results[0]
                 result.results[0].replace_all_uses_with(taken)
         for result in pipeline.result_ops:
             result.operation.erase()

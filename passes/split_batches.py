@@ -29,7 +29,7 @@ from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
 from kitsune_mlir.mlir import arith, ir, slice_of
 from kitsune_mlir.planning import open_sizes
 
-from .schedule_build import constant_index, reshaped
+from .schedule_build import constant_index, cut_for, reshaped, reshaped_as
 from .tensor_sizes import Shape, or_dynamic, or_none
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)
@@ -58,13 +58,26 @@ def with_split_batches(
     operand is `converted`, "left" or "right", all of the tensor that it lies in is, so that it is read behind a slice
     that alone reads a tensor and takes no more than half of it."""
     left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape, "left" in converted)
-    right, right_roles = _in_front(found.right, found.right_roles, 0, shape, "right" in converted)
-    return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
+    found = replace(found, left=left, left_roles=left_roles)
+    return with_split_right(found, shape, "right" in converted)
+
+
+def with_split_right(found: Contraction, shape: Shape = rows.shape_of, is_converted: bool = False) -> Contraction:
+    """The same, of the right operand alone."""
+    right, right_roles = _in_front(found.right, found.right_roles, 0, shape, is_converted)
+    return replace(found, right=right, right_roles=right_roles)
 
 
 def sizes_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> list[int]:
     """The sizes of an operand as it is where it lies."""
     return [dim.size for dim in _lies(value, roles, rows_together, shape)[1]]
+
+
+def check_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> None:
+    """Raises UnsupportedError where what an operand's elements lie in is not cut into these sizes."""
+    found, dims = _lies(value, roles, rows_together, shape)
+    if dims:
+        cut_for(shape(found), [dim.size for dim in dims])
 
 
 def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.shape_of) -> Stored | None:
@@ -162,7 +175,7 @@ def _in_front(
     names = tuple(dim.name for dim in dims)
     if found == value and names in ((), roles):
         return value, roles
-    return _shaped(found, [dim.size for dim in dims]), names
+    return _shaped(found, shape(found), [dim.size for dim in dims]), names
 
 
 def _lies(
@@ -258,13 +271,15 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
     return 0
 
 
-def _shaped(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
-    """A tensor as one of these sizes."""
+def _shaped(value: ir.Value, own: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+    """A tensor whose sizes are `own` as one of these sizes."""
     op = rows.producer(value)
     if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):
         return op.operands[0]
     here = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with here:
+        if len(set(filter(open_sizes.is_open, sizes))) > 1:
+            return reshaped_as(value, own, sizes)
         return reshaped(value, list(map(or_none, sizes)))
 
 

@@ -191,7 +191,7 @@ class StepKernel:
             with new_agent("math", 1, _WARPS, 240):
                 self._multiply(dealt, written)
         kinds = [self._output_type(of) for of in written]
-        return [kitsune.ResultOp(built.results[0], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
+        return [kitsune.ResultOp(built.results[0], [], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
 
     def _output_type(self, of: Written) -> ir.Type:
         kind = ir.RankedTensorType(self.of.first.results[of.number].type)

@@ -118,11 +118,11 @@ class SumKernel:
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(alone, 3))
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             self._emit()
-        parts = kitsune.ResultOp(kernel.results[0], i64(PARTIAL), kind).results[0]
+        parts = kitsune.ResultOp(kernel.results[0], [], i64(PARTIAL), kind).results[0]
         plan.total.results[0].replace_all_uses_with(summed(parts))
         if plan.beside is not None:
             result = plan.beside.result.results[0]
-            made = kitsune.ResultOp(kernel.results[0], i64(BESIDE), result.type).results[0]
+            made = kitsune.ResultOp(kernel.results[0], [], i64(BESIDE), result.type).results[0]
             result.replace_all_uses_with(made)
 
     def _emit(self) -> None:

@@ -128,9 +128,11 @@ class TensorSizes:
         return None
 
     def _of_kernel(self, result: ir.Operation) -> list[int] | None:
-        """The sizes of what a kernel gives whose tiles are of all its dimensions, of one open size, perhaps twice, or
-        of some of them, whose sizes they have."""
+        """The sizes of what a kernel gives: its open ones as the result says them, or of one whose tiles are of all its
+        dimensions, of one open size, perhaps twice, or of some of them, whose sizes they have."""
         (kind,) = (ir.RankedTensorType(value.type) for value in result.results)
+        if given := result.opview.size_operands:
+            return self._listed(kind.shape, given)
         tiles = walk(result.operands[0].owner, "kitsune.tiles")
         extents = [self.number(extent) for extent in tiles[0].operands] if len(tiles) == 1 else []
         open_ = {extent for extent in extents if is_open(extent)}

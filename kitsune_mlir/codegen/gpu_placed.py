@@ -14,7 +14,7 @@ the buffer into which its result would be copied where nothing else touches that
 from __future__ import annotations
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
-from kitsune_mlir.example_sizes import RESULT_ROWS, ROWS_FROM, rows_from
+from kitsune_mlir.example_sizes import SIZES_FROM, sizes_from
 from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, behind, is_alloc, root_of, uses_of, written
@@ -94,7 +94,7 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
                 around[keys[number]] = _around(whole, place, call, functions)
             given[number] = around[keys[number]]
         for number, place in written.items():
-            part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
+            part = _target(call, number, place) or _alone(call, number, place, sizes_from(function.operation, number))
             given.append(part.owner.operands[0])
             result = call.results[number]
             for copy in [use.owner.operation for use in result.uses if use.owner.name == "memref.copy"]:
@@ -264,22 +264,21 @@ def _leaves(op: ir.Operation, target: ir.Value) -> bool:
 
 
 def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
-    """Has the rows of a call's results asked of its operands, so that they are known before it."""
+    """Has the open sizes of a call's results asked of its operands, so that they are known before it."""
     for number, result in enumerate(call.results):
-        dims = [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]
-        if dims:
+        kind = ir.MemRefType(result.type)
+        for dim in [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]:
+            axis = attr_int(dim.operands[1].owner, "value")
+            source = sizes_from(function.operation, number)[sum(map(kind.is_dynamic_dim, range(axis)))]
             with ir.InsertionPoint(call):
-                source, axis = rows_from(function.operation, number)
-                rows = memref.dim(call.operands[source], as_value(axis))
-        for dim in dims:  # a kernel's other sizes are known, and no operations
-            replace_op(dim, rows)
+                size = memref.dim(call.operands[source[0]], as_value(source[1]))
+            replace_op(dim, size)
 
 
-def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
-    """A part of a buffer of its own."""
+def _alone(call: ir.Operation, number: int, place: Place, sources: list[tuple[int, int]]) -> ir.Value:
+    """A part of a buffer of its own, which has the open sizes of these operands' dimensions."""
     with ir.InsertionPoint(call):
-        open_ = ir.MemRefType(call.results[number].type).is_dynamic_dim(0)
-        rows = [memref.dim(call.operands[rows_from], as_value(0))] if open_ else []
+        rows = [memref.dim(call.operands[operand], as_value(axis)) for operand, axis in sources]
         return _part_of_new(call.results[number], place, rows)
 
 
@@ -303,10 +302,10 @@ def _retype(function: func.FuncOp) -> None:
     kept = [kind for n, kind in enumerate(results) if n not in written]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, kept))
     if written:
-        if RESULT_ROWS in function.attributes:
-            rows = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS]))
-            left = [row for number, row in enumerate(rows) if number not in written]
-            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(left)
+        if SIZES_FROM in function.attributes:
+            sources = list(ir.ArrayAttr(function.attributes[SIZES_FROM]))
+            left = [own for number, own in enumerate(sources) if number not in written]
+            function.attributes[SIZES_FROM] = ir.ArrayAttr.get(left)
         function.attributes[INTO] = ir.DenseI64ArrayAttr.get([numbers.get(n, -1) for n in range(len(results))])
     for name in (_READ, _WRITTEN):
         if name in function.attributes:

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
-from kitsune_mlir.example_sizes import ROWS_FROM, rows_from
+from kitsune_mlir.example_sizes import SIZES_FROM, sizes_from
 from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
@@ -195,12 +195,15 @@ class _Translation:
         for number, result in enumerate(op.results):
             kind = ir.MemRefType(result.type)
             dynamic = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-            source = rows_from(self._functions[name].operation, number)
-            if dynamic and source is None:
-                raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
-            if dynamic and source not in rows:
-                rows[source] = self._name_rows(op.operands[source[0]], source[1])
-            shape = [rows[source] if d in dynamic else size for d, size in enumerate(kind.shape)]
+            sources = sizes_from(self._functions[name].operation, number)
+            if len(dynamic) != len(sources):
+                raise InternalError(f"a result of pipeline {name} has a dynamic size that {SIZES_FROM} does not give")
+            for source in sources:
+                if source not in rows:
+                    rows[source] = self._name_rows(op.operands[source[0]], source[1])
+            shape = list(kind.shape)
+            for d, source in zip(dynamic, sources, strict=True):
+                shape[d] = rows[source]
             results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
         for number, place in enumerate(places):
             if place is not None:

@@ -28,13 +28,23 @@ def streamed(launch: dict[str, Any]) -> list[tuple[int, int]]:
     return list(zip(launch["streams"], launch.get("axes", [0] * len(launch["streams"])), strict=True))
 
 
+def is_nothing(launch: dict[str, Any], sizes: Sequence[int], results: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a call of these open sizes, with results of these shapes, launches nothing: there are no rows, or, of
+    several sizes, no elements of results. Raises UserError for sizes less than the kernel is for."""
+    if len(sizes) > 1 and not any(map(prod, results)):
+        return True
+    if min(sizes) < (least := launch.get("least_rows", 0)):
+        raise UserError(f"kernel '{launch['kernel']}' wants {least} or more of what there are {min(sizes)} of")
+    return len(sizes) == 1 and not sizes[0] and not launch.get("sums", False)
+
+
 class PipelineLauncher:
     """One pipeline on one device. Each stream has a workspace of its own, zeroed once: the kernel leaves its
     counters zero.
 
     A kernel's parameters are its tensor maps, if it has any, as one struct by value; the addresses of its
-    inputs and results; its workspace; the rows, i32; those of tables that have any number, i64. `bind` makes them for
-    tensors of given shapes.
+    inputs and results; its workspace; the rows and further open sizes, i32; the rows of tables that have any number,
+    i64. `bind` makes them for tensors of given shapes.
     """
 
     def __init__(self, device: Any, launch: dict[str, Any], code: Any, overlapped: bool):
@@ -126,20 +136,22 @@ class PipelineLauncher:
         return resident * self._device.properties.multiprocessor_count
 
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> BoundPipeline:
-        """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows."""
+        """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows, and of fewer than
+        the kernel is for."""
         counts = {arguments[i][0][axis] for i, axis in streamed(self._launch)}
         if len(counts) > 1:
             found = " and ".join(str(count) for count in sorted(counts))
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
-        if rows < (least := self._launch.get("least_rows", 0)):
-            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are {rows} of")
+        open_ = [rows, *(arguments[i][0][axis] for i, axis in self._launch.get("further", ()))]
+        shapes = [shape for shape, _ in (*arguments, *results)]
+        is_idle = is_nothing(self._launch, open_, [shape for shape, _ in results])
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
-        maps = self._maps.bind(rows) if self._maps else None
+        maps = self._maps.bind(shapes) if self._maps else None
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
-        numbers = [rows, *(shape[0] for shape, _ in tables.values())]
+        numbers = [*open_, *(shape[0] for shape, _ in tables.values())]
         rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}
-        return BoundPipeline(self, numbers, sizes, len(results), maps, rowless)
+        return BoundPipeline(self, numbers, sizes, len(results), maps, rowless, is_idle)
 
     def workspace(self, stream: int) -> int:
         """A pointer to the workspace of a stream."""
@@ -192,8 +204,8 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 class BoundPipeline:
     """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
-    is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the rows, and
-    those of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number still
+    is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the open sizes,
+    and the rows of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number still
     reads the first."""
 
     def __init__(
@@ -204,11 +216,11 @@ class BoundPipeline:
         results: int,
         maps: BoundMaps | None,
         rowless: Mapping[int, int],
+        is_idle: bool,
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
-        rows = numbers[0]
-        self.is_idle = not rows and not launcher.sums
-        self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
+        self.is_idle = is_idle
+        self._launcher, self._sizes, self._maps = launcher, sizes, maps
         self._tensors, self._rowless = len(sizes) + results, rowless
         self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
         self._slots[self._tensors + 1 :] = numbers  # an i32 is a slot's low half

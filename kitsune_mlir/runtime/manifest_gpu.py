@@ -50,6 +50,7 @@ _LAUNCH = {
     "watched": [{"awaited": TEXT, "location": TEXT}],
     "streams": [SIZE],
     "axes?": [whole(0, 7)],
+    "further?": [[SIZE]],
     "least_rows?": SIZE,
     "tile_rows": _COUNT,
     "maps?": [
@@ -61,7 +62,6 @@ _LAUNCH = {
             "strides": [SIZE],
             "box": [SIZE],
             "swizzle": SIZE,
-            "powers?": [whole(0, 4)],
             "line?": whole(2, 8),
             **dict.fromkeys(("lower?", "upper?"), [whole(-(1 << 15), 1 << 15)]),
             "steps?": [SIZE],
@@ -141,6 +141,8 @@ def _check_launch(launch: Mapping[str, Any], kernels: list[str], where: str) -> 
     expect(bool(launch["streams"]), f"{where}.streams must name a tensor")
     axes = launch.get("axes", launch["streams"])
     expect(len(axes) == len(launch["streams"]), f"{where}.axes must give one of each stream, found {len(axes)}")
+    pairs = all(len(source) == 2 for source in launch.get("further", ()))
+    expect(pairs, f"{where}.further must give tensors with a dimension each, found {launch.get('further')}")
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ class _Program:
         pipeline = self.section["pipelines"][step["name"]]
         launch, arguments = pipeline["launch"], [self._tensor(name, at) for name in step["args"]]
         axes = launch.get("axes", [0] * len(launch["streams"]))
-        for number, axis in zip(launch["streams"], axes):
+        for number, axis in (*zip(launch["streams"], axes), *launch.get("further", ())):
             streamed = number < len(arguments) and axis < len(arguments[number].shape)
             expect(streamed, f"{at} must stream tensors that it gets, found number {number}")
         for number in launch.get("sizes", ()):
@@ -297,12 +299,19 @@ class _Program:
             self._tensor(result["into"], at)
             expect(number not in launch.get("zeroed", ()), f"{at} must fill results of its own, found number {number}")
         tensors, maps = len(arguments) + len(step["results"]), launch.get("maps", [])
+        results = (self._tensor(result["into" if "into" in result else "to"], at) for result in step["results"])
+        shapes = [tensor.shape for tensor in (*arguments, *results)]
         for map_ in maps:
             expect(map_["tensor"] <= tensors, f"{at} must have tensor maps of its tensors, found {map_['tensor']}")
             end = map_.get("offset", 0)
             inside = map_["tensor"] < tensors or end <= launch["workspace_bytes"]
             expect(inside, f"{at} must have tensor maps within its workspace, found {end}")
-        wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + 2 + len(launch.get("sizes", ())))
+            open_ = [len(map_["dims"]) - 1 - n for n, size in enumerate(map_["dims"]) if size is None]
+            least = max(open_, default=-1) + 1
+            sized = not open_ or map_["tensor"] < tensors and len(shapes[map_["tensor"]]) >= least
+            expect(sized, f"{at} must have tensor maps of the dimensions of tensors, found {map_['dims']}")
+        numbers = 2 + len(launch.get("further", ())) + len(launch.get("sizes", ()))
+        wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + numbers)
         entry = self.entries[pipeline["module"]][launch["kernel"]]
         found = entry.parameters
         expect(found == wanted, f"{at} must give kernel {launch['kernel']} the {len(found)} parameters that it takes")

@@ -50,9 +50,9 @@ class TensorMaps:
     """The maps of one kernel. Each is described by a dict: "tensor", its number among the kernel's tensors, of which
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
-    elements, the fastest first, null for the rows of a call;
-    "strides" of all dims but the first, in bytes, times the rows of a call as often as "powers" says of each (not at
-    all when absent), the first time rounded up to a multiple of "line" elements (1 when absent); "box" in elements;
+    elements, the fastest first, null for the tensor's own of a call; "strides" of all dims but the first, in bytes,
+    times those of the dims before that are null, the first dim's rounded up to a multiple of "line" elements (1 when
+    absent); "box" in elements;
     "swizzle", 0, 32, 64 or 128 bytes.
 
     A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and
@@ -68,20 +68,28 @@ class TensorMaps:
         self._maps = maps
         self._functions = _Functions(driver)
 
-    def bind(self, rows: int) -> BoundMaps:
-        """The maps for calls of so many rows; of none there are none of tensors of rows, out of which nothing is copied
-        then."""
-        return BoundMaps(self._functions, self._maps, rows)
+    def bind(self, shapes: Sequence[Sequence[int]]) -> BoundMaps:
+        """The maps for calls with tensors of these shapes; of those of no elements there are none, out of which nothing
+        is copied then."""
+        return BoundMaps(self._functions, self._maps, shapes)
 
 
-def strides_at(entry: dict[str, Any], rows: int) -> list[int]:
-    """The strides of a map, in bytes, for calls of so many rows."""
-    powers = entry.get("powers", [0] * len(entry["strides"]))
-    line = -(-rows // entry.get("line", 1)) * entry.get("line", 1)
+def dims_at(entry: dict[str, Any], shapes: Sequence[Sequence[int]]) -> list[int]:
+    """The dims of a map, in elements, for calls with tensors of these shapes."""
+    dims = entry["dims"]
     return [
-        stride * (line * rows ** (power - 1) if power else 1)
-        for stride, power in zip(entry["strides"], powers, strict=True)
+        shapes[entry["tensor"]][len(dims) - 1 - number] if size is None else size for number, size in enumerate(dims)
     ]
+
+
+def strides_at(entry: dict[str, Any], dims: Sequence[int]) -> list[int]:
+    """The strides of a map, in bytes, for calls for which its dims are these."""
+    line, times, found = entry.get("line", 1), 1, []
+    for number, stride in enumerate(entry["strides"]):
+        if entry["dims"][number] is None:
+            times *= dims[number] if number else -(-dims[number] // line) * line
+        found.append(stride * times)
+    return found
 
 
 class _Functions:
@@ -100,32 +108,32 @@ class _Functions:
 class BoundMaps:
     """Encoded maps, one after another, at `address` on the host. One thread at a time may use them."""
 
-    def __init__(self, functions: _Functions, maps: Sequence[dict[str, Any]], rows: int):
+    def __init__(self, functions: _Functions, maps: Sequence[dict[str, Any]], shapes: Sequence[Sequence[int]]):
         self._functions, self._driver = functions, functions.driver
         self._memory = (ctypes.c_uint8 * (NBYTES * len(maps) + ALIGNMENT))()
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
         self._tensors = [entry["tensor"] for entry in maps]
-        self._used = [rows > 0 or None not in entry["dims"] for entry in maps]
+        dims = [dims_at(entry, shapes) for entry in maps]
+        self._used = [all(own) for own in dims]
         self._of_windows = ["steps" in entry for entry in maps]
         self._offsets = [entry.get("offset", 0) for entry in maps]
         self._bases: list[int | None] = [None] * len(maps)  # of the tensors that the maps are encoded for
         # What the driver is given before a base address, and after it.
         self._before = [(self.address + NBYTES * i, *self._kind(entry)) for i, entry in enumerate(maps)]
-        self._after = [self._layout(entry, rows) for entry in maps]
+        self._after = [self._layout(entry, [max(size, 1) for size in own]) for entry, own in zip(maps, dims)]
 
     def _kind(self, entry: dict[str, Any]) -> tuple[int, int]:
         return self._enum("DataType", "DATA_TYPE", _ELEMENTS[entry["element"]]), len(entry["dims"])
 
-    def _layout(self, entry: dict[str, Any], rows: int) -> tuple[Any, ...]:
-        dims = [max(rows, 1) if size is None else size for size in entry["dims"]]
+    def _layout(self, entry: dict[str, Any], dims: list[int]) -> tuple[Any, ...]:
         rank = len(dims)
         box: tuple[Any, ...] = ((_U32 * rank)(*entry["box"]), (_U32 * rank)(*[1] * rank))
         if "steps" in entry:
             corners = ((ctypes.c_int * (rank - 2))(*entry[name]) for name in ("lower", "upper"))
             box = (*corners, *entry["box"], (_U32 * rank)(1, *entry["steps"], 1))
         return (
-            *((_U64 * rank)(*dims), (_U64 * rank)(*strides_at(entry, max(rows, 1)))),
+            *((_U64 * rank)(*dims), (_U64 * rank)(*strides_at(entry, dims))),
             *box,
             self._enum("Interleave", "INTERLEAVE", "NONE"),
             self._enum("Swizzle", "SWIZZLE", _SWIZZLES[entry["swizzle"]]),
@@ -180,8 +188,6 @@ def _check(entry: dict[str, Any]) -> None:
         raise InternalError(f"a tensor map's dims must be 1 to {_MAX_DIM}, found {dims}")
     if not all(0 < stride < _MAX_STRIDE and stride * entry.get("line", 1) % _GRANULE == 0 for stride in strides):
         raise InternalError(f"a tensor map's strides must be multiples of {_GRANULE} bytes, found {strides}")
-    if len(entry.get("powers", strides)) != len(strides):
-        raise InternalError(f"a tensor map has a power for each stride, found {entry['powers']} for {strides}")
     row = box[0] * _BYTES[entry["element"]]
     most = [_MAX_BOX, _MAX_WINDOWS] if "steps" in entry else [_MAX_BOX] * rank
     if not all(1 <= size <= limit for size, limit in zip(box, most)) or row % _GRANULE or (swizzle and row > swizzle):

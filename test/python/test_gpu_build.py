@@ -12,7 +12,7 @@ MODULE = """
 module attributes {gpu.container_module} {
   memref.global "private" constant @narrow : memref<2x2xbf16> = dense<[[1.5, -2.0], [3.0, 0.0]]>
   memref.global "private" constant @flags : memref<3xi1> = dense<[true, false, true]>
-  func.func private @pipeline_0(memref<?x4xf32>) -> memref<?x2xf32> attributes {kitsune.rows_from = 0 : i64}
+  func.func private @pipeline_0(memref<?x4xf32>) -> memref<?x2xf32> attributes {kitsune.sizes_from = [array<i64: 0, 0>]}
   func.func @main(%x: memref<?x4xf32>) -> memref<?x2xf32> {
     %narrow = memref.get_global @narrow : memref<2x2xbf16>
     %flags = memref.get_global @flags : memref<3xi1>

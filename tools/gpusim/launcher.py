@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitsune_mlir.errors import UserError
-from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said, streamed
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, is_nothing, said, streamed
+from kitsune_mlir.runtime.tensor_map import dims_at
 
 from .arithmetic import DTYPES
 from .clocks import most_ctas
@@ -49,12 +49,15 @@ class Launcher:
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> Bound:
         return Bound(self, arguments, results)
 
-    def is_idle(self, arguments: Sequence[Described]) -> bool:
+    def is_idle(self, arguments: Sequence[Described], results: Sequence[Described]) -> bool:
         """Whether a call with such tensors launches nothing."""
-        number, axis = streamed(self._launch)[0]
-        if arguments[number][0][axis] < (least := self._launch.get("least_rows", 0)):
-            raise UserError(f"kernel '{self._launch['kernel']}' wants {least} or more of what there are none of")
-        return not self._launch.get("sums") and not arguments[number][0][axis]
+        sizes = [arguments[i][0][axis] for i, axis in self._open]
+        return is_nothing(self._launch, sizes, [shape for shape, _ in results])
+
+    @property
+    def _open(self) -> list[tuple[int, int]]:
+        """The numbers of the tensors that have the open sizes of a call, each with its dimension."""
+        return [streamed(self._launch)[0], *map(tuple, self._launch.get("further", ()))]
 
     def launch(
         self,
@@ -67,9 +70,10 @@ class Launcher:
         """Runs; then every counter that was used must be zero, for the next launch. Unless it begins `alone`, what the
         run's kernels before it have written may be used behind the kernel's wait for them only, and its results
         likewise. Raises KernelFault for what is found, Deadlock for a report too."""
-        (rows,) = {arguments[i][1][axis] for i, axis in streamed(self._launch)}
+        (_,) = {arguments[i][1][axis] for i, axis in streamed(self._launch)}
+        open_ = [np.int32(arguments[i][1][axis]) for i, axis in self._open]
         zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
-        if self.is_idle([described for _, *described in arguments]):
+        if self.is_idle(*([described for _, *described in own] for own in (arguments, results))):
             return
         self._device.pipeline_launches += 1
         place = self._workspace(stream).pointer if workspace is None else workspace
@@ -99,13 +103,14 @@ class Launcher:
             region.pending = not alone and (region.writable or self._device.is_fresh(region.start, region.end))
         self._device.written([(region.start, region.end) for region in regions if region.writable], alone)
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
+        values = [*pointers, place if len(content) else 0, *open_, *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size, most = launch.get("cluster", 1), min(launch["ctas"], most_ctas(launch["threads"] // 32))
             launch = launch | {"ctas": size * int(rng.integers(1, min(most, max(size, SPREAD_OVER)) // size + 1))}
         places = [*pointers, place]
-        maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
+        shapes = [shape for _, shape, _ in (*arguments, *results)]
+        maps = [_encoded(described, places, shapes) for described in launch.get("maps", [])]
         with named(self._launch["kernel"]), reported(self._report):
             released = run_warps(self._kernel, values, memory, launch, maps, rng).released
         with named(self._launch["kernel"]):
@@ -128,11 +133,11 @@ class Launcher:
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
 
 
-def _encoded(described: dict[str, Any], places: Sequence[int], rows: int) -> Box | None:
-    """A tensor map; None of a tensor without rows, for which the runtime makes none."""
-    if not rows and None in described["dims"]:
+def _encoded(described: dict[str, Any], places: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> Box | None:
+    """A tensor map; None of a tensor without elements, for which the runtime makes none."""
+    if not all(dims_at(described, shapes)):
         return None
-    return encode(described, places[described["tensor"]] + described.get("offset", 0), rows)
+    return encode(described, places[described["tensor"]] + described.get("offset", 0), shapes)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
@@ -145,7 +150,7 @@ class Bound:
     def __init__(self, launcher: Launcher, arguments: Sequence[Described], results: Sequence[Described]):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._launcher, self._arguments, self._results = launcher, arguments, results
-        self.is_idle = launcher.is_idle(arguments)
+        self.is_idle = launcher.is_idle(arguments, results)
 
     def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None, alone: bool = True) -> None:
         given = iter(pointers)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.runtime.tensor_map import strides_at
+from kitsune_mlir.runtime.tensor_map import dims_at, strides_at
 
 from .arithmetic import DTYPES
 from .faults import MemoryFault
@@ -64,12 +64,12 @@ class Box:
         return max(8 * self.swizzle, 128)
 
 
-def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
-    """Makes a box of a launch's description, and checks it as the driver does."""
+def encode(described: dict[str, Any], pointer: int, shapes: Sequence[Sequence[int]]) -> Box:
+    """Makes a box of a launch's description, for tensors of these shapes, and checks it as the driver does."""
     rounds = described["element"] == "tf32"
     itemsize = np.dtype(DTYPES["f32" if rounds else described["element"]]).itemsize
-    dims = tuple(rows if size is None else size for size in described["dims"])
-    strides, box, swizzle = (itemsize, *strides_at(described, rows)), tuple(described["box"]), described["swizzle"]
+    dims = tuple(dims_at(described, shapes))
+    strides, box, swizzle = (itemsize, *strides_at(described, dims)), tuple(described["box"]), described["swizzle"]
     corners = tuple(tuple(described.get(name, ())) for name in ("lower", "upper", "steps"))
     inner = box[0] * itemsize
     assert 1 <= len(dims) == len(strides) <= 5

@@ -19,13 +19,13 @@ MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter
 @dataclass(frozen=True)
 class Frame:
     """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace,
-    the rows of the call (i32), then those of tables that have any number. `base` is the address of shared memory,
+    the sizes that are open until the call (i32), one at least, then the rows of tables that have any number. `base` is the address of shared memory,
     1024-byte aligned."""
 
     maps: ir.Value | None
     pointers: list[ir.Value]
     workspace: ir.Value
-    rows: ir.Value
+    sizes: list[ir.Value]
     base: ir.Value
 
 
@@ -57,14 +57,15 @@ def build(
     fast: bool = True,
     resident: int = 1,
     alone: bool = False,
+    further: int = 0,
 ) -> ir.Operation:
     """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code;
     `fast` says that functions need be good to 16-bit elements only; registers are few enough for `resident` CTAs an SM;
-    `alone`: it does not begin beside another kernel."""
+    `alone`: it does not begin beside another kernel. So many sizes `further` than one are open until the call."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
-    arguments += [*[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
+    arguments += [*[device.pointer_type(device.GLOBAL)] * (pointers + 1), *[device.i32()] * (1 + further)]
     arguments += [device.i64()] * index_checks.open_tables()
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
@@ -81,16 +82,17 @@ def build(
         if alone:
             kernel.attributes[BEGINS_ALONE] = ir.UnitAttr.get()
         with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-            body(_frame(list(kernel.body.blocks[0].arguments), bool(maps)))
+            body(_frame(list(kernel.body.blocks[0].arguments), bool(maps), further))
             device.gpu.ReturnOp([])
     return module.operation
 
 
-def _frame(given: list[ir.Value], has_maps: bool) -> Frame:
+def _frame(given: list[ir.Value], has_maps: bool, further: int) -> Frame:
     """What the arguments of a kernel are, at its begin."""
     end = len(given) - index_checks.open_tables()
     index_checks.know_sizes(given[end:])
-    *addresses, workspace, rows = given[:end]
+    sizes = given[end - 1 - further : end]
+    *addresses, workspace = given[: end - 1 - further]
     first = addresses.pop(0) if has_maps else None
     memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-    return Frame(first, addresses, workspace, rows, llvm.PtrToIntOp(device.i32(), memory).result)
+    return Frame(first, addresses, workspace, sizes, llvm.PtrToIntOp(device.i32(), memory).result)

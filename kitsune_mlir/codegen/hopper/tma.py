@@ -38,10 +38,9 @@ class Corners:
 @dataclass(frozen=True)
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
-    after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for the
-    call's rows; `strides` are bytes of the dimensions after the first, multiples of 16, times the call's rows as often
-    as `powers` says, where it says anything. The first dimension's elements lie in lines of a multiple of `line`, of
-    which one of these rows is."""
+    after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for
+    the tensor's own where that is open until the call; `strides` are bytes of the dimensions after the first, multiples of 16, times the open sizes of those
+    before. The first dimension's elements lie in lines of a multiple of `line`, where it is open."""
 
     tensor: int
     element: str
@@ -51,7 +50,6 @@ class TensorMap:
     swizzle: int = SWIZZLE
     offset: int = 0  # bytes from where the tensor begins
     corners: Corners | None = None  # of a map of windows, whose box is of channels and windows
-    powers: tuple[int, ...] = ()
     line: int = 1
 
     def description(self) -> dict:
@@ -64,7 +62,6 @@ class TensorMap:
             "strides": list(self.strides),
             "box": list(self.box),
             "swizzle": self.swizzle,
-            **({"powers": list(self.powers)} if self.powers else {}),
             **({"line": self.line} if self.line > 1 else {}),
         }
         return found if self.corners is None else found | self.corners.description()

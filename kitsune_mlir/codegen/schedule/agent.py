@@ -109,7 +109,7 @@ class AgentCode(ProductCode):
         if op is not None and op.name == "arith.constant":
             return ir.IntegerAttr(op.attributes["value"]).value
         if op is not None and op.name == "tensor.dim":
-            return self.around.rows
+            return self.around.size_of(value)
         raise UnsupportedError(f"an agent uses {value}, which is no number that the kernel is given")
 
     # ---- numbers
@@ -191,7 +191,7 @@ class AgentCode(ProductCode):
             row, column = map(self.number, list(op.operands)[1:])
             pointer = self._pointer(op.operands[0])
             self._stand(op.results[0])
-            found = whole_rows.read(op, pointer, self.around.rows, (row, column), self._own_boxes(), self.lanes)
+            found = whole_rows.read(op, pointer, self._open_sizes(op.operands[0]), (row, column), self._own_boxes(), self.lanes)
             self._take_up(op.results[0], found)
             return
         box = self._box(op, self._whole(op.operands[0].type, list(op.operands)[1:], read))
@@ -262,11 +262,15 @@ class AgentCode(ProductCode):
     def _box(self, op: ir.Operation, whole: Mapping[int, int] = MappingProxyType({})) -> VectorBox:
         """The box that an operation reads or writes; the tensor has all of it along the dimensions in `whole`."""
         if op.name == schedule.ReadOp.OPERATION_NAME:
-            pointer, type_ = self._pointer(op.operands[0]), op.operands[0].type
+            pointer, type_, open_ = self._pointer(op.operands[0]), op.operands[0].type, self._open_sizes(op.operands[0])
         else:
-            pointer, type_ = self.around.outputs[op.opview.position]
+            pointer, type_, open_ = self.around.outputs[op.opview.position]
         at = [self.number(offset) for offset in list(op.operands)[1 : 1 + ir.RankedTensorType(type_).rank]]
-        return VectorBox(pointer, type_, self.around.rows, at, op.opview.axes, whole, *patch_of(op))
+        return VectorBox(pointer, type_, open_, at, op.opview.axes, whole, *patch_of(op))
+
+    def _open_sizes(self, value: ir.Value) -> list[ir.Value]:
+        """The sizes of a tensor in global memory that are open until the call, or of all that one is selected of."""
+        return self.around.sizes[hash(schedule.candidates(value)[0])]
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""
@@ -343,7 +347,7 @@ class AgentCode(ProductCode):
         self._stand(tile)
         first, count, column = map(self.number, list(op.operands)[2:5])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
-        output, type_ = self.around.outputs[write.position]
+        output, type_, _ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = self._leaving(tile)
         self.may_send = False
@@ -362,13 +366,12 @@ class AgentCode(ProductCode):
             if schedule.PATCH in op.attributes:
                 self._depart(self.around.map_of[op], found, (column, row, *reversed(batch)))
             elif write.engine_name == schedule.BY_ROWS:
-                pointer, type_ = self.around.outputs[write.position]
-                pointer, type_ = whole_rows.of_batch(pointer, type_, batch, self.around.rows)
-                whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
+                matrix = whole_rows.of_batch(*self.around.outputs[write.position], batch)
+                whole_rows.write(*matrix, (row, column), self._outbox(), found)
             else:
                 self._depart(self.around.map_of[op], found, (column, row))
             return
-        _, type_ = self.around.outputs[write.position]
+        _, type_, _ = self.around.outputs[write.position]
         box = self._box(op, self._whole(type_, offsets, write))
         if write.is_once:
             stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
@@ -27,12 +28,13 @@ class KernelAround:
     """What all agents use of the kernel around them."""
 
     pointers: dict[int, ir.Value]  # tensor -> its address
-    outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
+    outputs: dict[int, tuple[ir.Value, ir.Type, list[ir.Value]]]  # number -> its address, type, open sizes
     queues: dict[str, TileRing]  # between roles
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
-    rows: ir.Value  # the size that is open until the call
+    sizes: dict[int, list[ir.Value]]  # tensor -> those of its sizes that are open until the call, in their order
+    size_of: Callable[[ir.Value], ir.Value]  # a tensor.dim -> the size that is open until the call
     base: ir.Value  # the address of shared memory
     cluster: int
 

@@ -13,12 +13,12 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
+from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, sizes_of, strides_of
 from kitsune_mlir.mlir import arith, ir
 
 
 class GlobalBox:
-    """The box at `at` of a tensor, `axes` the dimensions of the box; `rows` is the size that is open until the call.
+    """The box at `at` of a tensor, `axes` the dimensions of the box; `open_` are its sizes that are open until the call.
     The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
     its last element. The rows of tiles, or their columns where it lies `across`, are places of a `patch`, if one is
     given, whose lines have so many: the box has a dimension more than indices then. An even column is `pair` and an
@@ -32,7 +32,7 @@ class GlobalBox:
         self,
         pointer: ir.Value,
         type_: ir.Type,
-        rows: ir.Value,
+        open_: Sequence[ir.Value],
         at: Sequence[Int],
         axes: Sequence[int],
         whole: Mapping[int, int] = MappingProxyType({}),
@@ -42,8 +42,7 @@ class GlobalBox:
         self._whole, self._patch, self._across = whole, patch, across
         kind = ir.RankedTensorType(type_)
         self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
-        self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        self._strides, self._powers, self._rows = strides_of(kind), open_behind(kind), rows
+        self._sizes, self._strides, self._behind = sizes_of(kind, open_), strides_of(kind), open_behind(kind, open_)
         self._step = 0  # divides the place of each row's first element among longer rows; 0: the tensor is dense
         self._pointer = pointer
         if is_among_columns(kind):
@@ -214,11 +213,11 @@ class GlobalBox:
         base = self._base(outer)
         if last is None:
             return base
-        stride, power = self._strides[self._axes[-1]], self._powers[self._axes[-1]]
-        if isinstance(last, Offset) and not power:
+        stride, behind = self._strides[self._axes[-1]], self._behind[self._axes[-1]]
+        if isinstance(last, Offset) and not behind:
             base = self._moved(base, last.base, stride)
             return device.offset(base, last.constant * stride, storage_type(self.element))
-        return self._moved(base, last, stride, power)
+        return self._moved(base, last, stride, behind)
 
     def _base(self, outer: Sequence[Int]) -> ir.Value:
         """The address of the row in which an element lies."""
@@ -227,18 +226,18 @@ class GlobalBox:
             pointer = self._pointer
             for axis, offset in enumerate(self._at):
                 if axis not in self._axes:
-                    pointer = self._moved(pointer, offset, self._strides[axis], self._powers[axis])
+                    pointer = self._moved(pointer, offset, self._strides[axis], self._behind[axis])
             for axis, index in zip(self._axes, outer):
-                pointer = self._moved(pointer, index, self._strides[axis], self._powers[axis])
+                pointer = self._moved(pointer, index, self._strides[axis], self._behind[axis])
             self._bases[key] = pointer
         return self._bases[key]
 
-    def _moved(self, pointer: ir.Value, count: Int, stride: int, power: int = 0) -> ir.Value:
-        """The address `count` times `stride` elements on, these times the size that is open until the call so often,
+    def _moved(self, pointer: ir.Value, count: Int, stride: int, behind: Sequence[ir.Value] = ()) -> ir.Value:
+        """The address `count` times `stride` elements on, these times the sizes `behind` that are open until the call,
         computed in 64 bits."""
         if isinstance(count, int) and count == 0:
             return pointer
-        return device.further(pointer, count, stride, storage_type(self.element), [self._rows] * power)
+        return device.further(pointer, count, stride, storage_type(self.element), behind)
 
 
 def patch_of(moves: ir.Operation) -> tuple[int | None, bool]:

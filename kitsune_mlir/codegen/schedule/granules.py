@@ -10,7 +10,7 @@ from functools import reduce
 from kitsune_mlir.codegen.ampere.cp_async import NBYTES
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.dialects.columns import open_behind, place_of, strides_of
+from kitsune_mlir.dialects.columns import open_behind, place_of, sizes_of, strides_of
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -23,12 +23,12 @@ Granule = tuple[ir.Value, ir.Value | None]  # its address, and how many bytes ar
 @dataclass(frozen=True)
 class TensorGranules:
     """Those of a box of a dense tensor, which begins at `at`, with rows along `outer` and neighbours along `inner`. The
-    tensor has all of the box along its dimensions in `whole`; `rows` is the size that is open. Lines of so many
+    tensor has all of the box along its dimensions in `whole`; `open_` are its sizes that are open until the call. Lines of so many
     elements have been made `longer` where they have whole granules so."""
 
     pointer: ir.Value
     type_: ir.RankedTensorType
-    rows: ir.Value
+    open_: Sequence[ir.Value]
     at: Sequence[Int]
     outer: int
     inner: int
@@ -76,15 +76,15 @@ class TensorGranules:
 
     def _open_behind(self, dim: int) -> list[ir.Value]:
         """The open sizes, or lengths of lines, that neighbours along a dimension are apart times."""
-        found = [self.rows] * open_behind(self.type_)[dim]
+        found = open_behind(self.type_, self.open_)[dim]
         if found and self.longer:
             count = NBYTES * 8 // self.type_.element_type.width
-            words = device.div(device.add(self.rows, count - 1), count)
-            found[0] = device.value(device.mul(words, count))
+            words = device.div(device.add(found[-1], count - 1), count)
+            found[-1] = device.value(device.mul(words, count))
         return found
 
     def _size(self, dim: int) -> Int:
-        return self.rows if self.type_.is_dynamic_dim(dim) else self.type_.shape[dim]
+        return sizes_of(self.type_, self.open_)[dim]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ often, the bytes that a slot's copies bring, tensor maps, registers that move be
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
@@ -24,7 +25,7 @@ from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant, parent_of
-from kitsune_mlir.dialects.columns import is_among_columns, open_behind, place_of, strides_of
+from kitsune_mlir.dialects.columns import is_among_columns, place_of, strides_of
 from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
@@ -37,6 +38,7 @@ from .part import PartCode
 from .warpgroups import threads_of
 
 _ACQUIRE = schedule.AcquireOp.OPERATION_NAME
+Source = tuple[int, int]  # of a size: the number of a tensor, and its dimension
 REGISTERS = 65536  # of an SM
 _MOST_REGISTERS = 255  # of a thread at launch
 
@@ -215,10 +217,9 @@ class ScheduledKernel:
         box[copy.axes[0]] = last or box[copy.axes[0]]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
-        powers = tuple(open_behind(kind)[-2::-1]) if _is_open_inside(source) else ()
         described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
         line = schedule.GRANULE // nbytes if copy.is_longer else 1
-        return TensorMap(number, *described, offset=first, powers=powers, line=line)
+        return TensorMap(number, *described, offset=first, line=line)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
@@ -240,8 +241,45 @@ class ScheduledKernel:
     def threads(self) -> int:
         return threads_of(self.kernel.parts[0].agents)
 
+    @cached_property
+    def open(self) -> list[Source]:
+        """The sizes that are open until the call and no number of a table's rows: a tensor's number and its dimension.
+        There is one unless results say theirs: then each dimension has a size of its own."""
+        tables = self._tables.get("sizes", ())
+        numbers = (n for n in range(len(self.tensors)) if n not in tables)
+        found = [(n, d) for n in numbers for d in _open_dims(self.tensors[n].type)]
+        return found if any(result.size_operands for result in self.results) else found[:1]
+
+    def _sources(self, number: int) -> list[Source]:
+        """Where the open sizes of a tensor come from, in their order."""
+        own = [(number, d) for d in _open_dims(self.tensors[number].type)]
+        return [source if source in self.open else self.open[0] for source in own] if self.open else own
+
+    def _source_of(self, size: ir.Value) -> Source:
+        """Where a size comes from that a tensor.dim asks for. Raises UnsupportedError for one of a tensor that the
+        kernel does not use where it has several."""
+        if len(self.open) == 1:
+            return self.open[0]
+        op = rows.producer(size)
+        axis = None if op is None or op.name != "tensor.dim" else constant(op.operands[1])
+        number = None if axis is None else self._numbers.get(hash(op.operands[0]))
+        if (number, axis) not in self.open:
+            raise UnsupportedError(f"kernel '{self.kernel.label}' has several open sizes, of which {size} is none")
+        return number, axis
+
+    def sizes_from(self, number: int, kind: ir.Type) -> list[Source]:
+        """Where the open sizes of a result come from, which callers take as of this type."""
+        result, like = self.results[number], self._rows_like()
+        if result.size_operands:
+            return [self._source_of(size) for size in result.size_operands]
+        source = (like[number], 0) if number in like else (self.open or [(0, 0)])[0]
+        return [source] * len(_open_dims(kind))
+
     def streams(self) -> list[int]:
-        """The numbers of the tensors that have the size of the call; of any one where all sizes are known."""
+        """The numbers of the tensors that have the first of these sizes, all that have an open one where there is one
+        such size; of any tensor where all sizes are known."""
+        if len(self.open) > 1:
+            return [self.open[0][0]]
         tables = self._tables.get("sizes", ())
         open_ = [n for n, value in enumerate(self.tensors) if _open_dims(value.type) and n not in tables]
         return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
@@ -260,7 +298,7 @@ class ScheduledKernel:
         adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
         return [number for number, result in enumerate(self.results) if result.position in adding]
 
-    def result_rows(self) -> dict[int, int]:
+    def _rows_like(self) -> dict[int, int]:
         """The numbers of results that do not have the call's rows, and of the tensors whose rows these have."""
         adding = [op.opview for op in walk(self.kernel, schedule.WRITE_ROWS)]
         like = {op.position: self.tensors.index(tensor) for op in adding for tensor in op.like}
@@ -307,6 +345,7 @@ class ScheduledKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 **({"axes": axes} if any(axes := self.axes()) else {}),
+                **({"further": further} if (further := self.open[1:]) else {}),
                 **({"least_rows": least} if (least := self.kernel.least_open) else {}),
                 "tile_rows": 1,
                 "sums": bool(self._rings and self._tiles) or self._reduces_columns(),
@@ -325,7 +364,8 @@ class ScheduledKernel:
         resident = self.kernel.ctas_per_sm
         alone = self.kernel.has_single_tiles or bool(walk(self.kernel, DotsOp.OPERATION_NAME))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
-        return build(*named, fast=fast, resident=resident, alone=alone)
+        further = len(self.open[1:])
+        return build(*named, fast=fast, resident=resident, alone=alone, further=further)
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
@@ -335,14 +375,22 @@ class ScheduledKernel:
 
     def _body(self, frame: Frame) -> None:
         split = len(self.tensors)
+        given = dict(zip(self.open, frame.sizes))
         around = KernelAround(
             pointers=dict(zip(self._numbers, frame.pointers)),
-            outputs={r.position: (p, r.results[0].type) for r, p in zip(self.results, frame.pointers[split:])},
+            outputs={
+                result.position: (pointer, result.results[0].type, [given.get(source, frame.sizes[0]) for source in own])
+                for result, pointer, own in zip(self.results, frame.pointers[split:], self._of_results())
+            },
             queues={label: self._queue(label, frame.workspace) for label in self.places},
             maps=frame.maps,
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
-            rows=frame.rows,
+            sizes={
+                hash(tensor): [given.get(source, frame.sizes[0]) for source in self._sources(number)]
+                for number, tensor in enumerate(self.tensors)
+            },
+            size_of=lambda size: given.get(self._source_of(size), frame.sizes[0]) if self.open else frame.sizes[0],
             base=frame.base,
             cluster=self.kernel.cluster,
         )
@@ -358,6 +406,10 @@ class ScheduledKernel:
         waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
             counters.finish(frame.workspace, self.counter_bytes, self.ctas)
+
+    def _of_results(self) -> list[list[Source]]:
+        """Where the open sizes of each result come from, as the kernel writes it."""
+        return [self.sizes_from(number, result.results[0].type) for number, result in enumerate(self.results)]
 
     def _queue(self, label: str, workspace: ir.Value) -> TileRing:
         """A ring between roles."""

@@ -127,17 +127,18 @@ class WarpCode(AgentCode):
 
     def _source(self, copy: schedule.CopyOp, at: list[Int], outer: int, inner: int) -> TensorGranules | WindowGranules:
         tensor, tile = copy.operands[1], schedule.ring_of(copy.operands[0]).tile
-        rows = self.around.rows
         if (matrix := windows_of(tensor)) is not None:
             if copy.axes != matrix.axes or outer > inner:
                 raise UnsupportedError(f"{location(copy.location)}: a box of windows does not lie along their columns")
             images = ir.RankedTensorType(matrix.operands[0].type)
             pointer = self.around.pointers[hash(in_memory(tensor))]
-            return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
+            (count, *_) = sizes_of(images, self.around.sizes[hash(in_memory(tensor))])
+            return WindowGranules(matrix, pointer, count, at)
         whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile.shape)
         kind = ir.RankedTensorType(tensor.type)
         has_whole = [copy.axes[dim] for dim in whole]
-        return TensorGranules(self._pointer(tensor), kind, rows, at, outer, inner, has_whole, copy.is_longer)
+        open_ = self._open_sizes(tensor)
+        return TensorGranules(self._pointer(tensor), kind, open_, at, outer, inner, has_whole, copy.is_longer)
 
     # ---- tiles that wait
 

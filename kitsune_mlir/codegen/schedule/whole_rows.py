@@ -12,19 +12,19 @@ from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import storage_type
-from kitsune_mlir.dialects.columns import open_behind, place_of, strides_of
+from kitsune_mlir.dialects.columns import open_behind, place_of, sizes_of, strides_of
 from kitsune_mlir.mlir import arith, ir
 
 
 def read(
-    op: ir.Operation, pointer: ir.Value, rows: ir.Value, at: tuple[Int, Int], own: Boxes, lanes: Lanes
+    op: ir.Operation, pointer: ir.Value, open_: Sequence[ir.Value], at: tuple[Int, Int], own: Boxes, lanes: Lanes
 ) -> PairedMemory | LoadedRows:
     """The copy's rows of the tensor that `op` reads, from a row and a column on; in the place of those beyond it the
-    last. `rows` is its first size where that is open. Those that are read ahead are loaded here, others where they are
+    last. `open_` are its sizes that are open until the call. Those that are read ahead are loaded here, others where they are
     used."""
     type_, (row, column) = op.operands[0].type, at
     first = device.sub(row, own.first_row)  # the first of all copies, which the tensor has
-    last = device.sub(device.sub(_count(type_, rows), first), 1)
+    last = device.sub(device.sub(sizes_of(type_, open_)[0], first), 1)
     loaded = tuple(device.least(device.add(one, own.first_row), last) for one in lanes.rows)
     width = ir.RankedTensorType(op.results[0].type).shape[1]
     memory = _from_row(pointer, type_, first, Lanes(lanes.rows, loaded, lanes.pair), column, width)
@@ -32,29 +32,36 @@ def read(
 
 
 def write(
-    pointer: ir.Value, type_: ir.Type, rows: ir.Value, at: tuple[Int, Int], outbox: Outbox, tile: Fragment
+    pointer: ir.Value,
+    type_: ir.Type,
+    open_: Sequence[ir.Value],
+    at: tuple[Int, Int],
+    outbox: Outbox,
+    tile: Fragment,
 ) -> None:
-    """Writes columns of the copy's rows, from a row and a column on, row by row. `rows` is the size that is open."""
+    """Writes columns of the copy's rows, from a row and a column on, row by row. `open_` are the matrix's sizes that are
+    open until the call."""
     row, column = at
-    first = device.sub(row, outbox.boxes.first_row)
-    memory, width = _from_row(pointer, type_, first, tile.lanes, rows=rows), ir.RankedTensorType(type_).shape[1]
-    columns = tile.width
-    if ir.RankedTensorType(type_).is_dynamic_dim(1):
-        width = rows
-    else:
+    first, (count, width), columns = device.sub(row, outbox.boxes.first_row), sizes_of(type_, open_), tile.width
+    memory = _from_row(pointer, type_, first, tile.lanes, open_=open_)
+    if isinstance(width, int):
         tile = _as_wide(tile, width)
-    valid = device.value(device.sub(_count(type_, rows), first))
+    valid = device.value(device.sub(count, first))
     outbox.store_rows(tile, memory, columns, column, valid, width)
 
 
-def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int], rows: ir.Value) -> tuple[ir.Value, ir.Type]:
-    """The matrix at these places of the first dimensions of a tensor; `rows` is the size that is open."""
+def of_batch(
+    pointer: ir.Value, type_: ir.Type, open_: Sequence[ir.Value], batch: Sequence[Int]
+) -> tuple[ir.Value, ir.Type, Sequence[ir.Value]]:
+    """The matrix at these places of the first dimensions of a tensor: its address, type, and those of the sizes `open_`
+    until the call that it has."""
     if not batch:
-        return pointer, type_
+        return pointer, type_, open_
     kind = ir.RankedTensorType(type_)
-    for at, stride, power in zip(batch, strides_of(type_), open_behind(type_), strict=False):
-        pointer = device.further(pointer, at, stride, storage_type(kind.element_type), [rows] * power)
-    return pointer, ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding)
+    for at, stride, behind in zip(batch, strides_of(type_), open_behind(type_, open_), strict=False):
+        pointer = device.further(pointer, at, stride, storage_type(kind.element_type), behind)
+    before = sum(map(kind.is_dynamic_dim, range(kind.rank - 2)))
+    return pointer, ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding), open_[before:]
 
 
 def write_to(
@@ -87,11 +94,6 @@ def _as_wide(tile: Fragment, width: int) -> Fragment:
     return whole
 
 
-def _count(type_: ir.Type, rows: ir.Value) -> Int:
-    kind = ir.RankedTensorType(type_)
-    return rows if kind.is_dynamic_dim(0) else kind.shape[0]
-
-
 def _from_row(
     pointer: ir.Value,
     type_: ir.Type,
@@ -99,14 +101,14 @@ def _from_row(
     lanes: Lanes,
     column: Int = 0,
     width: int | None = None,
-    rows: ir.Value | None = None,
+    open_: Sequence[ir.Value] = (),
 ) -> PairedMemory:
     """A tensor of two dimensions from a row and a column on, so many columns of it; the column is a multiple of 16
-    bytes. Of one whose columns are open there are as many as `rows`."""
+    bytes. Of one whose columns are open there are as many as the last of `open_`."""
     kind, place = ir.RankedTensorType(type_), place_of(type_)
     if kind.is_dynamic_dim(1):
-        begin = device.further(pointer, first, 1, storage_type(kind.element_type), [rows])
-        return PairedMemory(begin, kind.element_type, (kind.shape[0], 1), rows, lanes, 1)
+        begin = device.further(pointer, first, 1, storage_type(kind.element_type), open_[-1:])
+        return PairedMemory(begin, kind.element_type, (kind.shape[0], 1), open_[-1], lanes, 1)
     begin = device.further(pointer, first, place.pitch, storage_type(kind.element_type))
     begin = device.offset(begin, device.add(column, place.first), storage_type(kind.element_type))
     shape = kind.shape[0], kind.shape[1] if width is None else width

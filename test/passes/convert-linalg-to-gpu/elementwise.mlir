@@ -5,7 +5,7 @@
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #column = affine_map<(d0, d1) -> (d1)>
 
-func.func private @pipeline_0(tensor<?x8xf32>) -> tensor<?x8xf32> attributes {kitsune.rows_from = 0 : i64}
+func.func private @pipeline_0(tensor<?x8xf32>) -> tensor<?x8xf32> attributes {kitsune.sizes_from = [array<i64: 0, 0>]}
 
 // CHECK-LABEL: func.func @main(%arg0: memref<?x8xf32>, %arg1: memref<8xf32>)
 // CHECK-DAG: %[[ONE:.+]] = arith.constant 1 : index

@@ -82,7 +82,6 @@ func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<40
 // CHECK-NOT:     gpu.launch_func
 // CHECK:         call @layer
 func.func private @layer(tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
-    attributes {kitsune.rows_from = 0 : i64}
 func.func @main(%w: tensor<32x96xbf16>, %x: tensor<64x32xbf16>, %y: tensor<64x64xbf16>) -> tensor<64x32xbf16> {
   %h = tensor.concat dim(1) %x, %y : (tensor<64x32xbf16>, tensor<64x64xbf16>) -> tensor<64x96xbf16>
   %r = call @layer(%h, %w) : (tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
@@ -99,7 +98,6 @@ func.func @main(%w: tensor<32x96xbf16>, %x: tensor<64x32xbf16>, %y: tensor<64x64
 // CHECK:         gpu.launch_func {{ *}}@kernels::@elementwise_0 {{.*}}args(%[[H:.+]] : memref<64x96xf32>, %[[E:.+]] : memref<64x96xf32>)
 // CHECK:         call @layer(%[[E]], %[[H]])
 func.func private @layer(tensor<64x96xf32>, tensor<64x96xf32>) -> tensor<64x32xf32>
-    attributes {kitsune.rows_from = 0 : i64}
 func.func @main(%x: tensor<64x32xf32>, %y: tensor<64x64xf32>) -> tensor<64x32xf32> {
   %h = tensor.concat dim(1) %x, %y : (tensor<64x32xf32>, tensor<64x64xf32>) -> tensor<64x96xf32>
   %o = tensor.empty() : tensor<64x96xf32>

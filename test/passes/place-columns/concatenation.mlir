@@ -12,8 +12,8 @@
 
 // RUN: kitsune-opt %t.mlir --convert-kitsune-to-gpu > %t.gpu.mlir
 // RUN: filecheck %s --check-prefix=GPU < %t.gpu.mlir
-// GPU-DAG:     func.func private @product1(tensor<200x512xbf16>, {{.*}} -> tensor<200x360xbf16> attributes {kitsune.reads_columns = array<i64: 0, 0, 872>, kitsune.rows_from = 0 : i64, kitsune.writes_columns = array<i64: 0, 512, 872>}
-// GPU-DAG:     func.func private @product0({{.*}} -> tensor<200x512xbf16> attributes {kitsune.rows_from = 0 : i64, kitsune.writes_columns = array<i64: 0, 0, 872>}
+// GPU-DAG:     func.func private @product1(tensor<200x512xbf16>, {{.*}} -> tensor<200x360xbf16> attributes {kitsune.reads_columns = array<i64: 0, 0, 872>, kitsune.writes_columns = array<i64: 0, 512, 872>}
+// GPU-DAG:     func.func private @product0({{.*}} -> tensor<200x512xbf16> attributes {kitsune.writes_columns = array<i64: 0, 0, 872>}
 // GPU:         call @product1(
 // GPU-NOT:     #kitsune.columns
 
