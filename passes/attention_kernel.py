@@ -154,7 +154,7 @@ class AttentionKernel:
             sizes = list(map(places.size, filter(is_open, own))) if len(places.open) > 1 else []
             result = kitsune.ResultOp(built.results[0], sizes, i64(number), type_).results[0]
             if sizes:
-                found.append(reshaped_as(result, own, of.shape(op.results[0])))
+                found.append(reshaped_as(result, own, of.shape(op.results[0]), places.size))
             else:
                 found.append(reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)]))
         return found

@@ -88,7 +88,7 @@ class ScheduleAttention(ModulePass):
             except UnsupportedError as error:
                 remark(second, f"is no kernel with the product whose softmax it multiplies: {error}")
         for number, pair in enumerate(pairs):
-            pair.build(f"attention{number}")
+            pair.looked_at_again().build(f"attention{number}")
 
 
 def _reads_computed(op: ir.Operation) -> bool:
@@ -178,11 +178,11 @@ class _Pair:
         ]
         operands = [size for one in where for size in sizes_apart(*one, shape)]
         opened = {one for size in sizes.values() for one in factors(size)[1]}
-        if set(filter(is_open, operands)) != opened or not all(map(groups.sizes.is_given, opened)):
+        if set(filter(is_open, operands)) != opened:
             raise UnsupportedError("a size that is open until the call is a part of one of an operand")
         if len(opened) > 1:
             for one in where:
-                check_apart(*one, shape)
+                check_apart(*one, shape, groups.sizes.is_given)
         plan = RowPlan(group, cuts, groups.sizes.taken)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")
@@ -289,6 +289,15 @@ class _Pair:
         """What is computed together is one operation for what is decided afterwards."""
         self.groups.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
 
+    def looked_at_again(self) -> _Pair:
+        """The pair after others have been built. Sizes that are open until the call and no argument's are others then."""
+        if all(map(self.groups.sizes.is_given, {one for size in self.sizes.values() for one in factors(size)[1]})):
+            self.groups.sizes.look_again()
+            return self
+        again = self.of(self.second.op, _Groups(self.second.op.block), self.second.target)
+        assert again is not None
+        return again
+
     def build(self, name: str) -> None:
         """Puts the kernel in their place."""
         first, second = self.first, self.second
@@ -299,8 +308,7 @@ class _Pair:
         tiles = self.tiles
         assert tiles is not None
         tiles = replace(tiles, price=self._price(tiles))
-        self.groups.sizes.look_again()
-        shape = self.groups.sizes.shape
+        shape, number = self.groups.sizes.shape, self.groups.sizes.as_value
         follows = self._follows()
         ends = follows.stored or [second.op]
         segments = self.plan.segments or [1]
@@ -315,8 +323,8 @@ class _Pair:
             made = Attention(
                 *(
                     second.op,
-                    with_split_batches(first.found, together, shape),
-                    with_split_right(second.found, shape),
+                    with_split_batches(first.found, together, shape, number=number),
+                    with_split_right(second.found, shape, number),
                     follows,
                     stored,
                 ),

@@ -208,20 +208,17 @@ def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
     return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
 
 
-def reshaped_as(value: ir.Value, own: Sequence[int], wanted: Sequence[int]) -> ir.Value:
+def reshaped_as(
+    value: ir.Value, own: Sequence[int], wanted: Sequence[int], number: Callable[[int], ir.Value]
+) -> ir.Value:
     """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open until
     the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one is cut
-    into. Raises UnsupportedError where `cut_for` does."""
+    into; `number` gives an open one as a value. Raises UnsupportedError where `cut_for` does."""
     both = cut_for(own, wanted)
     element = ir.RankedTensorType(value.type).element_type
     if both != list(own):
-        type_, groups, sizes = _type_of(both, element), _groups(both, own), []
-        for d, group in enumerate(groups):
-            known = prod(both[n] for n in group if not is_open(both[n]))
-            if any(is_open(both[n]) for n in group):
-                whole = tensor.dim(value, constant_index(d))
-                sizes.append(whole if known == 1 else arith.divui(whole, constant_index(known)))
-        value = tensor.ExpandShapeOp(type_, value, groups, sizes, type_.shape).result
+        type_, sizes = _type_of(both, element), list(map(number, filter(is_open, both)))
+        value = tensor.ExpandShapeOp(type_, value, _groups(both, own), sizes, type_.shape).result
     if both == list(wanted):
         return value
     return tensor.CollapseShapeOp(_type_of(wanted, element), value, _groups(both, wanted)).result
@@ -229,7 +226,7 @@ def reshaped_as(value: ir.Value, own: Sequence[int], wanted: Sequence[int]) -> i
 
 def cut_for(own: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """The sizes that those a tensor has are cut into, so that neighbours of them are the wanted ones. Raises
-    UnsupportedError where there are none such, or where one is cut into several that are open until the call."""
+    UnsupportedError where there are none such."""
     left, right, found = list(own), list(wanted), list[int]()
     while left and right:
         a, b = left.pop(0), right.pop(0)
@@ -240,11 +237,9 @@ def cut_for(own: Sequence[int], wanted: Sequence[int]) -> list[int]:
         left = left if a == size else [a // size, *left]
         right = right if b == size else [b // size, *right]
     else:
-        found += left + right
-        several = [sum(is_open(found[n]) for n in group) > 1 for group in _groups(found, own)]
-        if prod(left + right) == 1 and not any(several):
-            return found
-    raise UnsupportedError("a size that is open until the call is cut together with others")
+        if prod(left + right) == 1:
+            return [*found, *left, *right]
+    raise UnsupportedError("dimensions with sizes that are open until the call are not parts of one another")
 
 
 def _type_of(sizes: Sequence[int], element: ir.Type) -> ir.RankedTensorType:

@@ -26,6 +26,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, slice_of
 from kitsune_mlir.planning import open_sizes
 
@@ -51,20 +52,26 @@ def is_batch(role: str) -> bool:
 
 
 def with_split_batches(
-    found: Contraction, rows_together: int = 0, shape: Shape = rows.shape_of, converted: Container[str] = ()
+    found: Contraction,
+    rows_together: int = 0,
+    shape: Shape = rows.shape_of,
+    converted: Container[str] = (),
+    number: Callable[[int], ir.Value] = constant_index,
 ) -> Contraction:
     """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses. `shape` says the
-    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own. Where an
-    operand is `converted`, "left" or "right", all of the tensor that it lies in is, so that it is read behind a slice
+    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own, and `number` gives
+    them as values. Where an operand is `converted`, "left" or "right", all of the tensor that it lies in is, so that it is read behind a slice
     that alone reads a tensor and takes no more than half of it."""
-    left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape, "left" in converted)
+    left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape, number, "left" in converted)
     found = replace(found, left=left, left_roles=left_roles)
-    return with_split_right(found, shape, "right" in converted)
+    return with_split_right(found, shape, number, "right" in converted)
 
 
-def with_split_right(found: Contraction, shape: Shape = rows.shape_of, is_converted: bool = False) -> Contraction:
+def with_split_right(
+    found: Contraction, shape: Shape, number: Callable[[int], ir.Value], is_converted: bool = False
+) -> Contraction:
     """The same, of the right operand alone."""
-    right, right_roles = _in_front(found.right, found.right_roles, 0, shape, is_converted)
+    right, right_roles = _in_front(found.right, found.right_roles, 0, shape, number, is_converted)
     return replace(found, right=right, right_roles=right_roles)
 
 
@@ -73,11 +80,17 @@ def sizes_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape)
     return [dim.size for dim in _lies(value, roles, rows_together, shape)[1]]
 
 
-def check_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> None:
-    """Raises UnsupportedError where what an operand's elements lie in is not cut into these sizes."""
+def check_apart(
+    value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_given: Callable[[int], bool]
+) -> None:
+    """Raises UnsupportedError where what an operand's elements lie in is not cut into these sizes, of which open ones
+    have to be given."""
     found, dims = _lies(value, roles, rows_together, shape)
-    if dims:
-        cut_for(shape(found), [dim.size for dim in dims])
+    own, wanted, op = shape(found), [dim.size for dim in dims], rows.producer(found)
+    if op is not None and op.name in rows.RESHAPES and shape(op.operands[0]) == wanted:
+        return
+    if dims and own != wanted and not all(map(is_given, filter(open_sizes.is_open, cut_for(own, wanted)))):
+        raise UnsupportedError("a size that no argument has is a part of another one")
 
 
 def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.shape_of) -> Stored | None:
@@ -168,14 +181,19 @@ class _Dim:
 
 
 def _in_front(
-    value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_converted: bool
+    value: ir.Value,
+    roles: Roles,
+    rows_together: int,
+    shape: Shape,
+    number: Callable[[int], ir.Value],
+    is_converted: bool,
 ) -> tuple[ir.Value, Roles]:
     """The tensor that an operand's elements lie in, cut into dimensions of which each has one role."""
     found, dims = _lies(value, roles, rows_together, shape, is_converted)
     names = tuple(dim.name for dim in dims)
     if found == value and names in ((), roles):
         return value, roles
-    return _shaped(found, shape(found), [dim.size for dim in dims]), names
+    return _shaped(found, shape(found), [dim.size for dim in dims], number), names
 
 
 def _lies(
@@ -271,15 +289,17 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
     return 0
 
 
-def _shaped(value: ir.Value, own: Sequence[int], sizes: Sequence[int]) -> ir.Value:
-    """A tensor whose sizes are `own` as one of these sizes."""
+def _shaped(
+    value: ir.Value, own: Sequence[int], sizes: Sequence[int], number: Callable[[int], ir.Value]
+) -> ir.Value:
+    """A tensor whose sizes are `own` as one of these sizes, of which `number` gives open ones as values."""
     op = rows.producer(value)
     if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):
         return op.operands[0]
     here = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with here:
         if len(set(filter(open_sizes.is_open, sizes))) > 1:
-            return reshaped_as(value, own, sizes)
+            return reshaped_as(value, own, sizes, number)
         return reshaped(value, list(map(or_none, sizes)))
 
 

@@ -69,6 +69,11 @@ class TensorSizes:
         """Whether it is the size of an argument of the block."""
         return size in map(self._sizes.plain, self._given.values())
 
+    def as_value(self, size: int) -> ir.Value:
+        """The size of an argument of the block as an index, at the insertion point."""
+        value, d = next(place for place, own in self._given.items() if self._sizes.plain(own) == size)
+        return rows.size_of(value, d)
+
     def taken(self, size: int) -> int:
         """The size that one is taken to be where it is decided what is fast: the example's."""
         known, open_ = open_sizes.factors(size)

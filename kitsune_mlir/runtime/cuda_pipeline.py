@@ -144,10 +144,9 @@ class PipelineLauncher:
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
         open_ = [rows, *(arguments[i][0][axis] for i, axis in self._launch.get("further", ()))]
-        shapes = [shape for shape, _ in (*arguments, *results)]
         is_idle = is_nothing(self._launch, open_, [shape for shape, _ in results])
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
-        maps = self._maps.bind(shapes) if self._maps else None
+        maps = self._maps.bind(open_) if self._maps else None
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
         numbers = [*open_, *(shape[0] for shape, _ in tables.values())]
         rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}

@@ -63,6 +63,7 @@ _LAUNCH = {
             "box": [SIZE],
             "swizzle": SIZE,
             "line?": whole(2, 8),
+            "open?": [SIZE],
             **dict.fromkeys(("lower?", "upper?"), [whole(-(1 << 15), 1 << 15)]),
             "steps?": [SIZE],
         }
@@ -141,6 +142,11 @@ def _check_launch(launch: Mapping[str, Any], kernels: list[str], where: str) -> 
     expect(bool(launch["streams"]), f"{where}.streams must name a tensor")
     axes = launch.get("axes", launch["streams"])
     expect(len(axes) == len(launch["streams"]), f"{where}.axes must give one of each stream, found {len(axes)}")
+    sizes = 1 + len(launch.get("further", ()))
+    for map_ in launch.get("maps", ()):
+        numbers = map_.get("open", [0] * map_["dims"].count(None))
+        known = len(numbers) == map_["dims"].count(None) and all(number < sizes for number in numbers)
+        expect(known, f"{where}.maps must have {sizes} open sizes, one for each null, found {numbers}")
     pairs = all(len(source) == 2 for source in launch.get("further", ()))
     expect(pairs, f"{where}.further must give tensors with a dimension each, found {launch.get('further')}")
 
@@ -299,17 +305,11 @@ class _Program:
             self._tensor(result["into"], at)
             expect(number not in launch.get("zeroed", ()), f"{at} must fill results of its own, found number {number}")
         tensors, maps = len(arguments) + len(step["results"]), launch.get("maps", [])
-        results = (self._tensor(result["into" if "into" in result else "to"], at) for result in step["results"])
-        shapes = [tensor.shape for tensor in (*arguments, *results)]
         for map_ in maps:
             expect(map_["tensor"] <= tensors, f"{at} must have tensor maps of its tensors, found {map_['tensor']}")
             end = map_.get("offset", 0)
             inside = map_["tensor"] < tensors or end <= launch["workspace_bytes"]
             expect(inside, f"{at} must have tensor maps within its workspace, found {end}")
-            open_ = [len(map_["dims"]) - 1 - n for n, size in enumerate(map_["dims"]) if size is None]
-            least = max(open_, default=-1) + 1
-            sized = not open_ or map_["tensor"] < tensors and len(shapes[map_["tensor"]]) >= least
-            expect(sized, f"{at} must have tensor maps of the dimensions of tensors, found {map_['dims']}")
         numbers = 2 + len(launch.get("further", ())) + len(launch.get("sizes", ()))
         wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + numbers)
         entry = self.entries[pipeline["module"]][launch["kernel"]]

@@ -50,7 +50,8 @@ class TensorMaps:
     """The maps of one kernel. Each is described by a dict: "tensor", its number among the kernel's tensors, of which
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
-    elements, the fastest first, null for the tensor's own of a call; "strides" of all dims but the first, in bytes,
+    elements, the fastest first, null for a size that is open until the call, which "open" says for each the
+    number of among the call's (all the first when absent); "strides" of all dims but the first, in bytes,
     times those of the dims before that are null, the first dim's rounded up to a multiple of "line" elements (1 when
     absent); "box" in elements;
     "swizzle", 0, 32, 64 or 128 bytes.
@@ -68,18 +69,16 @@ class TensorMaps:
         self._maps = maps
         self._functions = _Functions(driver)
 
-    def bind(self, shapes: Sequence[Sequence[int]]) -> BoundMaps:
-        """The maps for calls with tensors of these shapes; of those of no elements there are none, out of which nothing
-        is copied then."""
-        return BoundMaps(self._functions, self._maps, shapes)
+    def bind(self, sizes: Sequence[int]) -> BoundMaps:
+        """The maps for calls of these open sizes; of tensors without elements there are none, out of which nothing is
+        copied then."""
+        return BoundMaps(self._functions, self._maps, sizes)
 
 
-def dims_at(entry: dict[str, Any], shapes: Sequence[Sequence[int]]) -> list[int]:
-    """The dims of a map, in elements, for calls with tensors of these shapes."""
-    dims = entry["dims"]
-    return [
-        shapes[entry["tensor"]][len(dims) - 1 - number] if size is None else size for number, size in enumerate(dims)
-    ]
+def dims_at(entry: dict[str, Any], sizes: Sequence[int]) -> list[int]:
+    """The dims of a map, in elements, for calls of these open sizes."""
+    numbers = iter(entry.get("open", [0] * len(entry["dims"])))
+    return [sizes[next(numbers)] if size is None else size for size in entry["dims"]]
 
 
 def strides_at(entry: dict[str, Any], dims: Sequence[int]) -> list[int]:
@@ -108,13 +107,13 @@ class _Functions:
 class BoundMaps:
     """Encoded maps, one after another, at `address` on the host. One thread at a time may use them."""
 
-    def __init__(self, functions: _Functions, maps: Sequence[dict[str, Any]], shapes: Sequence[Sequence[int]]):
+    def __init__(self, functions: _Functions, maps: Sequence[dict[str, Any]], sizes: Sequence[int]):
         self._functions, self._driver = functions, functions.driver
         self._memory = (ctypes.c_uint8 * (NBYTES * len(maps) + ALIGNMENT))()
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
         self._tensors = [entry["tensor"] for entry in maps]
-        dims = [dims_at(entry, shapes) for entry in maps]
+        dims = [dims_at(entry, sizes) for entry in maps]
         self._used = [all(own) for own in dims]
         self._of_windows = ["steps" in entry for entry in maps]
         self._offsets = [entry.get("offset", 0) for entry in maps]

@@ -305,7 +305,7 @@ def test_rows_must_agree(monkeypatch):
 
 def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
     """Strides of the dimensions in front of them grow with them."""
-    heads = {"tensor": 0, "element": "bf16", "dims": [64, None, 4], "strides": [128, 128], "powers": [0, 1]}
+    heads = {"tensor": 0, "element": "bf16", "dims": [64, None, 4], "strides": [128, 128]}
     made, driver = launcher(
         monkeypatch, maps=[heads | {"box": [64, 64, 1], "swizzle": 128}], streams=[0, 1], axes=[1, 0], least_rows=2
     )
@@ -320,7 +320,7 @@ def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
 
 def test_lines_of_an_open_length_are_whole_granules(monkeypatch):
     """Lines of 100 elements are 104 apart, and end where they end."""
-    lines = {"tensor": 0, "element": "bf16", "dims": [None, None, 4], "strides": [2, 2], "powers": [1, 2], "line": 8}
+    lines = {"tensor": 0, "element": "bf16", "dims": [None, None, 4], "strides": [2, 2], "line": 8}
     made, driver = launcher(monkeypatch, maps=[lines | {"box": [64, 64, 1], "swizzle": 128}], streams=[0], axes=[1])
     made.bind([((4, 100, 104), "bf16"), ((100, 256), "bf16")], [((100,), "f32")]).launch(0, [X, W, Y])
     (encoded,) = driver.encoded

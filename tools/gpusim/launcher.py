@@ -71,7 +71,7 @@ class Launcher:
         run's kernels before it have written may be used behind the kernel's wait for them only, and its results
         likewise. Raises KernelFault for what is found, Deadlock for a report too."""
         (_,) = {arguments[i][1][axis] for i, axis in streamed(self._launch)}
-        open_ = [np.int32(arguments[i][1][axis]) for i, axis in self._open]
+        open_ = [arguments[i][1][axis] for i, axis in self._open]
         zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
         if self.is_idle(*([described for _, *described in own] for own in (arguments, results))):
             return
@@ -103,14 +103,13 @@ class Launcher:
             region.pending = not alone and (region.writable or self._device.is_fresh(region.start, region.end))
         self._device.written([(region.start, region.end) for region in regions if region.writable], alone)
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        values = [*pointers, place if len(content) else 0, *open_, *tables]
+        values = [*pointers, place if len(content) else 0, *map(np.int32, open_), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size, most = launch.get("cluster", 1), min(launch["ctas"], most_ctas(launch["threads"] // 32))
             launch = launch | {"ctas": size * int(rng.integers(1, min(most, max(size, SPREAD_OVER)) // size + 1))}
         places = [*pointers, place]
-        shapes = [shape for _, shape, _ in (*arguments, *results)]
-        maps = [_encoded(described, places, shapes) for described in launch.get("maps", [])]
+        maps = [_encoded(described, places, open_) for described in launch.get("maps", [])]
         with named(self._launch["kernel"]), reported(self._report):
             released = run_warps(self._kernel, values, memory, launch, maps, rng).released
         with named(self._launch["kernel"]):
@@ -133,11 +132,11 @@ class Launcher:
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
 
 
-def _encoded(described: dict[str, Any], places: Sequence[int], shapes: Sequence[tuple[int, ...]]) -> Box | None:
+def _encoded(described: dict[str, Any], places: Sequence[int], sizes: Sequence[int]) -> Box | None:
     """A tensor map; None of a tensor without elements, for which the runtime makes none."""
-    if not all(dims_at(described, shapes)):
+    if not all(dims_at(described, sizes)):
         return None
-    return encode(described, places[described["tensor"]] + described.get("offset", 0), shapes)
+    return encode(described, places[described["tensor"]] + described.get("offset", 0), sizes)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:

@@ -64,11 +64,11 @@ class Box:
         return max(8 * self.swizzle, 128)
 
 
-def encode(described: dict[str, Any], pointer: int, shapes: Sequence[Sequence[int]]) -> Box:
-    """Makes a box of a launch's description, for tensors of these shapes, and checks it as the driver does."""
+def encode(described: dict[str, Any], pointer: int, sizes: Sequence[int]) -> Box:
+    """Makes a box of a launch's description, for calls of these open sizes, and checks it as the driver does."""
     rounds = described["element"] == "tf32"
     itemsize = np.dtype(DTYPES["f32" if rounds else described["element"]]).itemsize
-    dims = tuple(dims_at(described, shapes))
+    dims = tuple(dims_at(described, sizes))
     strides, box, swizzle = (itemsize, *strides_at(described, dims)), tuple(described["box"]), described["swizzle"]
     corners = tuple(tuple(described.get(name, ())) for name in ("lower", "upper", "steps"))
     inner = box[0] * itemsize

@@ -39,7 +39,7 @@ class Corners:
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
     after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for
-    the tensor's own where that is open until the call; `strides` are bytes of the dimensions after the first, multiples of 16, times the open sizes of those
+    one that is open until the call: that of the number in `open` among the call's, in the order of Nones; `strides` are bytes of the dimensions after the first, multiples of 16, times the open sizes of those
     before. The first dimension's elements lie in lines of a multiple of `line`, where it is open."""
 
     tensor: int
@@ -50,6 +50,7 @@ class TensorMap:
     swizzle: int = SWIZZLE
     offset: int = 0  # bytes from where the tensor begins
     corners: Corners | None = None  # of a map of windows, whose box is of channels and windows
+    open: tuple[int, ...] = ()  # all the first where it is empty
     line: int = 1
 
     def description(self) -> dict:
@@ -63,6 +64,7 @@ class TensorMap:
             "box": list(self.box),
             "swizzle": self.swizzle,
             **({"line": self.line} if self.line > 1 else {}),
+            **({"open": list(self.open)} if any(self.open) else {}),
         }
         return found if self.corners is None else found | self.corners.description()
 

@@ -219,7 +219,8 @@ class ScheduledKernel:
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
         described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
         line = schedule.GRANULE // nbytes if copy.is_longer else 1
-        return TensorMap(number, *described, offset=first, line=line)
+        open_ = tuple(self.open.index(source) for source in self._sources(number)[::-1])
+        return TensorMap(number, *described, offset=first, line=line, open=open_)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
