@@ -36,8 +36,8 @@ ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, 
 SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
 _NET = re.compile(r"net-(\d+)")
 _PROGRAM = re.compile(r"program-(\d+)")
-_ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens)-)?(\d+)")
-_BLOCKS = re.compile(r"block-(?:(batch|tokens)-)?(\d+)")
+_ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens|all)-)?(\d+)")
+_BLOCKS = re.compile(r"block-(?:(batch|tokens|all)-)?(\d+)")
 _GRAPH = re.compile(r"graph-(open-)?(\d+)")
 _IMAGE = re.compile(r"image-(batch-)?(\d+)")
 
@@ -118,8 +118,8 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_everyday, name, dtype))
     sized = (
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, program-SEED,"
-        " attention-[batch-|rows-|columns-|tokens-]SEED, block-[batch-|tokens-]SEED, of which such a size is open"
-        " until the call, graph-[open-]SEED, of which nodes and edges are open,"
+        " attention-[batch-|rows-|columns-|tokens-|all-]SEED, block-[batch-|tokens-|all-]SEED, of which such a size, or"
+        " each, is open until the call, graph-[open-]SEED, of which nodes and edges are open,"
         " image-[batch-]SEED,"
         " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )

@@ -73,7 +73,7 @@ class Drawn:
     window: int  # the side of an image's windows
     shifted: bool  # windows of every second block lie across those of the others
     vocabulary: int
-    open: str = ""  # what is open until the call: "batch" or "tokens"
+    open: str = ""  # what is open until the call: "batch", "tokens", or "all", both
 
     @property
     def columns(self) -> int:
@@ -217,6 +217,8 @@ def _may_be_open(of: Drawn) -> bool:
         return True
     if of.open == "batch":
         return of.batch > 1
+    if of.open == "all" and of.batch == 1:
+        return False
     known = of.side or set(of.mixers) & {"tokens", "fourier", "scan"} or of.last == "last" or of.cross == of.tokens
     return of.tokens > 1 and not (known or of.cache or of.rotates and of.tables == "buffers")
 
@@ -244,9 +246,13 @@ def open_sizes(of: Drawn) -> tuple[tuple[dict[int, Any], ...]] | None:
     """torch.export's `dynamic_shapes` of what was drawn."""
     if not of.open:
         return None
-    size = torch.export.Dim(of.open)
-    if of.open == "batch":
-        unbatched = ("bias", "cos", "sin", "place")
-        return (tuple({} if name in unbatched else {0: size} for name in of.names),)  # of forward's *args
+    batch, tokens = torch.export.Dim("batch"), torch.export.Dim("tokens")
+    unbatched = ("bias", "cos", "sin", "place")
     places = {"x": (1,), "padding": (1,), "bias": (1, 2), "cos": (0,), "sin": (0,)}
-    return (tuple({place: size for place in places.get(name, ())} for name in of.names),)
+    found: list[dict[int, Any]] = [{} for _ in of.names]
+    for own, name in zip(found, of.names):
+        if of.open != "tokens" and name not in unbatched:
+            own[0] = batch
+        if of.open != "batch":
+            own.update(dict.fromkeys(places.get(name, ()), tokens))
+    return (tuple(found),)  # of forward's *args

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 MOST_SCORES = {False: 1 << 26, True: 1 << 15}  # of all heads; of a small one, for the simulator
 _LENGTHS = {False: (1, 16, 49, 64, 77, 100, 128, 197, 256, 300, 512, 577, 1024, 2048), True: (5, 49, 64, 77, 130, 200)}
-ROWS, COLUMNS = ("rows", "tokens"), ("columns", "tokens")  # what is open where rows, or columns, are
+BATCH, ROWS, COLUMNS = ("batch", "all"), ("rows", "tokens", "all"), ("columns", "tokens", "all")  # what is open then
 _MASKS = ("none", "none", "causal", "causal", "bool", "bias", "padding", "alibi", "window", "cap")
 
 
@@ -33,7 +33,7 @@ class Drawn:
     way: str  # "sdpa", or "written" out, its softmax perhaps "wide", in f32
     layout: str  # "apart": heads have their dimension; "beside": they lie side by side; "joined": with keys and values
     dtype: torch.dtype
-    open: str = ""  # what is open until the call: "batch", "rows", "columns", "tokens"; masks are arguments then
+    open: str = ""  # until the call: "batch", "rows", "columns", "tokens", "all", each apart; masks are arguments then
 
     @property
     def mask_shape(self) -> tuple[int, ...] | None:
@@ -80,6 +80,7 @@ def _may_be_open(of: Drawn) -> bool:
     of what is joined rows and columns are one."""
     alone = of.open in ("rows", "columns")
     sizes = {"batch": of.batch, "rows": of.rows, "columns": of.columns, "tokens": of.rows}
+    sizes["all"] = min(sizes.values())
     if of.open == "tokens" and of.rows != of.columns or alone and of.layout == "joined":
         return False
     return not of.open or sizes[of.open] > 1
@@ -180,15 +181,15 @@ def open_sizes(of: Drawn) -> tuple[dict[int, Any], ...] | None:
     """torch.export's `dynamic_shapes` of what was drawn."""
     if not of.open:
         return None
-    size = torch.export.Dim(of.open)
+    joined = "tokens" if of.layout == "joined" or of.open == "tokens" else ""
+    number, height, width = (torch.export.Dim(name) for name in ("batch", joined or "rows", joined or "columns"))
     tokens = 2 if of.layout == "apart" else 1  # their dimension
-    batch, rows, columns = (
-        {d: size} if of.open in names else {} for d, names in ((0, ("batch",)), (tokens, ROWS), (tokens, COLUMNS))
-    )
+    batch = {0: number} if of.open in BATCH else {}
+    rows, columns = ({tokens: size} if of.open in own else {} for size, own in ((height, ROWS), (width, COLUMNS)))
     found = [batch | rows] if of.layout == "joined" else [batch | rows, batch | columns, batch | columns]
     if of.mask_shape is not None:
         rank = len(of.mask_shape)
-        own = {rank - 2: size} if of.open in ROWS and of.mask != "padding" else {}
-        own |= {rank - 1: size} if of.open in COLUMNS else {}
+        own = {rank - 2: height} if of.open in ROWS and of.mask != "padding" else {}
+        own |= {rank - 1: width} if of.open in COLUMNS else {}
         found.append(own | (batch if of.mask == "padding" else {}))
     return (tuple(found),)  # of forward's *args
