@@ -39,7 +39,8 @@ class Asked:
     """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
     product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
     `words` of f32 that are multiplied as tf32. `beside` are products of the same left operand, of as many columns,
-    whose tiles the kernel has beside the first one's: what follows takes all of them."""
+    whose tiles the kernel has beside the first one's: what follows takes all of them. `several` sizes may be open that
+    are not the same."""
 
     op: ir.Operation
     found: Contraction
@@ -49,6 +50,7 @@ class Asked:
     pieces: int
     words: bool = False
     beside: tuple[tuple[ir.Operation, Contraction], ...] = ()
+    several: bool = False
 
 
 @dataclass(kw_only=True)

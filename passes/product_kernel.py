@@ -137,8 +137,16 @@ class ProductKernel:
             sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
             types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
         built = self._kernel(nbytes).results[0]
-        results = [kitsune.ResultOp(built, [], i64(number), kind).results[0] for number, kind in enumerate(types)]
+        results = [
+            kitsune.ResultOp(built, self._open_sizes(kind), i64(number), kind).results[0]
+            for number, kind in enumerate(types)
+        ]
         return [summed(results[0])] if self.tiles.split > 1 else results
+
+    def _open_sizes(self, kind: ir.RankedTensorType) -> list[ir.Value]:
+        """Those of a result that are open until the call, where several are."""
+        roles = [role for role in self.order if role in self._tile_sizes()]
+        return [self.extents[role] for d, role in enumerate(roles) if kind.is_dynamic_dim(d)] if self.of.several else []
 
     def _kernel(self, written: int) -> schedule.KernelOp:
         """The kernel, whose results have about so many bytes."""

@@ -19,9 +19,9 @@ says which one lies along a slot's boxes; one operand may be a matrix of windows
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
-whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. One
-size may be open until the call, and be that of several dimensions. Products that have no such form (other types, two
-different open sizes) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as
+whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. Sizes may
+be open until the call, also several; operands lie as products want them then, and their lines are of a known length.
+Products that have no such form (other types) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as
 sums over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`), and those across
 the rows of both operands, batches of small ones, and sums of a few products, which are elementwise, to
 convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may be copied once and kept in shared
@@ -138,6 +138,7 @@ class _Scheduler(PricedProduct):
     rows: Followings
     waiting: deque[ir.Operation]  # the products that come next
     asked: ScheduleProducts
+    has_several: bool = False  # sizes that are open until the call
 
     def schedule(self) -> bool:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
@@ -179,11 +180,11 @@ class _Scheduler(PricedProduct):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
-        if self._with_rows(tiles):
+        if not self.has_several and self._with_rows(tiles):
             return True
         follows = Follows() if tiles.split > 1 else follows
         ends = follows.stored or [self.op]
-        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None
+        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None and not self.has_several
         stored = stored_apart(ends[0].results[0]) if apart else None
         moved = [] if stored is None else list(stored.operations)
         self.rows.forget([self.op, *follows.ops, *moved])
@@ -210,24 +211,24 @@ class _Scheduler(PricedProduct):
     def _where_it_lies(self) -> Contraction:
         """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut. An
         operand whose lines have an open length is turned where its columns then have a known one. Raises
-        UnsupportedError where two sizes are open until the call."""
+        UnsupportedError where lines have an open length and several sizes are open."""
         in_pieces = frozenset(self._computed) if self.pieces > 1 else frozenset()
         if None not in self.sizes.values():
             return with_split_batches(self.found, converted=in_pieces)
         plain, shape = self.found, TensorSizes(self.op.block).shape
-        self._check_open(shape)
-        found = with_split_batches(plain, 0, shape, in_pieces)
+        self._read_open(shape)
+        found = plain if self.has_several else with_split_batches(plain, 0, shape, in_pieces)
         left, left_roles = self._open_operand((found.left, found.left_roles), (plain.left, plain.left_roles))
         right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
+        if self.has_several and any(map(has_open_lines, (left, right))):
+            raise UnsupportedError("several of its sizes are open until the call, that of an operand's lines among them")
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
-    def _check_open(self, shape: Shape) -> None:
-        """Raises UnsupportedError where sizes are open that are not known to be the same one."""
+    def _read_open(self, shape: Shape) -> None:
+        """Finds out whether several sizes are open that are not known to be the same one."""
         operands = (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
         sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
-        open_ = [size for role, size in sizes.items() if role in self.sizes and is_open(size)]
-        if len({*open_}) > 1:
-            raise UnsupportedError("two of its sizes are open until the call")
+        self.has_several = len({size for role, size in sizes.items() if role in self.sizes and is_open(size)}) > 1
         vectors = 1 in (self.sizes["m"], self.sizes["n"])
         if vectors and any(map(has_open_lines, (self.found.left, self.found.right, self.op.results[0]))):
             raise UnsupportedError("it multiplies vectors, and lines are of an open length: it takes as long as these")
@@ -323,4 +324,5 @@ class _Scheduler(PricedProduct):
         return True
 
     def _asked(self) -> Asked:
-        return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words)
+        several = self.has_several
+        return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words, several=several)

@@ -106,7 +106,7 @@ class Experts(nn.Module):
         hidden = self._gated(F.grouped_mm(rows[order // BEST], self.up.transpose(1, 2), offs=ends))
         found = F.grouped_mm(hidden, self.down.transpose(1, 2), offs=ends) * weights.reshape(-1)[order].unsqueeze(-1)
         back = torch.empty_like(order)
-        back[order] = torch.arange(len(order), device=rows.device)
+        back[order] = torch.arange(order.shape[0], device=rows.device)
         return found[back].view(-1, BEST, rows.shape[-1]).sum(1)
 
     def _gathered(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
