@@ -119,9 +119,10 @@ class ProductKernel:
         size = self.of.sizes[role]
         if size is not None:
             return constant_index(size)
-        found = self.of.found
-        for value, roles in ((self.lefts[0], found.left_roles), (found.right, found.right_roles)):
-            if role in roles:
+        for name in ("left", "right"):
+            value, roles = self.pieces[name][0], self.operands[name]
+            is_longer = self.of.several and has_open_lines(value) and roles[-1] == role  # than what is there
+            if role in roles and not is_longer:
                 return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
 

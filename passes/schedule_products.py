@@ -20,7 +20,7 @@ are too few tiles for all SMs the sum over k is cut into parts, which a linalg.g
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. Sizes may
-be open until the call, also several; operands lie as products want them then, and their lines are of a known length.
+be open until the call, also several; operands lie as products want them then, and lines of an open length are those of sums.
 Products that have no such form (other types) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as
 sums over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`), and those across
 the rows of both operands, batches of small ones, and sums of a few products, which are elementwise, to
@@ -220,8 +220,10 @@ class _Scheduler(PricedProduct):
         found = plain if self.has_several else with_split_batches(plain, 0, shape, in_pieces)
         left, left_roles = self._open_operand((found.left, found.left_roles), (plain.left, plain.left_roles))
         right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
-        if self.has_several and any(map(has_open_lines, (left, right))):
-            raise UnsupportedError("several of its sizes are open until the call, that of an operand's lines among them")
+        if self.has_several:
+            lines = [roles[-1] for value, roles in ((left, left_roles), (right, right_roles)) if has_open_lines(value)]
+            if lines not in ([], ["k"]):  # the other operand's sums have as many places
+                raise UnsupportedError("several of its sizes are open until the call, those of lines among them")
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
     def _read_open(self, shape: Shape) -> None:

@@ -249,12 +249,43 @@ class ScheduledKernel:
         tables = self._tables.get("sizes", ())
         numbers = (n for n in range(len(self.tensors)) if n not in tables)
         found = [(n, d) for n in numbers for d in _open_dims(self.tensors[n].type)]
-        return found if any(result.size_operands for result in self.results) else found[:1]
+        several = any(result.size_operands for result in self.results)
+        return [source for source in found if source not in self._lengths] if several else found[:1]
+
+    @cached_property
+    def _lengths(self) -> dict[Source, Source]:
+        """Where the lengths of lines that have been made longer come from, where other tensors have them: what is copied
+        at the same place along them."""
+        copies = [op.opview for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME) if op.opview.elements is None]
+        places: dict[int, Source] = {}
+        for copy in copies:
+            for number, (_, dims) in self._copied(copy).items():
+                places.update((hash(at), (number, d)) for d, at in dims.items())
+        found = {}
+        for copy in copies:
+            for number, (longer, _) in self._copied(copy).items():
+                if longer is not None and (at := hash(list(copy.operands)[-1])) in places:
+                    found[number, longer] = places[at]
+        return found
+
+    def _copied(self, copy: schedule.CopyOp) -> dict[int, tuple[int | None, dict[int, ir.Value]]]:
+        """By the numbers of the tensors that boxes are copied of: which dimension are lines that have been made longer,
+        and where boxes begin along the open ones that are none."""
+        found = {}
+        for source in schedule.candidates(copy.operands[1]):
+            if isinstance(source.type, ir.RankedTensorType) and (number := self._numbers.get(hash(source))) is not None:
+                last = source.type.rank - 1
+                own = [d for d in _open_dims(source.type) if not (copy.is_longer and d == last)]
+                offsets = list(copy.operands)[2:]
+                found[number] = last if copy.is_longer else None, {d: offsets[d] for d in own}
+        return found
 
     def _sources(self, number: int) -> list[Source]:
         """Where the open sizes of a tensor come from, in their order."""
         own = [(number, d) for d in _open_dims(self.tensors[number].type)]
-        return [source if source in self.open else self.open[0] for source in own] if self.open else own
+        if len(self.open) < 2:
+            return [self.open[0]] * len(own) if self.open else own
+        return [self._lengths.get(source, source) for source in own]
 
     def _source_of(self, size: ir.Value) -> Source:
         """Where a size comes from that a tensor.dim asks for. Raises UnsupportedError for one of a tensor that the
