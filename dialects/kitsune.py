@@ -380,8 +380,19 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
             return fail(self, "takes its operand straight from a kitsune.pipeline or a kitsune.kernel")
         wanted = self.results[0].type.shape.count(ir.ShapedType.get_dynamic_size()) if self.size_operands else 0
         if len(self.size_operands) != wanted:
-            return fail(self, f"has {len(self.size_operands)} sizes for the {wanted} open ones of {self.results[0].type}")
+            return fail(
+                self, f"has {len(self.size_operands)} sizes for the {wanted} open ones of {self.results[0].type}"
+            )
         return check_integer(self, "index", 0)
+
+
+def result(outputs: ir.Value, number: int, kind: ir.Type, sizes: Sequence[ir.Value] = ()) -> ir.Value:
+    """Output `number` of a pipeline or a kernel as a whole tensor of this type, at the insertion point; `sizes` as a
+    kitsune.result has them."""
+    index = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+    made = ResultOp(outputs, sizes, index, kind)
+    del made.operation.attributes["operandSegmentSizes"]  # the first operand is one
+    return made.results[0]
 
 
 def pipelines(module: Any) -> Iterator[PipelineOp]:

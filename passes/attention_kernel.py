@@ -47,7 +47,7 @@ from .of_places import Range
 from .operand_layout import GRANULE, laid_out, paired, with_last, words_laid_out
 from .product_follows import Follows, tiled
 from .product_pieces import multiplied, pieces_of_tile
-from .schedule_build import constant_index, i64, reshaped, reshaped_as
+from .schedule_build import constant_index, reshaped, reshaped_as
 from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic
 
@@ -152,11 +152,13 @@ class AttentionKernel:
                 ]
             type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
             sizes = list(map(places.size, filter(is_open, own))) if len(places.open) > 1 else []
-            result = kitsune.ResultOp(built.results[0], sizes, i64(number), type_).results[0]
+            result = kitsune.result(built.results[0], number, type_, sizes)
             if sizes:
                 found.append(reshaped_as(result, own, of.shape(op.results[0]), places.size))
             else:
-                found.append(reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)]))
+                found.append(
+                    reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)])
+                )
         return found
 
     def _batch(self, whole: list[T], segments: list[T]) -> list[T]:

@@ -38,7 +38,8 @@ class Places:
 
     def ask(self, operands: Sequence[ir.Value]) -> None:
         """Reads the sizes that are open until the call, as tensors that are copied have them."""
-        for size in {one for size in (*self.segments, self.of.sizes["n"]) for one in factors(size)[1]}:
+        wanted = [factors(size)[1] for size in (*self.segments, self.of.sizes["n"])]
+        for size in dict.fromkeys(sum(wanted, [])):
             self.open[size] = next(
                 tensor.dim(value, constant_index(d))
                 for value in operands

@@ -193,7 +193,7 @@ class _Designer:
         p = self.graph.rows[rows.producer(value)]
         with result.operation.location, ir.InsertionPoint(result):
             type_ = _flat_type(value.type, p) if p > 1 else value.type
-            whole = kitsune.ResultOp(self.new.results[0], [], result.attributes["index"], type_).results[0]
+            whole = kitsune.result(self.new.results[0], result.position, type_)
             if p > 1:
                 several = rows.shape_of(value)[:p].count(rows.DYNAMIC) > 1
                 sizes = self._row_sizes(value, p) if several else _one_open(whole, rows.shape_of(value)[:p])

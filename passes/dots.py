@@ -40,7 +40,7 @@ from .dots_operands import Gathered, Given, Part, parts_of
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .operand_layout import PADDED
 from .product_follows import tiled
-from .schedule_build import constant_index, empty_generic, i64, zero_tensor
+from .schedule_build import constant_index, empty_generic, zero_tensor
 
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))
@@ -162,7 +162,7 @@ def build(plan: Plan, target: Target, name: str) -> None:
                 inputs = plan.picked.read() if plan.picked is not None and form.keeps_places else None
                 with turns(*dealt.results) as number:
                     _body(plan, number, inputs)
-        result = kitsune.ResultOp(built.results[0], [], i64(0), type_).results[0]
+        result = kitsune.result(built.results[0], 0, type_)
     last.results[0].replace_all_uses_with(result)
     _erase_unused([last])
 

@@ -154,8 +154,8 @@ class _Stage:
             if result.position == store.position:
                 type_ = ir.RankedTensorType(result.results[0].type)
                 with result.operation.location, ir.InsertionPoint(result):
-                    flat = kitsune.ResultOp(self.pipeline.results[0], [], result.attributes["index"], _flat_type(type_))
-                    result.results[0].replace_all_uses_with(_expanded(flat.results[0], type_))
+                    flat = kitsune.result(self.pipeline.results[0], result.position, _flat_type(type_))
+                    result.results[0].replace_all_uses_with(_expanded(flat, type_))
                 result.operation.erase()
 
     def _reshape(self, op: ir.Operation) -> None:

@@ -119,9 +119,10 @@ class _Outliner:
                 with ir.InsertionPoint(body):
                     kitsune.StoreOp(value, _i64(index))
                 with ir.InsertionPoint.after(anchor):
-                    anchor = kitsune.ResultOp(pipeline.results[0], [], _i64(index), value.type)
+                    taken = kitsune.result(pipeline.results[0], index, value.type)
+                anchor = taken.owner
                 for use in outside:
-                    use.owner.operands[use.operand_number] = anchor.results[0]
+                    use.owner.operands[use.operand_number] = taken
 
     def _leave_views(self) -> None:
         """Views of what comes from outside stay there where others use them too, and are not stored again."""

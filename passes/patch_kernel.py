@@ -25,7 +25,7 @@ from .priced_product import Asked
 from .product_follows import Follows
 from .product_kernel import ProductKernel
 from .product_sums import Rings
-from .schedule_build import constant_index, i64, reshaped
+from .schedule_build import constant_index, reshaped
 
 _SPACE = ("y", "x")
 
@@ -57,7 +57,7 @@ class PatchKernel(ProductKernel):
             sizes, element = rows.known_sizes(end), ir.RankedTensorType(end.type).element_type
             unfolded = self._unfolded(sizes, len(sizes) - (2 if self.role == "m" else 1))
             type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in unfolded], element)
-            result = kitsune.ResultOp(kernel, [], i64(number), type_).results[0]
+            result = kitsune.result(kernel, number, type_)
             found.append(reshaped(result, sizes))
         return found
 

@@ -80,7 +80,7 @@ class PipelineRun:
         return self.stored[-1]
 
     def _results(self, old: kitsune.PipelineOp) -> None:
-        i64, taken = ir.IntegerType.get_signless(64), old.result_ops
+        taken = old.result_ops
         for index, stored in enumerate(self.stored):
             results = [result for result in taken if result.position in stored.positions]
             if not results and not stored.queues:
@@ -88,7 +88,7 @@ class PipelineRun:
             type_ = results[0].results[0].type if results else whole_type(stored.tile.type, self.row_count)
             origin = results[0].operation if results else old.operation
             with origin.location:
-                new = kitsune.ResultOp(self.pipeline.results[0], [], ir.IntegerAttr.get(i64, index), type_).results[0]
+                new = kitsune.result(self.pipeline.results[0], index, type_)
             self.replacements += [(result, new) for result in results]
             self.wholes.update((hash(queue), new) for queue in stored.queues)
 

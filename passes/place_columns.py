@@ -36,7 +36,7 @@ from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
-from kitsune_mlir.dialects.kitsune import ResultOp
+from kitsune_mlir.dialects.kitsune import ResultOp, result
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.traffic import element_bytes
@@ -273,14 +273,15 @@ def _move(value: ir.Value, place: Place) -> ir.Value:
     stores, made = _stores(value), value.owner.operation
     dense, kind = ir.RankedTensorType(value.type), columns_of(value.type, place)
     with made.location, ir.InsertionPoint(made):
-        placed = ResultOp(made.operands[0], list(made.operands)[1:], made.attributes["index"], kind)
-    with made.location, ir.InsertionPoint.after(placed):
-        view = tensor.cast(dense, placed.results[0])
-    _replace(list(value.uses), placed.results[0], view)
+        outputs, *sizes = made.operands
+        placed = result(outputs, made.opview.position, kind, sizes)
+    with made.location, ir.InsertionPoint.after(placed.owner):
+        view = tensor.cast(dense, placed)
+    _replace(list(value.uses), placed, view)
     made.erase()
     for write in stores:
         _choose_engine(write, dense, _is_stored(dense, place))
-    return placed.results[0]
+    return placed
 
 
 def _choose_engine(write: ir.Operation, whole: ir.RankedTensorType, is_stored: bool) -> None:

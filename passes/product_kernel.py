@@ -119,10 +119,13 @@ class ProductKernel:
         size = self.of.sizes[role]
         if size is not None:
             return constant_index(size)
-        for name in ("left", "right"):
-            value, roles = self.pieces[name][0], self.operands[name]
-            is_longer = self.of.several and has_open_lines(value) and roles[-1] == role  # than what is there
-            if role in roles and not is_longer:
+        found = self.of.found
+        where = [(self.lefts[0], found.left_roles), (found.right, found.right_roles)]
+        if self.of.several:  # of what is copied, whose lines may be longer than what is there
+            where = [(self.pieces[name][0], self.operands[name]) for name in ("left", "right")]
+            where = [(value, roles[:-1] if has_open_lines(value) else roles) for value, roles in where]
+        for value, roles in where:
+            if role in roles:
                 return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
 
@@ -138,10 +141,7 @@ class ProductKernel:
             sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
             types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
         built = self._kernel(nbytes).results[0]
-        results = [
-            kitsune.ResultOp(built, self._open_sizes(kind), i64(number), kind).results[0]
-            for number, kind in enumerate(types)
-        ]
+        results = [kitsune.result(built, number, kind, self._open_sizes(kind)) for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
 
     def _open_sizes(self, kind: ir.RankedTensorType) -> list[ir.Value]:

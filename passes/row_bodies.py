@@ -16,7 +16,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .kernel_build import read_box, write_box
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
+from .schedule_build import constant_index, elementwise, empty_generic, map_of, reshaped
 from .stage_cost import DEAR
 from .tensor_sizes import or_none
 
@@ -187,7 +187,7 @@ class RowBody:
         kind = ir.RankedTensorType(member.op.results[0].type)
         sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
         type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in sizes], kind.element_type)
-        result = kitsune.ResultOp(kernel.results[0], [], i64(number), type_).results[0]
+        result = kitsune.result(kernel.results[0], number, type_)
         if not kind.rank:  # all elements of a tensor were reduced to one
             return tensor.CollapseShapeOp(kind, reshaped(result, [1]), []).result
         open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]

@@ -111,14 +111,14 @@ def _leave(
 ) -> ir.Value:
     """A new output of a pipeline, which takes the rows of a result's tiles by their numbers in front of the store;
     `like` is a scatter's. Its line in the model is the current location."""
-    store, i64 = result.store, ir.IntegerType.get_signless(64)
-    index = ir.IntegerAttr.get(i64, len(pipeline.stores))
+    store, number = result.store, len(pipeline.stores)
+    index = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
     with ir.InsertionPoint(store):
         element = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
         kind(store.operands[0], numbers, *like, index)
     with ir.InsertionPoint.after(result):
-        return kitsune.ResultOp(pipeline.results[0], [], index, whole).results[0]
+        return kitsune.result(pipeline.results[0], number, whole)
 
 
 def _forget(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:

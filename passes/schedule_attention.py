@@ -290,7 +290,7 @@ class _Pair:
         self.groups.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
 
     def looked_at_again(self) -> _Pair:
-        """The pair after others have been built. Sizes that are open until the call and no argument's are others then."""
+        """The pair after others have been built. Sizes that are open until the call, and no argument's, are others."""
         if all(map(self.groups.sizes.is_given, {one for size in self.sizes.values() for one in factors(size)[1]})):
             self.groups.sizes.look_again()
             return self

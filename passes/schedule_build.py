@@ -211,9 +211,9 @@ def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
 def reshaped_as(
     value: ir.Value, own: Sequence[int], wanted: Sequence[int], number: Callable[[int], ir.Value]
 ) -> ir.Value:
-    """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open until
-    the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one is cut
-    into; `number` gives an open one as a value. Raises UnsupportedError where `cut_for` does."""
+    """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open
+    until the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one
+    is cut into; `number` gives an open one as a value. Raises UnsupportedError where `cut_for` does."""
     both = cut_for(own, wanted)
     element = ir.RankedTensorType(value.type).element_type
     if both != list(own):

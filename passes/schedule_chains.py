@@ -34,7 +34,6 @@ from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
 from .flow import target_of
 from .inline_pipeline import decline
-from .schedule_build import i64
 from .sum_kernel import SumKernel
 
 
@@ -73,7 +72,7 @@ class ScheduleChains(ModulePass):
                 raise UnsupportedError("a tile is read before the product that makes it")
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
-                taken = kitsune.ResultOp(kernel.results[0], [], i64(result.position), type_).results[0]
+                taken = kitsune.result(kernel.results[0], result.position, type_)
                 result.results[0].replace_all_uses_with(taken)
         for result in pipeline.result_ops:
             result.operation.erase()

@@ -19,15 +19,15 @@ says which one lies along a slot's boxes; one operand may be a matrix of windows
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
-whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. Sizes may
-be open until the call, also several; operands lie as products want them then, and lines of an open length are those of sums.
-Products that have no such form (other types) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as
-sums over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`), and those across
-the rows of both operands, batches of small ones, and sums of a few products, which are elementwise, to
-convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may be copied once and kept in shared
-memory, where tiles are many and chunks few. Matrices that a batch takes out of a tensor by number, as a mixture's
-blocks of rows do, are read there (`numbered_matrices.py`); small ones of many vectors, as types of edges choose them,
-are made first where that is predicted to be faster.
+whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. Sizes
+may be open until the call; where several are that are not the same, operands lie as products want them, and lines of an
+open length are those of sums. Products that have no such form (other types) are left as they are, with a remark. Those
+of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand, where that is predicted
+to be faster (`thin_products.py`), and those across the rows of both operands, batches of small ones, and sums of a few
+products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
+be copied once and kept in shared memory, where tiles are many and chunks few. Matrices that a batch takes out of a
+tensor by number, as a mixture's blocks of rows do, are read there (`numbered_matrices.py`); small ones of many vectors,
+as types of edges choose them, are made first where that is predicted to be faster.
 """
 
 from __future__ import annotations

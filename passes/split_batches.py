@@ -59,9 +59,9 @@ def with_split_batches(
     number: Callable[[int], ir.Value] = constant_index,
 ) -> Contraction:
     """The product, of operands where they lie. Rows may be cut into so many, which no tile crosses. `shape` says the
-    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own, and `number` gives
-    them as values. Where an operand is `converted`, "left" or "right", all of the tensor that it lies in is, so that it is read behind a slice
-    that alone reads a tensor and takes no more than half of it."""
+    sizes of tensors: where some are open until the call, and it knows them, they are dimensions of their own, and
+    `number` gives them as values. Where an operand is `converted`, "left" or "right", all of the tensor that it lies in
+    is, so that it is read behind a slice that alone reads a tensor and takes no more than half of it."""
     left, left_roles = _in_front(found.left, found.left_roles, rows_together, shape, number, "left" in converted)
     found = replace(found, left=left, left_roles=left_roles)
     return with_split_right(found, shape, number, "right" in converted)
@@ -289,9 +289,7 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
     return 0
 
 
-def _shaped(
-    value: ir.Value, own: Sequence[int], sizes: Sequence[int], number: Callable[[int], ir.Value]
-) -> ir.Value:
+def _shaped(value: ir.Value, own: Sequence[int], sizes: Sequence[int], number: Callable[[int], ir.Value]) -> ir.Value:
     """A tensor whose sizes are `own` as one of these sizes, of which `number` gives open ones as values."""
     op = rows.producer(value)
     if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):

@@ -43,7 +43,7 @@ from .operand_layout import laid_out
 from .product_follows import tiled, work_of
 from .product_pieces import piece_of_tile
 from .recurrent_steps import Steps, dependents
-from .schedule_build import constant_index, i64, reshaped
+from .schedule_build import constant_index, reshaped
 
 _WARPS = 4
 _COPIES, _PRODUCTS = "tma", "wgmma"  # engines
@@ -191,7 +191,7 @@ class StepKernel:
             with new_agent("math", 1, _WARPS, 240):
                 self._multiply(dealt, written)
         kinds = [self._output_type(of) for of in written]
-        return [kitsune.ResultOp(built.results[0], [], i64(number), kind).results[0] for number, kind in enumerate(kinds)]
+        return [kitsune.result(built.results[0], number, kind) for number, kind in enumerate(kinds)]
 
     def _output_type(self, of: Written) -> ir.Type:
         kind = ir.RankedTensorType(self.of.first.results[of.number].type)

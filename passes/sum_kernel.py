@@ -34,7 +34,7 @@ from .kernel_build import acquire_slot, deal_tiles, fill_slot, new_agent, new_ri
 from .operand_layout import weight_laid_out
 from .partial_sums import summed
 from .product_follows import tiled
-from .schedule_build import constant_index, generic, i64
+from .schedule_build import constant_index, generic
 
 _WARPS = 4
 _REGISTERS = (24, 240)  # of a thread that feeds, that multiplies
@@ -118,11 +118,11 @@ class SumKernel:
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(alone, 3))
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             self._emit()
-        parts = kitsune.ResultOp(kernel.results[0], [], i64(PARTIAL), kind).results[0]
+        parts = kitsune.result(kernel.results[0], PARTIAL, kind)
         plan.total.results[0].replace_all_uses_with(summed(parts))
         if plan.beside is not None:
             result = plan.beside.result.results[0]
-            made = kitsune.ResultOp(kernel.results[0], [], i64(BESIDE), result.type).results[0]
+            made = kitsune.result(kernel.results[0], BESIDE, result.type)
             result.replace_all_uses_with(made)
 
     def _emit(self) -> None:

@@ -85,7 +85,7 @@ class ThreadRowBody:
         kind, own = ir.RankedTensorType(value.type), Given(value, False)
         count = rows.DYNAMIC if is_open(self.space.count) else self.space.count
         type_ = ir.RankedTensorType.get([count, own.count(self.space)], kind.element_type)
-        result = kitsune.ResultOp(kernel.results[0], [], i64(number), type_).results[0]
+        result = kitsune.result(kernel.results[0], number, type_)
         return reshaped(result, [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)])
 
     def _emit(self, brought: dict[Given, ir.Value], at: Sequence[ir.Value]) -> None:

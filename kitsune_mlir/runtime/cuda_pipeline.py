@@ -136,8 +136,8 @@ class PipelineLauncher:
         return resident * self._device.properties.multiprocessor_count
 
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> BoundPipeline:
-        """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows, and of fewer than
-        the kernel is for."""
+        """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows, and for sizes
+        less than the kernel is for."""
         counts = {arguments[i][0][axis] for i, axis in streamed(self._launch)}
         if len(counts) > 1:
             found = " and ".join(str(count) for count in sorted(counts))
@@ -202,10 +202,10 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 
 class BoundPipeline:
-    """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
-    is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the open sizes,
-    and the rows of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number still
-    reads the first."""
+    """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters is
+    made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the open sizes, and
+    the rows of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number
+    still reads the first; one that `is_idle` launches nothing."""
 
     def __init__(
         self,

@@ -19,8 +19,8 @@ MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter
 @dataclass(frozen=True)
 class Frame:
     """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace,
-    the sizes that are open until the call (i32), one at least, then the rows of tables that have any number. `base` is the address of shared memory,
-    1024-byte aligned."""
+    the sizes that are open until the call (i32), one at least, then the rows of tables that have any number. `base` is
+    the address of shared memory, 1024-byte aligned."""
 
     maps: ir.Value | None
     pointers: list[ir.Value]

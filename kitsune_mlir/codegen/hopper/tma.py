@@ -38,9 +38,10 @@ class Corners:
 @dataclass(frozen=True)
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
-    after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for
-    one that is open until the call: that of the number in `open` among the call's, in the order of Nones; `strides` are bytes of the dimensions after the first, multiples of 16, times the open sizes of those
-    before. The first dimension's elements lie in lines of a multiple of `line`, where it is open."""
+    after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for one that
+    is open until the call: of those of the call the one of that number in `open`, in the order of Nones. `strides` are
+    bytes of the dimensions after the first, multiples of 16, times the open sizes of those before. The first
+    dimension's elements lie in lines of a multiple of `line`, where it is open."""
 
     tensor: int
     element: str

@@ -191,7 +191,9 @@ class AgentCode(ProductCode):
             row, column = map(self.number, list(op.operands)[1:])
             pointer = self._pointer(op.operands[0])
             self._stand(op.results[0])
-            found = whole_rows.read(op, pointer, self._open_sizes(op.operands[0]), (row, column), self._own_boxes(), self.lanes)
+            found = whole_rows.read(
+                op, pointer, self._open_sizes(op.operands[0]), (row, column), self._own_boxes(), self.lanes
+            )
             self._take_up(op.results[0], found)
             return
         box = self._box(op, self._whole(op.operands[0].type, list(op.operands)[1:], read))

@@ -18,11 +18,11 @@ from kitsune_mlir.mlir import arith, ir
 
 
 class GlobalBox:
-    """The box at `at` of a tensor, `axes` the dimensions of the box; `open_` are its sizes that are open until the call.
-    The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
-    its last element. The rows of tiles, or their columns where it lies `across`, are places of a `patch`, if one is
-    given, whose lines have so many: the box has a dimension more than indices then. An even column is `pair` and an
-    even number: who reads it gets the next one with it."""
+    """The box at `at` of a tensor, `axes` the dimensions of the box; `open_` are the tensor's sizes that are open
+    until the call. It has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond
+    the tensor give its last element. The rows of tiles, or their columns where it lies `across`, are places of a
+    `patch`, if one is given, whose lines have so many: the box has a dimension more than indices then. An even
+    column is `pair` and an even number: who reads it gets the next one with it."""
 
     pair: ir.Value | None = None
     aligned = False  # the box's columns begin at a multiple of a block

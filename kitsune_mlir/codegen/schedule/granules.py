@@ -23,8 +23,9 @@ Granule = tuple[ir.Value, ir.Value | None]  # its address, and how many bytes ar
 @dataclass(frozen=True)
 class TensorGranules:
     """Those of a box of a dense tensor, which begins at `at`, with rows along `outer` and neighbours along `inner`. The
-    tensor has all of the box along its dimensions in `whole`; `open_` are its sizes that are open until the call. Lines of so many
-    elements have been made `longer` where they have whole granules so."""
+    tensor has all of the box along its dimensions in `whole`; `open_` are its sizes that are open until the call. Lines
+    of so many elements have been made `longer` where they have whole granules so.
+    """
 
     pointer: ir.Value
     type_: ir.RankedTensorType

@@ -254,8 +254,8 @@ class ScheduledKernel:
 
     @cached_property
     def _lengths(self) -> dict[Source, Source]:
-        """Where the lengths of lines that have been made longer come from, where other tensors have them: what is copied
-        at the same place along them."""
+        """Where the lengths of lines that have been made longer come from: tensors of which boxes are copied that begin
+        at the same place."""
         copies = [op.opview for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME) if op.opview.elements is None]
         places: dict[int, Source] = {}
         for copy in copies:
@@ -411,7 +411,11 @@ class ScheduledKernel:
         around = KernelAround(
             pointers=dict(zip(self._numbers, frame.pointers)),
             outputs={
-                result.position: (pointer, result.results[0].type, [given.get(source, frame.sizes[0]) for source in own])
+                result.position: (
+                    pointer,
+                    result.results[0].type,
+                    [given.get(source, frame.sizes[0]) for source in own],
+                )
                 for result, pointer, own in zip(self.results, frame.pointers[split:], self._of_results())
             },
             queues={label: self._queue(label, frame.workspace) for label in self.places},

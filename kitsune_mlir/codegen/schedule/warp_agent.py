@@ -22,6 +22,7 @@ from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.columns import sizes_of
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location, walk

@@ -20,8 +20,8 @@ def read(
     op: ir.Operation, pointer: ir.Value, open_: Sequence[ir.Value], at: tuple[Int, Int], own: Boxes, lanes: Lanes
 ) -> PairedMemory | LoadedRows:
     """The copy's rows of the tensor that `op` reads, from a row and a column on; in the place of those beyond it the
-    last. `open_` are its sizes that are open until the call. Those that are read ahead are loaded here, others where they are
-    used."""
+    last. `open_` are its sizes that are open until the call. Rows that are read ahead are loaded here, others where
+    they are used."""
     type_, (row, column) = op.operands[0].type, at
     first = device.sub(row, own.first_row)  # the first of all copies, which the tensor has
     last = device.sub(device.sub(sizes_of(type_, open_)[0], first), 1)
@@ -39,8 +39,8 @@ def write(
     outbox: Outbox,
     tile: Fragment,
 ) -> None:
-    """Writes columns of the copy's rows, from a row and a column on, row by row. `open_` are the matrix's sizes that are
-    open until the call."""
+    """Writes columns of the copy's rows, from a row and a column on, row by row. `open_` are the sizes of the matrix
+    that are open until the call."""
     row, column = at
     first, (count, width), columns = device.sub(row, outbox.boxes.first_row), sizes_of(type_, open_), tile.width
     memory = _from_row(pointer, type_, first, tile.lanes, open_=open_)

@@ -14,7 +14,7 @@
 // CHECK:     "kitsune.copy"({{.*}}, %[[LONGER]], {{.*}} longer
 
 // RUN: kitsune-opt %s --schedule-products --convert-kitsune-to-gpu --split-input-file | filecheck %s --check-prefix=GPU
-// GPU: \22dims\22: [null, null, 3], \22strides\22: [2, 2], {{.*}}\22powers\22: [1, 2], \22line\22: 8
+// GPU: \22dims\22: [null, null, 3], \22strides\22: [2, 2], {{.*}}\22line\22: 8
 
 #q = affine_map<(b, i, j, k) -> (b, i, k)>
 #k = affine_map<(b, i, j, k) -> (b, j, k)>
@@ -49,9 +49,14 @@ func.func @main(%q: tensor<3x?x64xbf16>, %v: tensor<3x?x72xbf16>) -> tensor<3x?x
 
 // -----
 
-// Of what is not known to be equal nothing is supposed.
-// CHECK-LABEL: func.func @main
-// CHECK: linalg.matmul
+// Sizes that are not known to be equal are asked for each, of the tensors that have them.
+// CHECK-LABEL: func.func @main(%arg0: tensor<?x64xbf16>, %arg1: tensor<?x64xbf16>)
+// CHECK-NOT: linalg.matmul
+// CHECK:     linalg.fill
+// CHECK:     %[[M:.*]] = tensor.dim %arg0
+// CHECK:     %[[N:.*]] = tensor.dim %arg1
+// CHECK:     "kitsune.tiles"(%[[M]], %[[N]])
+// CHECK:     "kitsune.result"(%{{.*}}, %[[M]], %[[N]]) {index = 0 : i64{{.*}}} : (!kitsune.outputs, index, index) -> tensor<?x?xf32>
 
 #x = affine_map<(i, j, k) -> (i, k)>
 #y = affine_map<(i, j, k) -> (j, k)>
@@ -60,11 +65,32 @@ func.func @main(%q: tensor<3x?x64xbf16>, %v: tensor<3x?x72xbf16>) -> tensor<3x?x
 func.func @main(%x: tensor<?x64xbf16>, %y: tensor<?x64xbf16>) -> tensor<?x?xf32> {
   %none = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
-  %m = tensor.dim %x, %none : tensor<?x64xbf16>
   %n = tensor.dim %y, %none : tensor<?x64xbf16>
+  %m = tensor.dim %x, %none : tensor<?x64xbf16>
   %e = tensor.empty(%m, %n) : tensor<?x?xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
-  // expected-remark @below {{is no product on tensor cores: two of its sizes are open until the call}}
   %s = linalg.matmul indexing_maps = [#x, #y, #z] ins(%x, %y : tensor<?x64xbf16>, tensor<?x64xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %s : tensor<?x?xf32>
+}
+
+// -----
+
+// Where nobody else has the length of lines, they are not made longer.
+// CHECK-LABEL: func.func @main
+// CHECK: linalg.matmul
+
+#x = affine_map<(i, j, k) -> (i, k)>
+#y = affine_map<(i, j, k) -> (j, k)>
+#z = affine_map<(i, j, k) -> (i, j)>
+
+func.func @main(%x: tensor<?x?xbf16>, %y: tensor<?x?xbf16>) -> tensor<?x?xf32> {
+  %none = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.dim %x, %none : tensor<?x?xbf16>
+  %n = tensor.dim %y, %none : tensor<?x?xbf16>
+  %e = tensor.empty(%m, %n) : tensor<?x?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  // expected-remark @below {{is no product on tensor cores: several of its sizes are open until the call, those of lines among them}}
+  %s = linalg.matmul indexing_maps = [#x, #y, #z] ins(%x, %y : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%f : tensor<?x?xf32>) -> tensor<?x?xf32>
   return %s : tensor<?x?xf32>
 }
