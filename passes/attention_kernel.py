@@ -121,8 +121,8 @@ class AttentionKernel:
         """What takes the place of the stored results of what follows, or of the second product's."""
         of, tiles, places = self.of, self.tiles, self.places
         places.ask([value for (value, *_), _ in self.operands.values()])
-        # A loop over columns has a turn or more.
-        least = 1 if is_open(of.sizes["n"]) and not any(map(is_open, places.segments)) else None
+        # A loop over columns has a turn or more, unless there are no rows either.
+        least = 1 if is_open(of.sizes["n"]) and of.sizes["n"] not in places.segments else None
         cluster = tiles.cluster if tiles.cluster > 1 else None
         counts = {"cluster": cluster, "least": least, "ctas": tiles.resident if tiles.resident > 1 else None}
         with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit, **counts) as built:

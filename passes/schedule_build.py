@@ -213,11 +213,13 @@ def reshaped_as(
 ) -> ir.Value:
     """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open
     until the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one
-    is cut into; `number` gives an open one as a value. Raises UnsupportedError where `cut_for` does."""
+    is cut into; `number` gives one that the tensor has not as a value. Raises UnsupportedError where `cut_for` does."""
     both = cut_for(own, wanted)
     element = ir.RankedTensorType(value.type).element_type
     if both != list(own):
-        type_, sizes = _type_of(both, element), list(map(number, filter(is_open, both)))
+        type_, at = _type_of(both, element), {size: d for d, size in enumerate(own)}
+        open_ = filter(is_open, both)
+        sizes = [rows.size_of(value, at[size]) if size in at else number(size) for size in open_]
         value = tensor.ExpandShapeOp(type_, value, _groups(both, own), sizes, type_.shape).result
     if both == list(wanted):
         return value

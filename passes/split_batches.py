@@ -84,12 +84,14 @@ def check_apart(
     value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_given: Callable[[int], bool]
 ) -> None:
     """Raises UnsupportedError where what an operand's elements lie in is not cut into these sizes, of which open ones
-    have to be given."""
+    that it has not have to be given."""
     found, dims = _lies(value, roles, rows_together, shape)
     own, wanted, op = shape(found), [dim.size for dim in dims], rows.producer(found)
     if op is not None and op.name in rows.RESHAPES and shape(op.operands[0]) == wanted:
         return
-    if dims and own != wanted and not all(map(is_given, filter(open_sizes.is_open, cut_for(own, wanted)))):
+    if not dims or own == wanted:
+        return
+    if not all(size in own or is_given(size) for size in cut_for(own, wanted) if open_sizes.is_open(size)):
         raise UnsupportedError("a size that no argument has is a part of another one")
 
 

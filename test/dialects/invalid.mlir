@@ -972,6 +972,17 @@ func.func @result_of_an_argument(%o: !kitsune.outputs) {
 
 // -----
 
+func.func @result_of_more_sizes(%x: tensor<64x8xf32>, %n: index) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op has 1 sizes for the 0 open ones of tensor<64x8xf32>}}
+  %y = "kitsune.result"(%p, %n) {index = 0 : i64} : (!kitsune.outputs, index) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
 func.func @result_of_index_below_0(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   %p = "kitsune.pipeline"() ({
     "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()

@@ -1,8 +1,8 @@
-"""Products with a size that is open until the call, for tests of kernels on several chips."""
+"""Products with sizes that are open until the call, for tests of kernels on several chips."""
 
 import torch
 
-# A function and its arguments' sizes, 70 where they are open.
+# A function and its arguments' sizes, 70 where they are open; other open sizes are 90 and 5.
 IN_A_BATCH = {
     "rows": (lambda x, y, z: torch.relu(torch.bmm(x, y) + z), ((3, 70, 64), (3, 64, 72), (3, 70, 72))),
     "rows of one for all": (lambda x, y: torch.bmm(x.expand(3, -1, -1), y), ((70, 64), (3, 64, 72))),
@@ -26,7 +26,25 @@ SEVERAL = {  # the same where several sizes of a product are the open one
         ((2, 70, 2, 24), (2, 70, 2, 24), (2, 70, 2, 40)),
     ),
 }
+APART = {  # several sizes are open that are not the same
+    "pairs": (lambda x, y: torch.relu(x @ y.mT), ((5, 70, 64), (5, 90, 64))),
+    "pairs of two sets": (lambda x, y: x @ y.mT, ((70, 64), (90, 64))),
+    "pairs that are scaled": (lambda x, y, z: torch.exp(x @ y.mT * 0.1) + z, ((5, 70, 40), (5, 90, 40), (5, 70, 90))),
+    "a sum of each": (lambda x, y: x.mT @ y, ((5, 70, 64), (5, 70, 72))),
+    "weights of pairs": (lambda p, v: p @ v, ((5, 70, 90), (5, 90, 72))),
+}
 CASES = IN_A_BATCH | SEVERAL
+_APART = {70: (70, 133, 64, 3), 90: (90, 13, 128, 1), 5: (5, 2, 1, 3)}  # in each of the calls
+
+
+def drawn_apart(name, dtype):
+    """The same of a case of APART."""
+    function, sizes = APART[name]
+    open_ = {n: torch.export.Dim(f"size{n}", min=1, max=10_000) for n in _APART}
+    shapes = tuple({d: open_[n] for d, n in enumerate(size) if n in open_} for size in sizes)
+    torch.manual_seed(len(name))
+    calls = [[[_APART[n][call] if n in open_ else n for n in size] for size in sizes] for call in range(4)]
+    return function, shapes, [tuple(torch.randn(size, dtype=dtype) for size in call) for call in calls]
 
 
 def drawn(name, dtype):

@@ -87,15 +87,69 @@ def test_no_tokens(small_gpu):
         Simulation(compiled)(args[0], *(x[:, :, :0] for x in args[1:]))
 
 
-def test_two_open_sizes_are_refused(small_gpu):
-    args = tensors(*[(2, 70, 32)] * 3)
-    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
-    function = Function(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
-    program = import_model(function, args, dynamic_shapes=((sizes, sizes, sizes),))
-    with mlir.collect_remarks() as said:
-        pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS[:2]])
-    assert not attentions(program)
-    assert any("two sizes are open" in remark.message for remark in said), said
+# Heads beside each other with a mask, queries, keys and values in one tensor, a window, biases, pieces of f32.
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("seed", [3, 4, 12, 14, 15, 20, 36])
+def test_all_sizes_are_open(seed, small_gpu):
+    """The batch, the rows, and the columns, each of its own: one kernel, for all of them."""
+    of = random_attention.draw(seed, small=True, open="all")
+    of = replace(of, batch=min(of.batch, 2))
+    module, args = random_attention.Attention(of), random_attention.arguments(of, seed)
+    compiled = kitsune_mlir.compile(module, args, target=small_gpu, dynamic_shapes=random_attention.open_sizes(of))
+    assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
+    assert not any(launch["kernel"].startswith(("product", "rows")) for launch in compiled.plan["launches"])
+    simulation = Simulation(compiled, seed=seed)
+    for batch, rows, columns in ((3, 150, 90), (1, 1, 70), (2, 65, 1)):
+        sizes = {"batch": batch, "rows": rows, "columns": rows if of.layout == "joined" else columns}
+        compare(module, replace(of, **sizes), simulation, seed)
+
+
+class Cached(nn.Module):
+    """Attention of new tokens to those of a cache and to themselves, in one layer after another."""
+
+    def __init__(self, width=64, heads=2, layers=2):
+        super().__init__()
+        self.heads, self.layers = heads, nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(layers))
+
+    def forward(self, x, keys, values):
+        for layer in self.layers:
+            query, key, value = layer(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            key, value = torch.cat([keys, key], 2), torch.cat([values, value], 2)
+            x = x + F.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+        return x
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_cache_that_grows(small_gpu):
+    """Columns are as many as two open sizes together, which no argument has."""
+    model, args = Cached().bfloat16(), tensors((2, 70, 64), *[(2, 2, 90, 32)] * 2)
+    batch, tokens, past = (torch.export.Dim(name, min=1) for name in ("batch", "tokens", "past"))
+    cache = {0: batch, 2: past}
+    compiled = kitsune_mlir.compile(model, args, target=small_gpu, dynamic_shapes=({0: batch, 1: tokens}, cache, cache))
+    names = [launch["kernel"] for launch in compiled.plan["launches"]]
+    assert [name for name in names if name.startswith("attention")] == ["attention0", "attention0"]
+    simulation = Simulation(compiled, seed=1)
+    for sizes in ((3, 5, 61), (1, 70, 1)):
+        number, length, before = sizes
+        args = tensors((number, length, 64), *[(number, 2, before, 32)] * 2)
+        wanted = exact(model, args)
+        assert (torch.as_tensor(simulation(*args)).double() - wanted).norm() <= 2e-2 * wanted.norm()
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_nothing_of_several_open_sizes(small_gpu):
+    """Nothing for no matrices or no queries; without keys there is nothing to weigh."""
+    args = tensors(*[(2, 3, 70, 32)] * 3)
+    batch, rows, columns = map(torch.export.Dim, ("batch", "rows", "columns"))
+    shapes = (({0: batch, 2: rows}, {0: batch, 2: columns}, {0: batch, 2: columns}),)
+    compiled = kitsune_mlir.compile(
+        Function(F.scaled_dot_product_attention), args, target=small_gpu, dynamic_shapes=shapes
+    )
+    simulation = Simulation(compiled)
+    assert simulation(*(x[:0] for x in args)).shape == (0, 3, 70, 32)
+    assert simulation(args[0][:, :, :0], *args[1:]).shape == (2, 3, 0, 32)
+    with pytest.raises(UserError, match="kernel 'attention0' wants 1 or more"):
+        simulation(args[0], *(x[:, :, :0] for x in args[1:]))
 
 
 def test_columns_of_which_an_open_size_is_a_part_are_refused(small_gpu):
@@ -129,16 +183,15 @@ def test_layers_of_an_open_size(dim, size, small_gpu):
     assert (found - wanted).norm() <= 2e-2 * wanted.norm()
 
 
-@pytest.mark.parametrize("dim, size", [(0, 3), (1, 90)], ids=["batch", "tokens"])
-def test_the_interpreter_agrees_on_open_sizes(dim, size, small_gpu):
+@pytest.mark.parametrize("sizes", [{0: 3}, {1: 90}, {0: 3, 1: 90}], ids=["batch", "tokens", "both"])
+def test_the_interpreter_agrees_on_open_sizes(sizes, small_gpu):
     args = tensors(*[(2, 150, 32)] * 3)
-    open_ = {dim: torch.export.Dim("size")}
+    open_ = {dim: torch.export.Dim(f"size{dim}") for dim in sizes}
     function = Function(lambda q, k, v: (q @ k.mT).softmax(-1) @ v)
     program = scheduled(function, args, small_gpu, ((open_,) * 3,))
     (kernel,) = attentions(program)
-    args = tensors(*[(size, 150, 32) if dim == 0 else (2, size, 32)] * 3)
-    (result,) = kernel.result_ops
-    shape = [extent if extent > 0 else size for extent in result.results[0].type.shape]
+    shape = [sizes.get(dim, size) for dim, size in enumerate((2, 150, 32))]
+    args = tensors(*[shape] * 3)
     (found,) = interpret(kernel, [x.float().numpy() for x in args], seed=3, shapes=[shape])
     wanted = function(*(x.double() for x in args))
     np.testing.assert_allclose(found.reshape(wanted.shape), wanted.numpy(), atol=2e-2)

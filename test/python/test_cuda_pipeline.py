@@ -318,6 +318,24 @@ def test_rows_that_are_not_a_tensors_first_size(monkeypatch):
         made.bind([((4, 1, 64), "bf16"), ((1, 256), "bf16")], [((1,), "f32")])
 
 
+def test_several_open_sizes(monkeypatch):
+    """A map's dimensions say which they are of; those behind the first multiply the strides in front of them."""
+    heads = {"tensor": 1, "element": "bf16", "dims": [64, None, 4, None], "strides": [128, 128, 512], "open": [2, 1]}
+    made, driver = launcher(
+        monkeypatch,
+        maps=[heads | {"box": [64, 64, 1, 1], "swizzle": 128}],
+        **{"streams": [0], "further": [[1, 0], [1, 2]], "least_rows": 1},
+    )
+    driver.parameters = 1, 7
+    shapes = [((100, 64), "bf16"), ((3, 4, 50, 64), "bf16")]
+    made.bind(shapes, [((3, 100), "f32")]).launch(0, [X, W, Y])
+    (launch,), (encoded,) = driver.launches, driver.encoded
+    assert (launch.values[3:], encoded.dims, encoded.strides) == ([0, 100, 3], [64, 50, 4, 3], [128, 6400, 25600])
+    with pytest.raises(UserError, match="wants 1 or more of what there are 0 of"):
+        made.bind([shapes[0], ((3, 4, 0, 64), "bf16")], [((3, 100), "f32")])
+    assert made.bind([shapes[0], ((0, 4, 0, 64), "bf16")], [((0, 100), "f32")]).is_idle
+
+
 def test_lines_of_an_open_length_are_whole_granules(monkeypatch):
     """Lines of 100 elements are 104 apart, and end where they end."""
     lines = {"tensor": 0, "element": "bf16", "dims": [None, None, 4], "strides": [2, 2], "line": 8}

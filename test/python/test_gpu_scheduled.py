@@ -179,6 +179,13 @@ def test_open_sizes(name, dtype, small_gpu):
     assert device.pipeline_launches == products * (len(calls) - empty)
 
 
+@pytest.mark.parametrize("name", open_products.APART)
+def test_several_open_sizes(name, small_gpu):
+    """Each tensor's sizes are asked for; lines that have been made longer are as long as the other operand says."""
+    function, shapes, (args, *calls) = open_products.drawn_apart(name, torch.bfloat16)
+    assert run(function, args, small_gpu, 0, (shapes,), calls).pipeline_launches == len(calls)
+
+
 @pytest.mark.parametrize("k", [12, 20, 40, 56])
 @pytest.mark.parametrize("m, n, name", [(900, 96, "bf16"), (70, 130, "highest"), (300, 130, "high")], ids=str)
 def test_short_sums(m, n, k, name, small_gpu):

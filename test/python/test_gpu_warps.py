@@ -156,3 +156,9 @@ def test_open_sizes(name, few):
     """Threads copy boxes of tensors whose strides depend on an open size, and of lines that have been made longer."""
     function, shapes, (args, *calls) = open_products.drawn(name, torch.bfloat16)
     assert run(function, args, few, 1, (shapes,), calls).pipeline_launches
+
+
+@pytest.mark.parametrize("name", ["pairs that are scaled", "weights of pairs"])
+def test_several_open_sizes(name, few):
+    function, shapes, (args, *calls) = open_products.drawn_apart(name, torch.bfloat16)
+    assert run(function, args, few, 1, (shapes,), calls).pipeline_launches == 1 + len(calls)

@@ -10,7 +10,6 @@ often, the bytes that a slot's copies bring, tensor maps, registers that move be
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
@@ -34,11 +33,11 @@ from kitsune_mlir.planning.product_engines import BESIDE_SUMS
 from kitsune_mlir.planning.target import Target
 
 from .around import KernelAround
+from .call_sizes import CallSizes, Source, open_dims
 from .part import PartCode
 from .warpgroups import threads_of
 
 _ACQUIRE = schedule.AcquireOp.OPERATION_NAME
-Source = tuple[int, int]  # of a size: the number of a tensor, and its dimension
 REGISTERS = 65536  # of an SM
 _MOST_REGISTERS = 255  # of a thread at launch
 
@@ -58,6 +57,7 @@ class ScheduledKernel:
         self._check_open()
         self._check_readers()
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
+        self.sizes = CallSizes(kernel, self.tensors, self._tables.get("sizes", ()))
         self._check_engines()
         self._check_registers()
         self._place_parts()
@@ -219,7 +219,7 @@ class ScheduledKernel:
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
         described = _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1])
         line = schedule.GRANULE // nbytes if copy.is_longer else 1
-        open_ = tuple(self.open.index(source) for source in self._sources(number)[::-1])
+        open_ = tuple(map(self.sizes.all.index, self.sizes.of_tensor(number)[::-1]))
         return TensorMap(number, *described, offset=first, line=line, open=open_)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
@@ -242,83 +242,9 @@ class ScheduledKernel:
     def threads(self) -> int:
         return threads_of(self.kernel.parts[0].agents)
 
-    @cached_property
-    def open(self) -> list[Source]:
-        """The sizes that are open until the call and no number of a table's rows: a tensor's number and its dimension.
-        There is one unless results say theirs: then each dimension has a size of its own."""
-        tables = self._tables.get("sizes", ())
-        numbers = (n for n in range(len(self.tensors)) if n not in tables)
-        found = [(n, d) for n in numbers for d in _open_dims(self.tensors[n].type)]
-        several = any(result.size_operands for result in self.results)
-        return [source for source in found if source not in self._lengths] if several else found[:1]
-
-    @cached_property
-    def _lengths(self) -> dict[Source, Source]:
-        """Where the lengths of lines that have been made longer come from: tensors of which boxes are copied that begin
-        at the same place."""
-        copies = [op.opview for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME) if op.opview.elements is None]
-        places: dict[int, Source] = {}
-        for copy in copies:
-            for number, (_, dims) in self._copied(copy).items():
-                places.update((hash(at), (number, d)) for d, at in dims.items())
-        found = {}
-        for copy in copies:
-            for number, (longer, _) in self._copied(copy).items():
-                if longer is not None and (at := hash(list(copy.operands)[-1])) in places:
-                    found[number, longer] = places[at]
-        return found
-
-    def _copied(self, copy: schedule.CopyOp) -> dict[int, tuple[int | None, dict[int, ir.Value]]]:
-        """By the numbers of the tensors that boxes are copied of: which dimension are lines that have been made longer,
-        and where boxes begin along the open ones that are none."""
-        found = {}
-        for source in schedule.candidates(copy.operands[1]):
-            if isinstance(source.type, ir.RankedTensorType) and (number := self._numbers.get(hash(source))) is not None:
-                last = source.type.rank - 1
-                own = [d for d in _open_dims(source.type) if not (copy.is_longer and d == last)]
-                offsets = list(copy.operands)[2:]
-                found[number] = last if copy.is_longer else None, {d: offsets[d] for d in own}
-        return found
-
-    def _sources(self, number: int) -> list[Source]:
-        """Where the open sizes of a tensor come from, in their order."""
-        own = [(number, d) for d in _open_dims(self.tensors[number].type)]
-        if len(self.open) < 2:
-            return [self.open[0]] * len(own) if self.open else own
-        return [self._lengths.get(source, source) for source in own]
-
-    def _source_of(self, size: ir.Value) -> Source:
-        """Where a size comes from that a tensor.dim asks for. Raises UnsupportedError for one of a tensor that the
-        kernel does not use where it has several."""
-        if len(self.open) == 1:
-            return self.open[0]
-        op = rows.producer(size)
-        axis = None if op is None or op.name != "tensor.dim" else constant(op.operands[1])
-        number = None if axis is None else self._numbers.get(hash(op.operands[0]))
-        if (number, axis) not in self.open:
-            raise UnsupportedError(f"kernel '{self.kernel.label}' has several open sizes, of which {size} is none")
-        return number, axis
-
     def sizes_from(self, number: int, kind: ir.Type) -> list[Source]:
         """Where the open sizes of a result come from, which callers take as of this type."""
-        result, like = self.results[number], self._rows_like()
-        if result.size_operands:
-            return [self._source_of(size) for size in result.size_operands]
-        source = (like[number], 0) if number in like else (self.open or [(0, 0)])[0]
-        return [source] * len(_open_dims(kind))
-
-    def streams(self) -> list[int]:
-        """The numbers of the tensors that have the first of these sizes, all that have an open one where there is one
-        such size; of any tensor where all sizes are known."""
-        if len(self.open) > 1:
-            return [self.open[0][0]]
-        tables = self._tables.get("sizes", ())
-        open_ = [n for n, value in enumerate(self.tensors) if _open_dims(value.type) and n not in tables]
-        return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
-
-    def axes(self) -> list[int]:
-        """For each of these the dimension of that size."""
-        return [next(iter(_open_dims(self.tensors[number].type)), 0) for number in self.streams()]
+        return self.sizes.of_result(self.results[number], kind)
 
     @property
     def _tables(self) -> dict[str, list[int]]:
@@ -329,12 +255,6 @@ class ScheduledKernel:
         """The numbers of the results that rows are added to, which are zero before."""
         adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
         return [number for number, result in enumerate(self.results) if result.position in adding]
-
-    def _rows_like(self) -> dict[int, int]:
-        """The numbers of results that do not have the call's rows, and of the tensors whose rows these have."""
-        adding = [op.opview for op in walk(self.kernel, schedule.WRITE_ROWS)]
-        like = {op.position: self.tensors.index(tensor) for op in adding for tensor in op.like}
-        return {n: like[result.position] for n, result in enumerate(self.results) if result.position in like}
 
     @property
     def ctas(self) -> int:
@@ -356,11 +276,12 @@ class ScheduledKernel:
 
     def _reduces_columns(self) -> bool:
         """Whether rows of no columns have results, as a product of none is zero, of any rows."""
-        fixed = [op for op in self.kernel.result_ops if not _open_dims(op.results[0].type)]
+        fixed = [op for op in self.kernel.result_ops if not open_dims(op.results[0].type)]
         return bool(fixed) and any(agent.lanes for agent in self._agents)
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
+        streams = self.sizes.streams()
         counted = self.waits.budget or self.kernel.has_roles  # a report, or the CTAs that have ended
         workspace = max(self.ring_bytes, counters.FIRST_AT if counted else 0)
         return json.dumps(
@@ -375,9 +296,9 @@ class ScheduledKernel:
                 "cooperative": self.kernel.has_roles,
                 "strided": not (self.kernel.has_roles or self.kernel.has_single_tiles),
                 "watched": self.waits.described,
-                "streams": self.streams(),
-                **({"axes": axes} if any(axes := self.axes()) else {}),
-                **({"further": further} if (further := self.open[1:]) else {}),
+                "streams": [number for number, _ in streams],
+                **({"axes": [axis for _, axis in streams]} if any(axis for _, axis in streams) else {}),
+                **({"further": further} if (further := self.sizes.all[1:]) else {}),
                 **({"least_rows": least} if (least := self.kernel.least_open) else {}),
                 "tile_rows": 1,
                 "sums": bool(self._rings and self._tiles) or self._reduces_columns(),
@@ -396,7 +317,7 @@ class ScheduledKernel:
         resident = self.kernel.ctas_per_sm
         alone = self.kernel.has_single_tiles or bool(walk(self.kernel, DotsOp.OPERATION_NAME))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
-        further = len(self.open[1:])
+        further = len(self.sizes.all[1:])
         return build(*named, fast=fast, resident=resident, alone=alone, further=further)
 
     def _watched(self, frame: Frame) -> None:
@@ -406,27 +327,20 @@ class ScheduledKernel:
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:
-        split = len(self.tensors)
-        given = dict(zip(self.open, frame.sizes))
+        split, sizes = len(self.tensors), self.sizes
+        given, results = sizes.given(frame.sizes), zip(self.results, frame.pointers[split:])
         around = KernelAround(
             pointers=dict(zip(self._numbers, frame.pointers)),
             outputs={
-                result.position: (
-                    pointer,
-                    result.results[0].type,
-                    [given.get(source, frame.sizes[0]) for source in own],
-                )
-                for result, pointer, own in zip(self.results, frame.pointers[split:], self._of_results())
+                result.position: (to, type_ := result.results[0].type, list(map(given, sizes.of_result(result, type_))))
+                for result, to in results
             },
             queues={label: self._queue(label, frame.workspace) for label in self.places},
             maps=frame.maps,
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
-            sizes={
-                hash(tensor): [given.get(source, frame.sizes[0]) for source in self._sources(number)]
-                for number, tensor in enumerate(self.tensors)
-            },
-            size_of=lambda size: given.get(self._source_of(size), frame.sizes[0]) if self.open else frame.sizes[0],
+            sizes={key: list(map(given, sizes.of_tensor(number))) for key, number in self._numbers.items()},
+            size_of=lambda size: given(sizes.asked(size)),
             base=frame.base,
             cluster=self.kernel.cluster,
         )
@@ -442,10 +356,6 @@ class ScheduledKernel:
         waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
             counters.finish(frame.workspace, self.counter_bytes, self.ctas)
-
-    def _of_results(self) -> list[list[Source]]:
-        """Where the open sizes of each result come from, as the kernel writes it."""
-        return [self.sizes_from(number, result.results[0].type) for number, result in enumerate(self.results)]
 
     def _queue(self, label: str, workspace: ir.Value) -> TileRing:
         """A ring between roles."""
@@ -473,16 +383,6 @@ def _drain(party: bool) -> None:
     cp_async.wait_all()
 
 
-def _open_dims(kind: ir.Type) -> list[int]:
-    """The dimensions of the size that is open until the call."""
-    kind = ir.RankedTensorType(kind)
-    return [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-
-
 def _is_open_inside(value: ir.Value) -> bool:
     """Whether a dimension other than the first has the size that is open until the call."""
-    return any(d > 0 for d in _open_dims(value.type))
-
-
-def _rank(value: ir.Value) -> int:
-    return ir.RankedTensorType(value.type).rank
+    return any(d > 0 for d in open_dims(value.type))
