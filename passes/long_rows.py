@@ -55,14 +55,14 @@ class LongRowBody(RowBody):
     def bring(self) -> None:
         super().bring()
         sizes = [*(self.plan.segments or []), self.plan.space.columns]
-        *self.extents, self.size = [
-            self.open_size() if size is not None and is_open(size) else constant_index(size or 1) for size in sizes
-        ]
+        *self.extents, self.size = [self.extent(size or 1) for size in sizes]
 
     def _input(self, key: Key) -> ir.Value:
         """As the operators read it whose open sizes are those of the rows' segments and of columns: the tensor that it
         is a reshape of may have their product as one."""
         value, present, columns = key
+        if self.several is not None:
+            return super()._input(key)
         shape = self._shape(present, columns)
         read = [v for m in self.plan.group.ordered for v, one in zip(m.op.operands, self._keys(m)) if one == key]
         alike = [v for v in (value, *read) if rows.shape_of(v).count(rows.DYNAMIC) == shape.count(None)]

@@ -9,6 +9,7 @@ from math import inf, prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, clone_on, in_block_order, ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
@@ -16,9 +17,9 @@ from kitsune_mlir.traffic import element_bytes
 
 from .kernel_build import read_box, write_box
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, elementwise, empty_generic, map_of, reshaped
+from .schedule_build import constant_index, cut_for, elementwise, empty_generic, map_of, reshaped, reshaped_as
 from .stage_cost import DEAR
-from .tensor_sizes import or_none
+from .tensor_sizes import TensorSizes, or_none
 
 
 class RowPlan:
@@ -134,11 +135,13 @@ Key = tuple[ir.Value, tuple[bool, ...], bool]
 
 @dataclass
 class RowBody:
-    """A group on tiles of so many rows and all columns. `given` are tiles that are there, by what they are of."""
+    """A group on tiles of so many rows and all columns. `given` are tiles that are there, by what they are of. Where
+    several sizes are open until the call, `several` knows those of tensors."""
 
     plan: RowPlan
     rows: int
     given: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    several: TensorSizes | None = None
     inputs: dict[Key, ir.Value] = field(default_factory=dict)
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
 
@@ -164,20 +167,42 @@ class RowBody:
             for value, role in zip(member.op.operands, member.roles)
         ]
 
-    def _shape(self, present: Sequence[bool], columns: bool) -> list[int | None]:
+    def _sizes(self, present: Sequence[bool], columns: bool) -> list[int | None]:
+        """Those of a tensor that has these segments of rows, and columns or not; open ones as the plan has them."""
         own = [size for size, here in zip(self.plan.segments, present) if here]
         if columns:
             own.insert(self.plan.place(present), self.plan.space.columns)
-        return [None if size is None else or_none(size) for size in own]
+        return own
+
+    def _shape(self, present: Sequence[bool], columns: bool) -> list[int | None]:
+        return [None if size is None else or_none(size) for size in self._sizes(present, columns)]
 
     def _input(self, key: Key) -> ir.Value:
         value, present, columns = key
+        if self.several is not None:
+            wanted = [size or 1 for size in self._sizes(present, columns)]
+            return reshaped_as(value, self.several.shape(value), wanted, self.several.as_value)
         return reshaped(value, self._shape(present, columns))
 
-    def open_size(self) -> ir.Value:
-        """The size that is open until the call, of a tensor that has it."""
-        value = next(value for value in self.inputs.values() if rows.DYNAMIC in rows.shape_of(value))
-        return tensor.dim(value, constant_index(rows.shape_of(value).index(rows.DYNAMIC)))
+    def check(self) -> None:
+        """Raises UnsupportedError where what is read has no such shape, of several open sizes."""
+        assert self.several is not None
+        for value, present, columns in filter(None, (key for m in self.plan.group.ordered for key in self._keys(m))):
+            own = self.several.shape(value)
+            parts = cut_for(own, [size or 1 for size in self._sizes(present, columns)])
+            if not all(size in own or self.several.is_given(size) for size in filter(is_open, parts)):
+                raise UnsupportedError("a size that no argument has is a part of another one")
+
+    def extent(self, size: int | None) -> ir.Value:
+        """A size of the plan: a number, or one that is open until the call, of a tensor that has it."""
+        if size is not None and not is_open(size):
+            return constant_index(size)
+        if self.several is None:
+            value = next(value for value in self.inputs.values() if rows.DYNAMIC in rows.shape_of(value))
+            return tensor.dim(value, constant_index(rows.shape_of(value).index(rows.DYNAMIC)))
+        sizes = ((value, self._sizes(present, columns)) for (_, present, columns), value in self.inputs.items())
+        value, d = next((value, own.index(size)) for value, own in sizes if size in own)
+        return tensor.dim(value, constant_index(d))
 
     def results(self, kernel: schedule.KernelOp) -> list[ir.Value]:
         """What takes the place of the group's outputs."""
@@ -187,6 +212,8 @@ class RowBody:
         kind = ir.RankedTensorType(member.op.results[0].type)
         sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
         type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in sizes], kind.element_type)
+        if self.several is not None:
+            return self._of_several(kernel, number, member, type_)
         result = kitsune.result(kernel.results[0], number, type_)
         if not kind.rank:  # all elements of a tensor were reduced to one
             return tensor.CollapseShapeOp(kind, reshaped(result, [1]), []).result
@@ -196,6 +223,15 @@ class RowBody:
             lengths = [tensor.dim(member.op.operands[-1], constant_index(d)) for d in open_]
             return tensor.ExpandShapeOp(kind, flat, [list(range(kind.rank))], lengths, list(kind.shape)).result
         return reshaped(result, [None if d in open_ else kind.shape[d] for d in range(kind.rank)])
+
+    def _of_several(self, kernel: schedule.KernelOp, number: int, member: Member, type_: ir.Type) -> ir.Value:
+        """The same of a kernel of several open sizes."""
+        assert self.several is not None
+        own = [size or 1 for size in self._sizes([True] * len(self.plan.segments), member.kind == "tile")]
+        result = kitsune.result(kernel.results[0], number, type_, list(map(self.extent, filter(is_open, own))))
+        start = member.op.operands[-1]
+        wanted = self.several.shape(start)
+        return reshaped_as(result, own, wanted, lambda size: rows.size_of(start, wanted.index(size)))
 
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         """The group on the tile whose first row is at these offsets, one for each segment of the rows, and whose

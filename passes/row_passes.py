@@ -64,16 +64,16 @@ def _bytes_of(value: ir.Value) -> int:
 
 
 def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
-    """What a group reads and writes where its rows are cut beside each size that is open; None where it is done in one
-    pass by operators as well, or more than one size of it is open."""
+    """What a group reads and writes where its rows are cut beside a size that is open; None where it is done in one
+    pass by operators as well. Rows of several open sizes are as well one."""
     plan = RowPlan(group, _open_cuts(group), taken)
-    if len(_open_sizes(plan)) > 1 and not is_open(group.space.columns):
-        plan = RowPlan(group, (), taken)  # rows of several open sizes, which are as well one
-    open_ = _open_sizes(plan)
-    if _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
+    if len(_open_sizes(plan)) > 1:
+        plan = RowPlan(group, (), taken)
+    several = len(_open_sizes(plan)) > 1
+    if _hands_on(group) or not (several or all(_has_sizes(plan, member) for member in group.ordered)):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
-    fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open
+    fits = plan.segments is not None and not plan.behind and not group.space.is_open
     return plan if fits and not once else None
 
 

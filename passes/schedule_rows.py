@@ -30,12 +30,13 @@ others are left as they are, with a remark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.kernels import TURNED
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, in_block_order, ir, remark, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
@@ -90,7 +91,7 @@ class ScheduleRows(ModulePass):
                     recompute(group, members)
                 lengths = _lengths(groups, sizes)
                 for group in with_others(groups, order, target, sizes.taken):
-                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken, lengths)
+                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes, lengths)
 
 
 def _is_taken(group: Group) -> bool:
@@ -127,47 +128,57 @@ def _schedule(
     group: Group,
     target: Target,
     name: str,
-    taken: Callable[[int], int],
+    sizes: TensorSizes,
     lengths: dict[ir.Value, list[ir.Value] | None],
 ) -> bool:
     """Puts a kernel in the place of a group, if it can."""
-    last = group.ordered[-1].op
+    last, taken = group.ordered[-1].op, sizes.taken
     plan, tiles = RowPlan(group, (), taken), None
     if not is_open(group.space.columns):
         tiles = choose(plan.counts(), target)
     if tiles is None and (long := plan_long(group, taken)) is not None:
         plan, tiles = long, choose_parts(long, target)
     used = [lengths.get(result, []) for result in group.members]
-    if (reason := _obstacle(plan, tiles, None in used)) is not None:
+    several = sizes if _has_several(plan) else None
+    if (reason := _obstacle(plan, tiles, None in used, several)) is not None:
         remark(last, f"is not computed row by row: {reason}")
         return False
     assert tiles is not None
     gather(group.ops)
     with last.location, ir.InsertionPoint(last):
         known = [value for own in used if own is not None for value in own]
-        replace(group.results, _Builder(plan, tiles, target, name, known).build(), group.ops)
+        replace(group.results, _Builder(plan, tiles, target, name, known, several).build(), group.ops)
     return True
 
 
-def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool) -> str | None:
+def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool, several: TensorSizes | None) -> str | None:
     """Why a group is no kernel; None where it is one. It may use numbers that are made of other sizes than its
     columns."""
     columns = plan.space.columns
     if tiles is None and is_open(columns):
-        return "its columns are open until the call, and other kernels faster, or another size is open as well"
+        return "its columns are open until the call, and other kernels faster"
     if tiles is None:
         return f"{columns} columns do not fit the registers of a CTA"
     if not plan.reads_rows:
         return "it is made of numbers alone"
     if plan.segments is None:
         return "its operands cut the rows in ways that do not agree"
-    if len({size for size in (*plan.segments, columns) if is_open(size)}) > 1:
-        return "two sizes of its rows are open until the call"
     if of_other_sizes:
         return "it is computed of other sizes that are open until the call than its columns"
     if _picks_columns(plan.group):
         return "its columns are elements that are read by number, once"
+    if several is not None:
+        try:
+            RowBody(plan, 1, several=several).check()
+        except UnsupportedError as error:
+            return str(error)
     return None
+
+
+def _has_several(plan: RowPlan) -> bool:
+    """Whether several of its sizes are open until the call that are not the same."""
+    sizes = (*(plan.segments or []), plan.space.columns)
+    return len({size for size in sizes if size is None or is_open(size)}) > 1
 
 
 def _picks_columns(group: Group) -> bool:
@@ -195,15 +206,17 @@ class _Builder:
     target: Target
     name: str
     lengths: list[ir.Value]
+    several: TensorSizes | None
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the outputs."""
-        body = RowBody(self.plan, self.tiles.copy_rows)
+        body = RowBody(self.plan, self.tiles.copy_rows, several=self.several)
         if (part := self.tiles.part) is not None:
             fewer, vector = self.tiles.lanes * self.tiles.vector, self.tiles.vector
             body = LongRowBody(
                 self.plan,
                 self.tiles.copy_rows,
+                several=self.several,
                 most=self.tiles.most,
                 part=part,
                 fewer=fewer,
@@ -211,7 +224,7 @@ class _Builder:
                 lengths=self.lengths,
             )
         body.bring()
-        extents = [body.open_size() if is_open(size) else constant_index(size) for size in self.plan.segments]
+        extents = list(map(body.extent, self.plan.segments or []))
         zero, tiles = constant_index(0), self.tiles
         with new_kernel(self.name, self.target, tiles.microseconds, ctas=tiles.ctas) as built:
             if tiles.single:
