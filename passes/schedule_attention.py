@@ -13,8 +13,7 @@
 Neither scores nor weights go through memory. Which groups of operators give weights, `softmax_rows.py` says; columns
 that a mask of places takes away from all rows of a tile, as a causal one does, are not computed (`of_places.py`). Done
 where one kernel is predicted to be faster than those that it replaces; on chips with wgmma, of 16-bit elements and of
-f32, which is multiplied as tf32 or in pieces of bf16. One size may be open until the call: the batch, the rows, the
-columns, or both of these.
+f32, which is multiplied as tf32 or in pieces of bf16. The batch, the rows and the columns may be open until the call.
 """
 
 from __future__ import annotations
