@@ -33,7 +33,7 @@ PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
 }
 AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
-SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
+SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday", "fields")
 _NET = re.compile(r"net-(\d+)")
 _PROGRAM = re.compile(r"program-(\d+)")
 _ATTENTION = re.compile(r"attention-(?:(batch|rows|columns|tokens|all)-)?(\d+)")
@@ -70,6 +70,10 @@ def suite(name: str) -> tuple[str, ...]:
             from . import everyday
 
             return everyday.names()
+        case "fields":
+            from . import fields
+
+            return fields.names()
     from . import zoo
 
     return zoo.names(ZOOS[name])
@@ -116,12 +120,14 @@ def find(name: str, dtype: str | None) -> Case:
             return Case(name, partial(zoo.make, name, dtype or "bf16"))
     if name.startswith("everyday/") and name in suite("everyday"):
         return Case(name, partial(_everyday, name, dtype))
+    if name.startswith("fields/") and name in suite("fields"):
+        return Case(name, partial(_field, name, dtype))
     sized = (
         "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, program-SEED,"
         " attention-[batch-|rows-|columns-|tokens-|all-]SEED, block-[batch-|tokens-|all-]SEED, of which such a size, or"
         " each, is open until the call, graph-[open-]SEED, of which nodes and edges are open,"
         " image-[batch-]SEED,"
-        " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
+        " zoo/NAME[-TYPE][-SIZE], everyday/NAME, fields/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
     raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, {sized}, or one of {known}")
@@ -164,6 +170,13 @@ def _everyday(name: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]
     from . import everyday
 
     return *_cast(*everyday.make(name), dtype), None
+
+
+def _field(name: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    from . import fields
+
+    module, args, shapes = fields.make(name)
+    return *_cast(module, args, dtype), shapes
 
 
 def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:

@@ -27,7 +27,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--dtype",
         choices=tuple(cases.DTYPES),
-        help="default: the type of everyday/NAME, net-SEED and your own models, else bf16",
+        help="default: the type of everyday/NAME, fields/NAME, net-SEED and your own models, else bf16",
     )
     add_precision(parser)
     parser.add_argument("--modes", metavar="MODE,...", help=f"torch's; default: {','.join(cases.TORCH_MODES)}")
@@ -54,12 +54,13 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     if options.list:
-        from kitsune_mlir.bench import everyday, zoo
+        from kitsune_mlir.bench import everyday, fields, zoo
 
         for suite in cases.SUITES:
             print(f"{suite}: {' '.join(cases.suite(suite))}")
         stressed = {zoo.PREFIX + name: model.stresses for name, model in zoo.MODELS.items()}
         whole = {everyday.PREFIX + name: model.about for name, model in everyday.MODELS.items()}
+        whole |= {fields.PREFIX + name: model.about for name, model in fields.MODELS.items()}
         for name, origin in (shapes.GEMMS | stressed | whole).items():
             print(f"  {name}: {origin}")
         return 0

@@ -1,0 +1,93 @@
+"""Models of many fields with sizes that are open until the call: batches, lengths, heights and widths, as those have
+them who export a model once and call it with all kinds of inputs.
+
+A case is `fields/NAME`, such as fields/llama-layer. torch's side of a comparison knows the sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from . import fields_tokens as t
+from .everyday_sequences import Block
+from .zoo_models import repeated
+
+PREFIX = "fields/"
+BF16, F32 = torch.bfloat16, torch.float32
+Input = tuple[int, ...] | Callable[[], Tensor]  # the shape of normal values of the model's type, or what makes it
+TOKENS, OTHERS, PAST = {0: "b", 1: "t"}, {0: "b", 1: "s"}, {0: "b", 2: "p"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """What it is; the module; its inputs; of each input the sizes that are open, by dimension: a name, or a number of
+    times it, such as "8*h"; the type of the weights and of the inputs that are named by shapes."""
+
+    about: str
+    make: Callable[[], nn.Module]
+    inputs: tuple[Input, ...]
+    open: tuple[dict[int, str], ...]
+    kind: torch.dtype = BF16
+
+
+def _there() -> Tensor:
+    return (torch.rand(16, 256) > 0.1).index_fill(1, torch.tensor(0), True)
+
+
+def _cached() -> nn.Module:
+    return t.Cached(1024, 16)
+
+
+def _past(batch: int, length: int) -> tuple[Input, Input]:
+    return ((batch, 16, length, 64),) * 2
+
+
+def _encoder() -> nn.Module:
+    return nn.Sequential(*(t.encoder_layer(512, 8) for _ in range(2)))
+
+
+# fmt: off
+MODELS: dict[str, Field] = {
+    "encoder": Field("torch's encoder, two layers", _encoder, ((16, 256, 512),), (TOKENS,)),
+    "gpt": Field("two causal blocks", lambda: repeated(2, Block, 512, 8, True), ((8, 512, 512),), (TOKENS,)),
+    "gpt-f32": Field("a causal block, f32", lambda: Block(256, 4, True), ((8, 200, 256),), (TOKENS,), F32),
+    "llama-layer": Field("keys of groups", lambda: t.LlamaLayer(1024, 16, 4, 2816), ((4, 512, 1024),), (TOKENS,)),
+    "padded": Field("a mask of tokens", lambda: t.Padded(512, 8), ((16, 256, 512), _there), (TOKENS, TOKENS)),
+    "sliding-window": Field("128 tokens back", lambda: t.SlidingWindow(512, 8), ((4, 1000, 512),), (TOKENS,)),
+    "relative-bias": Field("T5's attention", lambda: t.RelativeBias(512, 8), ((8, 256, 512),), (TOKENS,)),
+    "linear-bias": Field("ALiBi, written out", lambda: t.LinearBias(512, 8), ((8, 256, 512),), (TOKENS,)),
+    "cross": Field("two lengths", lambda: t.CrossAttention(512, 8), ((8, 256, 512), (8, 400, 512)), (TOKENS, OTHERS)),
+    "decode": Field("a token and a cache", _cached, ((8, 1, 1024), *_past(8, 1000)), ({0: "b"}, PAST, PAST)),
+    "prefill": Field("tokens and a cache", _cached, ((4, 128, 1024), *_past(4, 500)), (TOKENS, PAST, PAST)),
+    "weighed": Field("attention and its weights", lambda: t.Weighed(512, 8), ((8, 200, 512),), (TOKENS,)),
+    "retention": Field("decaying scores", lambda: t.Retention(512, 8), ((8, 256, 512),), (TOKENS,)),
+    "pooled": Field("a weighted mean", lambda: t.Pooled(512), ((16, 256, 512), _there), (TOKENS, TOKENS)),
+    "matcher": Field("points of two sets", lambda: t.Matcher(256), ((4, 512, 256), (4, 600, 256)), (TOKENS, OTHERS)),
+}
+# fmt: on
+
+
+def names() -> tuple[str, ...]:
+    """The cases, in the order of the table."""
+    return tuple(PREFIX + name for name in MODELS)
+
+
+def make(name: str) -> tuple[nn.Module, tuple[Any, ...], tuple[dict[int, Any], ...]]:
+    """The model of a case, in eval mode, with random arguments, and torch.export's `dynamic_shapes`. Raises KeyError
+    for a name that is none."""
+    of = MODELS[name.removeprefix(PREFIX)]
+    args = tuple(torch.randn(one, dtype=of.kind) if isinstance(one, tuple) else one() for one in of.inputs)
+    size = cache(torch.export.Dim)
+
+    def open_(text: str) -> Any:
+        times, _, symbol = text.rpartition("*")
+        return int(times) * size(symbol) if times else size(symbol)
+
+    shapes = tuple({d: open_(text) for d, text in own.items()} for own in of.open)
+    return of.make().to(of.kind).eval(), args, shapes
