@@ -37,6 +37,8 @@ def bufferize(module: ir.Module) -> None:
         for use in list(op.results[0].uses)[1:]:
             use.owner.operands[use.operand_number] = op.clone(ip=ir.InsertionPoint(use.owner)).results[0]
     run_passes(module, _ONE_SHOT)
+    for op in walk(module, "memref.cast"):
+        _copy_instead(op)
     for function in [op.opview for op in walk(module, "func.func")]:
         if function.name.value in stand_ins:
             _take_body(function)
@@ -50,6 +52,16 @@ def _ask_early(dim: ir.Operation) -> None:
     if d is not None:
         with dim.location, ir.InsertionPoint(dim):
             replace_op(dim, rows.size_of(value, d))
+
+
+def _copy_instead(cast: ir.Operation) -> None:
+    """Puts a copy in the place of a cast to a dense buffer: where strides are open until the call, as those of the
+    first of several rows are, bufferization takes them for those that the buffer would have."""
+    kind = ir.MemRefType(cast.results[0].type)
+    with cast.context:
+        dense = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
+    if kind.layout == dense and ir.MemRefType(cast.operands[0].type).layout != dense:
+        replace_op(cast, _copy_of(cast.operands[0], cast, kind))
 
 
 def results_to_out_params(function: func.FuncOp) -> None:
@@ -99,10 +111,10 @@ def _alloc_of(value: ir.Value, block: ir.Block) -> ir.Operation | None:
     return op if op.name == "memref.alloc" and op.block == block else None
 
 
-def _copy_of(value: ir.Value, end: ir.Operation) -> ir.Value:
-    """A new allocation with the elements of a memref, made in front of `end`."""
+def _copy_of(value: ir.Value, end: ir.Operation, type_: ir.MemRefType | None = None) -> ir.Value:
+    """A new allocation, of a memref's type or this one, with its elements, made in front of `end`."""
     with ir.InsertionPoint(end), end.location:
-        type_ = ir.MemRefType(value.type)
+        type_ = type_ or ir.MemRefType(value.type)
         open_sizes = [i for i in range(type_.rank) if type_.is_dynamic_dim(i)]
         sizes = [memref.DimOp(value, arith.ConstantOp.create_index(i)).result for i in open_sizes]
         copy = memref.AllocOp(type_, sizes, []).result

@@ -110,3 +110,23 @@ func.func @main(%x: tensor<64x32xf32>, %y: tensor<64x64xf32>) -> tensor<64x32xf3
   %r = call @layer(%e, %h) : (tensor<64x96xf32>, tensor<64x96xf32>) -> tensor<64x32xf32>
   return %r : tensor<64x32xf32>
 }
+
+// -----
+
+// The first of several rows, where strides are open until the call, does not lie as a tensor of its own.
+
+// CHECK-LABEL: func.func @main
+// CHECK:         %[[FIRST:.+]] = memref.subview %arg0[0, 0, 0]
+// CHECK-NOT:     memref.cast
+// CHECK:         gpu.launch_func {{ *}}@kernels::@copy_0 {{.*}}args(%[[OWN:.+]] : memref<?x?xf32>, %[[FIRST]] :
+// CHECK:         call @rows(%[[OWN]])
+func.func private @rows(tensor<?x?xf32>) -> tensor<4xf32>
+func.func @main(%x: tensor<?x8x?xf32>) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %m = tensor.dim %x, %c0 : tensor<?x8x?xf32>
+  %n = tensor.dim %x, %c2 : tensor<?x8x?xf32>
+  %first = tensor.extract_slice %x[0, 0, 0] [%m, 1, %n] [1, 1, 1] : tensor<?x8x?xf32> to tensor<?x?xf32>
+  %r = call @rows(%first) : (tensor<?x?xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
