@@ -4,14 +4,13 @@ scores they have. Sizes may be open until the call."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING
 
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
-from kitsune_mlir.planning.open_sizes import factors, is_open
+from kitsune_mlir.planning.open_sizes import factors, is_open, open_part
 
 from .kernel_build import cta_rank
 from .row_bodies import RowPlan
@@ -38,8 +37,8 @@ class Places:
 
     def ask(self, operands: Sequence[ir.Value]) -> None:
         """Reads the sizes that are open until the call, as tensors that are copied have them."""
-        wanted = [factors(size)[1] for size in (*self.segments, self.of.sizes["n"])]
-        for size in dict.fromkeys(sum(wanted, [])):
+        wanted = map(open_part, filter(is_open, (*self.segments, self.of.sizes["n"])))
+        for size in dict.fromkeys(wanted):
             self.open[size] = next(
                 tensor.dim(value, constant_index(d))
                 for value in operands
@@ -60,11 +59,11 @@ class Places:
         return dealt
 
     def size(self, size: int) -> ir.Value:
-        """A size: a number, those that are open until the call, or their product."""
-        known, open_ = factors(size)
-        if not open_:
+        """A size: a number, one that is open until the call, or their product."""
+        known = factors(size)[0]
+        if not is_open(size):
             return constant_index(known)
-        found = reduce(arith.muli, (self.open[one] for one in open_))
+        found = self.open[open_part(size)]
         return found if known == 1 else arith.muli(found, constant_index(known))
 
     def _of_values(self, number: ir.Value) -> ir.Value:

@@ -33,7 +33,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
-from kitsune_mlir.planning.open_sizes import factors, is_open, is_single
+from kitsune_mlir.planning.open_sizes import factors, is_alone, is_open, open_part
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
 from kitsune_mlir.planning.target import Target
@@ -176,7 +176,7 @@ class _Pair:
             (values.right, values.right_roles, 0),
         ]
         operands = [size for one in where for size in sizes_apart(*one, shape)]
-        opened = {one for size in sizes.values() for one in factors(size)[1]}
+        opened = set(map(open_part, sizes.values())) - {1}
         if set(filter(is_open, operands)) != opened:
             raise UnsupportedError("a size that is open until the call is a part of one of an operand")
         if len(opened) > 1:
@@ -282,7 +282,7 @@ class _Pair:
         inputs = [value for op in found.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
         read = [value for value in inputs if rows.is_tensor(value) and value not in made]
         sizes = [size for value in read for size in self.groups.sizes.shape(value) if is_open(size)]
-        return found if all(map(is_single, sizes)) else Follows()
+        return found if all(map(is_alone, sizes)) else Follows()
 
     def take(self) -> None:
         """What is computed together is one operation for what is decided afterwards."""
@@ -290,7 +290,7 @@ class _Pair:
 
     def looked_at_again(self) -> _Pair:
         """The pair after others have been built. Sizes that are open until the call, and no argument's, are others."""
-        if all(map(self.groups.sizes.is_given, {one for size in self.sizes.values() for one in factors(size)[1]})):
+        if all(self.groups.sizes.is_given(size) for size in self.sizes.values() if is_open(size)):
             self.groups.sizes.look_again()
             return self
         again = self.of(self.second.op, _Groups(self.second.op.block), self.second.target)
@@ -357,13 +357,11 @@ def _check_open(sizes: dict[str, int]) -> None:
     """Raises UnsupportedError where sizes are open until the call that a kernel has no form for."""
     if is_open(sizes["k"]) or is_open(sizes["v"]):
         raise UnsupportedError("the columns of an operand are open until the call")
-    if max(len(factors(size)[1]) for size in sizes.values()) > 1:
-        raise UnsupportedError("a size is a product of two that are open until the call")
 
 
 def _open_rows(rows_: int) -> int:
     """How many of rows lie together of which the number is a multiple of an open size; 0 of others."""
-    return 0 if not is_open(rows_) or is_single(rows_) else prod(factors(rows_)[1])
+    return 0 if not is_open(rows_) or is_alone(rows_) else open_part(rows_)
 
 
 def _product(value: ir.Value) -> ir.Operation | None:

@@ -107,7 +107,7 @@ def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.sh
         operations.append(op)
         value = op.results[0]
         flat = [dim for own in dims for dim in own]
-        known = all(open_sizes.is_single(dim.size) for dim in flat if open_sizes.is_open(dim.size))
+        known = all(open_sizes.is_alone(dim.size) for dim in flat if open_sizes.is_open(dim.size))
         is_last = op.name == "linalg.transpose" and flat[-1].role == "n" and known and _has_own(("m", "n"), dims)
         if is_last and (rows_together or len(flat) == len(dims)):
             found = Stored(tuple(operations), tuple(dim.name for dim in flat), tuple(dim.size for dim in flat))
@@ -245,7 +245,7 @@ def _apart(dims: list[list[_Dim]]) -> list[_Dim]:
     found: list[_Dim] = []
     for dim in (dim for own in dims for dim in own):
         inner = dim.together if dim.role == "m" else open_sizes.factors(dim.size)[0]
-        is_part = open_sizes.is_open(dim.size) and not open_sizes.is_single(dim.size)
+        is_part = open_sizes.is_open(dim.size) and not open_sizes.is_alone(dim.size)
         found += (dim.cut(inner) if is_part and inner else None) or [dim]
     return found
 
@@ -271,7 +271,7 @@ def _few(dims: list[_Dim]) -> list[_Dim]:
 
 def _is_copied(dims: Sequence[_Dim]) -> bool:
     """Whether a tensor of such dimensions can be copied by boxes, or stored."""
-    known = all(open_sizes.is_single(dim.size) for dim in dims if open_sizes.is_open(dim.size))
+    known = all(open_sizes.is_alone(dim.size) for dim in dims if open_sizes.is_open(dim.size))
     return known and len(dims) <= MOST_DIMENSIONS and dims[-1].role in ("m", "n", "k")
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import reduce
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, walk
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
@@ -66,13 +67,16 @@ class TensorSizes:
         self._in_example = None
 
     def is_given(self, size: int) -> bool:
-        """Whether it is the size of an argument of the block."""
-        return size in map(self._sizes.plain, self._given.values())
+        """Whether it is made of sizes of arguments of the block."""
+        given = set(map(self._sizes.plain, self._given.values()))
+        return all(one in given for one in open_sizes.factors(size)[1])
 
     def as_value(self, size: int) -> ir.Value:
-        """The size of an argument of the block as an index, at the insertion point."""
-        value, d = next(place for place, own in self._given.items() if self._sizes.plain(own) == size)
-        return rows.size_of(value, d)
+        """A size that is made of those of arguments of the block as an index, at the insertion point."""
+        known, open_ = open_sizes.factors(size)
+        places = {self._sizes.plain(own): place for place, own in reversed(self._given.items())}
+        found = reduce(arith.muli, (rows.size_of(*places[one]) for one in open_))
+        return found if known == 1 else arith.muli(found, arith.ConstantOp.create_index(known).result)
 
     def taken(self, size: int) -> int:
         """The size that one is taken to be where it is decided what is fast: the example's."""

@@ -59,6 +59,16 @@ def is_single(size: int) -> bool:
     return is_open(size) and factors(size) == (1, [size])
 
 
+def open_part(size: int) -> int:
+    """What of a size is open: it without the known number that it is a multiple of; 1 of a known size."""
+    return size // factors(size)[0]
+
+
+def is_alone(size: int) -> bool:
+    """Whether a size is an open one, or the product of several, and no known multiple of them."""
+    return is_open(size) and open_part(size) == size
+
+
 def factors(size: int) -> tuple[int, list[int]]:
     """What is known of a size, and the open sizes that it is multiplied with."""
     found: list[int] = []
