@@ -143,7 +143,10 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
 
 
 def _before_reshapes(whole: ir.Value) -> ir.Value:
-    """The tensor that has the same rows in other dimensions: what makes it can make what they become."""
+    """The tensor that has the same rows in other dimensions: what makes it can make what they become. Of one with
+    several open sizes it is not known which dimensions are which of the other's."""
+    if rows.shape_of(whole).count(rows.DYNAMIC) > 1:
+        return whole
     source = root(whole)
     kind = ir.RankedTensorType(source.type)
     return source if kind.rank > 1 and kind.shape[-1] == ir.RankedTensorType(whole.type).shape[-1] else whole
