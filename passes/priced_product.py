@@ -32,6 +32,7 @@ from .operand_layout import GRANULE, has_open_lines
 from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .single_products import NAME
 from .split_batches import is_batch
+from .tensor_sizes import TensorSizes
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class Asked:
     """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
     product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
     `words` of f32 that are multiplied as tf32. `beside` are products of the same left operand, of as many columns,
-    whose tiles the kernel has beside the first one's: what follows takes all of them. `several` sizes may be open that
-    are not the same."""
+    whose tiles the kernel has beside the first one's: what follows takes all of them. Where several sizes are open that
+    are not the same, `several` knows those of tensors."""
 
     op: ir.Operation
     found: Contraction
@@ -50,7 +51,7 @@ class Asked:
     pieces: int
     words: bool = False
     beside: tuple[tuple[ir.Operation, Contraction], ...] = ()
-    several: bool = False
+    several: TensorSizes | None = None
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
-from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_engines import CHUNK, engine
@@ -41,6 +41,7 @@ from .product_follows import AHEAD, Follows, Patch, matrices_of, tiled, vectors_
 from .product_parts import feed_parts, parts_side_by_side
 from .product_pieces import make_pieces
 from .product_pingpong import PingPong
+from .product_sizes import ProductSizes
 from .product_sums import Rings, all_chunks, release
 from .product_vectors import open_vector, vector_ring
 from .row_bodies import RowBody
@@ -86,7 +87,9 @@ class ProductKernel:
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
-        self.extents = {role: self._extent(role) for role in of.sizes}
+        copied = {name: (self.pieces[name][0], self.operands[name]) for name in ("left", "right")}
+        self.sizes = ProductSizes(of, self.lefts[0], copied)
+        self.extents = {role: self.sizes.extent(role) for role in of.sizes}
         kind = ir.RankedTensorType(of.found.left.type).element_type
         self.element = ir.BF16Type.get() if of.pieces > 1 else kind
         self.columns = self._opened_columns()
@@ -115,20 +118,6 @@ class ProductKernel:
         step = STEP // 2 if self.of.words else STEP
         return -(-k // step) * step
 
-    def _extent(self, role: str) -> ir.Value:
-        size = self.of.sizes[role]
-        if size is not None:
-            return constant_index(size)
-        found = self.of.found
-        where = [(self.lefts[0], found.left_roles), (found.right, found.right_roles)]
-        if self.of.several:  # of what is copied, whose lines may be longer than what is there
-            where = [(self.pieces[name][0], self.operands[name]) for name in ("left", "right")]
-            where = [(value, roles[:-1] if has_open_lines(value) else roles) for value, roles in where]
-        for value, roles in where:
-            if role in roles:
-                return tensor.dim(in_memory(value), constant_index(roles.index(role)))
-        raise AssertionError(role)
-
     def build_rows(self) -> list[ir.Value]:
         """What takes the place of the row group's outputs."""
         assert self.rows is not None
@@ -141,13 +130,15 @@ class ProductKernel:
             sizes = [self.tiles.split, *ir.RankedTensorType(whole.type).shape]
             types, nbytes = [ir.RankedTensorType.get(sizes, ir.F32Type.get())], self.tiles.split * tensor_bytes(whole)
         built = self._kernel(nbytes).results[0]
-        results = [kitsune.result(built, number, kind, self._open_sizes(kind)) for number, kind in enumerate(types)]
+        if self.of.several is not None:
+            roles, split = [role for role in self.order if role in self._tile_sizes()], self.tiles.split
+            each = enumerate(zip(ends, types))
+            results = [
+                self.sizes.result(built, n, kind, self.sizes.wanted(end, split), roles) for n, (end, kind) in each
+            ]
+        else:
+            results = [kitsune.result(built, number, kind) for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
-
-    def _open_sizes(self, kind: ir.RankedTensorType) -> list[ir.Value]:
-        """Those of a result that are open until the call, where several are."""
-        roles = [role for role in self.order if role in self._tile_sizes()]
-        return [self.extents[role] for d, role in enumerate(roles) if kind.is_dynamic_dim(d)] if self.of.several else []
 
     def _kernel(self, written: int) -> schedule.KernelOp:
         """The kernel, whose results have about so many bytes."""
@@ -382,7 +373,9 @@ class ProductKernel:
         ahead = self.reads_ahead(self.tiles.columns * len(totals))
         for op in self.follows.ops:
             made[op.results[0]] = tiled(op, made, own, slots, ahead, self.patch)
-        roles = tuple(role for role in self.order if role in own) if self.stored is None else self.stored.roles
+        roles = (
+            self.sizes.parted(role for role in self.order if role in own) if self.stored is None else self.stored.roles
+        )
         for number, op in enumerate(self.follows.stored or [self.of.op]):
             by_rows = schedule.BY_ROWS if self.tiles.by_rows and self.stored is None else None
             engine_of = schedule.COPIED if self.tiles.copied else by_rows

@@ -44,6 +44,7 @@ from kitsune_mlir.weights import is_weight
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
 from .base import ModulePass
+from .batches_apart import check_open
 from .block_order import Order
 from .flat_follows import flatten_follows
 from .of_places import Range, is_of_places, range_of
@@ -54,7 +55,7 @@ from .row_bodies import RowPlan, erase, gather
 from .row_groups import Group, find, root, users
 from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
-from .split_batches import check_apart, rows_together, sizes_apart, stored_apart, with_split_batches, with_split_right
+from .split_batches import rows_together, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import Shape, TensorSizes
 from .thin_products import predicted_us
 
@@ -175,13 +176,7 @@ class _Pair:
             (first.found.right, first.found.right_roles, 0),
             (values.right, values.right_roles, 0),
         ]
-        operands = [size for one in where for size in sizes_apart(*one, shape)]
-        opened = set(map(open_part, sizes.values())) - {1}
-        if set(filter(is_open, operands)) != opened:
-            raise UnsupportedError("a size that is open until the call is a part of one of an operand")
-        if len(opened) > 1:
-            for one in where:
-                check_apart(*one, shape, groups.sizes.is_given)
+        check_open(where, sizes.values(), groups.sizes)
         plan = RowPlan(group, cuts, groups.sizes.taken)
         if plan.segments is None:
             raise UnsupportedError("operands have parts of rows that do not agree")

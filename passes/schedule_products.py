@@ -53,6 +53,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import dots
 from .base import ModulePass
+from .batches_apart import batch_parts, check_apart
 from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
 from .operand_layout import has_open_lines, with_last
@@ -66,7 +67,7 @@ from .row_bodies import replace as replace_group
 from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
-from .tensor_sizes import Shape, TensorSizes
+from .tensor_sizes import TensorSizes
 from .thin_products import (
     across_predicted_us,
     by_elements,
@@ -138,7 +139,7 @@ class _Scheduler(PricedProduct):
     rows: Followings
     waiting: deque[ir.Operation]  # the products that come next
     asked: ScheduleProducts
-    has_several: bool = False  # sizes that are open until the call
+    several: TensorSizes | None = None  # where several sizes are open until the call
 
     def schedule(self) -> bool:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
@@ -180,11 +181,11 @@ class _Scheduler(PricedProduct):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
-        if not self.has_several and self._with_rows(tiles):
+        if self.several is None and self._with_rows(tiles):
             return True
         follows = Follows() if tiles.split > 1 else follows
         ends = follows.stored or [self.op]
-        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None and not self.has_several
+        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None and self.several is None
         stored = stored_apart(ends[0].results[0]) if apart else None
         moved = [] if stored is None else list(stored.operations)
         self.rows.forget([self.op, *follows.ops, *moved])
@@ -215,22 +216,42 @@ class _Scheduler(PricedProduct):
         in_pieces = frozenset(self._computed) if self.pieces > 1 else frozenset()
         if None not in self.sizes.values():
             return with_split_batches(self.found, converted=in_pieces)
-        plain, shape = self.found, TensorSizes(self.op.block).shape
-        self._read_open(shape)
-        found = plain if self.has_several else with_split_batches(plain, 0, shape, in_pieces)
+        plain, sizes = self.found, TensorSizes(self.op.block)
+        self._read_open(sizes)
+        found = plain
+        if self.several is None or self._is_apart:
+            found = with_split_batches(plain, 0, sizes.shape, in_pieces, sizes.as_value)
         left, left_roles = self._open_operand((found.left, found.left_roles), (plain.left, plain.left_roles))
         right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
-        if self.has_several:
+        if self.several is not None:
             lines = [roles[-1] for value, roles in ((left, left_roles), (right, right_roles)) if has_open_lines(value)]
             if lines not in ([], ["k"]):  # the other operand's sums have as many places
                 raise UnsupportedError("several of its sizes are open until the call, those of lines among them")
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
-    def _read_open(self, shape: Shape) -> None:
+    @property
+    def _is_apart(self) -> bool:
+        """Whether operands of a product of several open sizes are read where they lie: both have the batch in the same
+        parts, one of which is open, and that is an argument's size."""
+        assert self.several is not None
+        shape, found = self.several.shape, self.found
+        try:
+            for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+                check_apart(value, roles, 0, shape, self.several.is_given)
+        except UnsupportedError:
+            return False
+        parts = [batch_parts(found.left, found.left_roles, shape), batch_parts(found.right, found.right_roles, shape)]
+        return None not in parts and parts[0] == parts[1]
+
+    def _read_open(self, given: TensorSizes) -> None:
         """Finds out whether several sizes are open that are not known to be the same one."""
-        operands = (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
+        operands, shape = (
+            ((self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)),
+            given.shape,
+        )
         sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
-        self.has_several = len({size for role, size in sizes.items() if role in self.sizes and is_open(size)}) > 1
+        if len({size for role, size in sizes.items() if role in self.sizes and is_open(size)}) > 1:
+            self.several = given
         vectors = 1 in (self.sizes["m"], self.sizes["n"])
         if vectors and any(map(has_open_lines, (self.found.left, self.found.right, self.op.results[0]))):
             raise UnsupportedError("it multiplies vectors, and lines are of an open length: it takes as long as these")
@@ -240,6 +261,8 @@ class _Scheduler(PricedProduct):
         there is one."""
         value, roles = apart
         own = [role for role in plain[1] if role in self.sizes and self.sizes[role] is None]
+        if self.several is not None and any(role.startswith("b/") for role in roles):
+            own = [role for role in own if role != "b"]
         if not {*own} <= {*roles} or has_open_parts(roles) or has_open_lines(value) and not has_open_lines(plain[0]):
             value, roles = plain
         known = [role for role in "mnk" if role in roles and self.sizes[role] is not None]
@@ -326,5 +349,5 @@ class _Scheduler(PricedProduct):
         return True
 
     def _asked(self) -> Asked:
-        several = self.has_several
-        return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words, several=several)
+        given = self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words
+        return Asked(*given, several=self.several)

@@ -26,11 +26,10 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
-from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, slice_of
 from kitsune_mlir.planning import open_sizes
 
-from .schedule_build import constant_index, cut_for, reshaped, reshaped_as
+from .schedule_build import constant_index, reshaped, reshaped_as
 from .tensor_sizes import Shape, or_dynamic, or_none
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)
@@ -73,26 +72,6 @@ def with_split_right(
     """The same, of the right operand alone."""
     right, right_roles = _in_front(found.right, found.right_roles, 0, shape, number, is_converted)
     return replace(found, right=right, right_roles=right_roles)
-
-
-def sizes_apart(value: ir.Value, roles: Roles, rows_together: int, shape: Shape) -> list[int]:
-    """The sizes of an operand as it is where it lies."""
-    return [dim.size for dim in _lies(value, roles, rows_together, shape)[1]]
-
-
-def check_apart(
-    value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_given: Callable[[int], bool]
-) -> None:
-    """Raises UnsupportedError where what an operand's elements lie in is not cut into these sizes, of which open ones
-    that it has not have to be given."""
-    found, dims = _lies(value, roles, rows_together, shape)
-    own, wanted, op = shape(found), [dim.size for dim in dims], rows.producer(found)
-    if op is not None and op.name in rows.RESHAPES and shape(op.operands[0]) == wanted:
-        return
-    if not dims or own == wanted:
-        return
-    if not all(size in own or is_given(size) for size in cut_for(own, wanted) if open_sizes.is_open(size)):
-        raise UnsupportedError("a size that no argument has is a part of another one")
 
 
 def stored_apart(value: ir.Value, rows_together: int = 0, shape: Shape = rows.shape_of) -> Stored | None:
@@ -191,14 +170,14 @@ def _in_front(
     is_converted: bool,
 ) -> tuple[ir.Value, Roles]:
     """The tensor that an operand's elements lie in, cut into dimensions of which each has one role."""
-    found, dims = _lies(value, roles, rows_together, shape, is_converted)
+    found, dims = lies(value, roles, rows_together, shape, is_converted)
     names = tuple(dim.name for dim in dims)
     if found == value and names in ((), roles):
         return value, roles
     return _shaped(found, shape(found), [dim.size for dim in dims], number), names
 
 
-def _lies(
+def lies(
     value: ir.Value, roles: Roles, rows_together: int, shape: Shape, is_converted: bool = False
 ) -> tuple[ir.Value, list[_Dim]]:
     """The tensor that an operand's elements lie in, and what it is to be cut into; nothing where its sizes are not
@@ -278,7 +257,7 @@ def _is_copied(dims: Sequence[_Dim]) -> bool:
 def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) -> int:
     """How many rows of the left operand, at least so many, lie apart from the others where they lie; 0 where all do so
     alike. A kernel whose tiles do not cross these reads them there."""
-    if _lies(found.left, found.left_roles, 0, shape)[0] != found.left:
+    if lies(found.left, found.left_roles, 0, shape)[0] != found.left:
         return 0
     value, rows_ = found.left, shape(found.left)[found.left_roles.index("m")]
     sizes, before = set[int](), rows.producer(value)
@@ -286,7 +265,7 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
         sizes |= set(shape(before.operands[0]))
         before = rows.producer(before.operands[0])
     for size in sorted(sizes, reverse=True):
-        if least <= size < rows_ and rows_ % size == 0 and _lies(value, found.left_roles, size, shape)[0] != value:
+        if least <= size < rows_ and rows_ % size == 0 and lies(value, found.left_roles, size, shape)[0] != value:
             return size
     return 0
 

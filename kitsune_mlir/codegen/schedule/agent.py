@@ -110,6 +110,8 @@ class AgentCode(ProductCode):
             return ir.IntegerAttr(op.attributes["value"]).value
         if op is not None and op.name == "tensor.dim":
             return self.around.size_of(value)
+        if op is not None and op.name in _ARITHMETIC:  # of sizes
+            return _ARITHMETIC[op.name](*map(self.number, op.operands))
         raise UnsupportedError(f"an agent uses {value}, which is no number that the kernel is given")
 
     # ---- numbers
