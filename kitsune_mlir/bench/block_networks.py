@@ -88,7 +88,7 @@ class Experts(nn.Module):
         return F.silu(gate) * up
 
     def _dense(self, rows: Tensor, weights: Tensor, experts: Tensor) -> Tensor:
-        routing = torch.zeros(len(rows), EXPERTS, dtype=rows.dtype, device=rows.device).scatter(1, experts, weights)
+        routing = torch.zeros(rows.shape[0], EXPERTS, dtype=rows.dtype, device=rows.device).scatter(1, experts, weights)
         hidden = self._gated(torch.bmm(rows.expand(EXPERTS, -1, -1), self.up.transpose(1, 2)))
         return (torch.bmm(hidden, self.down.transpose(1, 2)) * routing.t().unsqueeze(-1)).sum(0)
 
