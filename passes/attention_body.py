@@ -14,8 +14,9 @@ from kitsune_mlir.planning.product_engines import COPY_ROWS
 
 from .chain_tiles import part
 from .of_places import is_of_places, tile_of_places
-from .row_bodies import Key, RowBody, RowPlan
+from .row_bodies import Key, RowBody
 from .row_groups import Member, joined, root, scalar_of
+from .row_plan import RowPlan
 from .schedule_build import clone_operations, generic, map_of
 from .softmax_rows import CASTS, Weights, of_any, or_zero
 from .tensor_sizes import or_dynamic

@@ -13,7 +13,7 @@ from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import factors, is_open, open_part
 
 from .kernel_build import cta_rank
-from .row_bodies import RowPlan
+from .row_plan import RowPlan
 from .schedule_build import constant_index
 
 if TYPE_CHECKING:

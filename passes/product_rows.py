@@ -22,8 +22,8 @@ from kitsune_mlir.planning.target import Target
 
 from .block_order import Order
 from .priced_product import PricedProduct
-from .row_bodies import RowPlan
 from .row_groups import Group, Member, find, root, users
+from .row_plan import RowPlan
 
 MOST_KEPT = 160  # registers of a thread for tiles that are kept across a reduction
 MOST_IN_PIECES = 64  # columns where sums are added outside tensor cores: with twice as many ptxas spills

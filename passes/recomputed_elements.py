@@ -19,7 +19,7 @@ from collections.abc import Collection
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
-from .row_groups import Group, Member, root
+from .row_groups import Group, Member, root, users
 
 
 def recompute(group: Group, others: Collection[ir.Value]) -> None:
@@ -34,6 +34,46 @@ def recompute(group: Group, others: Collection[ir.Value]) -> None:
                     use.owner.operands[use.operand_number] = member.op.clone().results[0]
 
 
+def handed_on(group: Group) -> list[Member]:
+    """The members of which operators beside a group read wider elements than it reads: they had better compute them."""
+    columns = [v for m in group.ordered for v, role in zip(m.op.operands, m.roles) if role and role.columns]
+    least = min(map(_bits_of, columns), default=0)
+    return [
+        member
+        for member in group.outputs
+        if member.kind == "tile" and _bits_of(member.op.results[0]) > least
+        if any(op.name.startswith("linalg.") and not group.has(op) for op in users(member.op.results[0]))
+    ]
+
+
+def without_wider(group: Group) -> Group:
+    """The group without what it would hand on, as far as that is arithmetic: operators that read it have their own
+    where the group wants it as well. What is left hands on numbers of rows."""
+    while handed := handed_on(group):
+        for member in handed:
+            result = member.op.results[0]
+            if not _is_arithmetic(member):
+                return group
+            if any(map(group.has, users(result))):
+                with ir.InsertionPoint.after(member.op):
+                    own = member.op.clone().results[0]
+                result.replace_all_uses_with(own)
+                for use in list(own.uses):
+                    if group.has(use.owner.operation):
+                        use.owner.operands[use.operand_number] = result
+            else:
+                group = Group(group.space, {value: m for value, m in group.members.items() if m != member})
+    return group
+
+
+def _bits_of(value: ir.Value) -> int:
+    return ir.RankedTensorType(value.type).element_type.width
+
+
+def _is_arithmetic(member: Member) -> bool:
+    return all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in member.s.body.operations)
+
+
 def _is_cheap(member: Member, group: Group) -> bool:
     """Whether an elementwise operator is arithmetic of what is there before the group, of no more bytes than its
     results are."""
@@ -41,9 +81,8 @@ def _is_cheap(member: Member, group: Group) -> bool:
     inputs = list(member.op.operands)[: member.s.inputs]
     own = {root(value) for value in inputs if value in wide}
     outside = not any(root(value) in group.members for value in inputs)
-    plain = all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in member.s.body.operations)
-    bits = [ir.RankedTensorType(value.type).element_type.width for value in (*own, member.op.results[0])]
-    return member.kind == "tile" and outside and plain and sum(bits[:-1]) <= bits[-1]
+    bits = list(map(_bits_of, (*own, member.op.results[0])))
+    return member.kind == "tile" and outside and _is_arithmetic(member) and sum(bits[:-1]) <= bits[-1]
 
 
 def _is_elementwise(op: ir.Operation, value: ir.Value, others: Collection[ir.Value]) -> bool:

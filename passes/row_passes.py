@@ -17,8 +17,9 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .block_order import Order
-from .row_bodies import RowPlan, rows_behind
+from .recomputed_elements import handed_on
 from .row_groups import Group, Member, find, root, space_of, users
+from .row_plan import RowPlan, rows_behind
 from .softmax_rows import Online, find_online
 from .split_sums import MOST_ROWS
 from .stage_cost import DEAR
@@ -48,17 +49,6 @@ def _is_split(group: Group, taken: Callable[[int], int]) -> bool:
     return rows_ <= MOST_ROWS and not outputs and len(levels_of(group)) == 1
 
 
-def _hands_on(group: Group) -> bool:
-    """Whether operators beside a group read wider elements of it than it reads, which they had better compute."""
-    columns = [v for m in group.ordered for v, role in zip(m.op.operands, m.roles) if role and role.columns]
-    least = min(map(_bytes_of, columns), default=0)
-    return any(
-        member.kind == "tile" and _bytes_of(member.op.results[0]) > least
-        for member in group.outputs
-        if any(op.name.startswith("linalg.") and not group.has(op) for op in users(member.op.results[0]))
-    )
-
-
 def _bytes_of(value: ir.Value) -> int:
     return element_bytes(ir.RankedTensorType(value.type).element_type)
 
@@ -70,7 +60,7 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     if len(_open_sizes(plan)) > 1:
         plan = RowPlan(group, (), taken)
     several = len(_open_sizes(plan)) > 1
-    if _hands_on(group) or not (several or all(_has_sizes(plan, member) for member in group.ordered)):
+    if bool(handed_on(group)) or not (several or all(_has_sizes(plan, member) for member in group.ordered)):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
     fits = plan.segments is not None and not plan.behind and not group.space.is_open

@@ -15,8 +15,8 @@ from kitsune_mlir.planning.row_tiles import choose
 from kitsune_mlir.planning.target import Target
 
 from .block_order import Order
-from .row_bodies import RowPlan
 from .row_groups import Group
+from .row_plan import RowPlan
 
 _MOST_US = 3.0  # that a kernel takes: of longer ones a launch is little, and each wants the caches for itself
 

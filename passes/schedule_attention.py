@@ -51,8 +51,9 @@ from .of_places import Range, is_of_places, range_of
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_rows import Followings
-from .row_bodies import RowPlan, erase, gather
+from .row_bodies import erase, gather
 from .row_groups import Group, find, root, users
+from .row_plan import RowPlan
 from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
 from .split_batches import rows_together, stored_apart, with_split_batches, with_split_right

@@ -48,10 +48,11 @@ from .block_order import Order
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .long_rows import LongRowBody
 from .open_lengths import lengths_in
-from .recomputed_elements import recompute
-from .row_bodies import RowBody, RowPlan, gather, replace
+from .recomputed_elements import recompute, without_wider
+from .row_bodies import RowBody, gather, replace
 from .row_groups import Group, find, root, users
 from .row_passes import choose_parts, long_reductions, plan_long
+from .row_plan import RowPlan
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
@@ -132,6 +133,8 @@ def _schedule(
     lengths: dict[ir.Value, list[ir.Value] | None],
 ) -> bool:
     """Puts a kernel in the place of a group, if it can."""
+    if is_open(group.space.columns):
+        group = without_wider(group)
     last, taken = group.ordered[-1].op, sizes.taken
     plan, tiles = RowPlan(group, (), taken), None
     if not is_open(group.space.columns):

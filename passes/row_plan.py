@@ -1,0 +1,123 @@
+"""What a row group reads and writes: the dimensions into which its rows are cut, and what its price depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, prod
+
+from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.open_sizes import is_open
+from kitsune_mlir.planning.row_tiles import RowGroup
+from kitsune_mlir.traffic import element_bytes
+
+from .row_groups import Group, Member, Role, root
+from .stage_cost import DEAR
+
+
+class RowPlan:
+    """What a group reads and writes. `segments` are the dimensions into which its rows are cut, the first None where it
+    is open until the call; None where operands cut them in ways that do not agree. `cuts`: the numbers of rows behind
+    each, also those that are asked for; `taken` says which size one is taken to be that stands for an open one."""
+
+    def __init__(self, group: Group, cuts: Sequence[int] = (), taken: Callable[[int], int] = int):
+        self.group, self.space, self._taken = group, group.space, taken
+        self.outputs = group.outputs
+        inner = {self.space.inner} - {1}
+        self.cuts = sorted({*self._cuts(), *cuts, *inner}, reverse=True)
+        self.segments = self._segments()
+        self.behind = sum(cut < self.space.inner for cut in [*self.cuts, 1])  # segments that stand behind columns
+
+    def _cuts(self) -> set[int]:
+        """The numbers of rows behind each cut: where an operand has a loop and not its neighbour."""
+        found = set()
+        for member in self.group.ordered:
+            for role in member.roles:
+                for i, d in enumerate(member.row_loops[1:] if role is not None else (), 1):
+                    if (d in role.rows) != (member.row_loops[i - 1] in role.rows):
+                        found.add(rows_behind(member, i))
+        return found
+
+    def _segments(self) -> list[int | None] | None:
+        ends = [self.space.rows, *self.cuts, 1]
+        if any(a % b for a, b in zip(ends, ends[1:])):
+            return None
+        sizes: list[int | None] = [a // b for a, b in zip(ends, ends[1:])]
+        return [None, *sizes[1:]] if self.space.is_open else sizes
+
+    def present(self, member: Member, role: Role) -> tuple[bool, ...]:
+        """Which segments an operand has."""
+        own = [i for i, d in enumerate(member.row_loops) if d in role.rows]
+        spans = [
+            (rows_behind(member, i + 1), rows_behind(member, i) if member.row_sizes[i] is not None else inf)
+            for i in own
+        ]
+        return tuple(any(low <= end < high for low, high in spans) for end in (*self.cuts, 1))
+
+    def _open_rows(self) -> int:
+        """The size that is open until the call, as the example has it; 1 where none is."""
+        if not self.space.is_open:
+            return 1
+        values = (value for member in self.group.ordered for value in member.op.operands if rows.is_tensor(value))
+        return next(
+            example_sizes.shape_of(value)[d]
+            for value in values
+            for d, size in enumerate(rows.shape_of(value))
+            if size == rows.DYNAMIC
+        )
+
+    @property
+    def reads_rows(self) -> bool:
+        """Whether an operand from outside has rows or columns: numbers alone do not tell a kernel its size."""
+        operands = ((v, role) for member in self.group.ordered for v, role in zip(member.op.operands, member.roles))
+        return any(role and (role.rows or role.columns) and not self.is_inside(value) for value, role in operands)
+
+    def is_inside(self, value: ir.Value) -> bool:
+        return root(value) in self.group.members
+
+    def counts(self) -> RowGroup:
+        """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
+        seen, elements, moved, shared, live = set(), [], 0.0, 0.0, 1.0
+        work = 0.0
+        for member in self.group.ordered:
+            for value, role in zip(member.op.operands, member.roles):
+                if role is None or not role.columns or self.is_inside(value) or root(value) in seen:
+                    continue
+                seen.add(root(value))
+                size = element_bytes(ir.RankedTensorType(value.type).element_type)
+                live += size / 4
+                if role.rows:
+                    elements.append(size)
+                if member.is_whole(role):
+                    moved += size
+                elif role.rows:
+                    shared += size
+            if member in self.outputs and member.kind == "tile":
+                elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
+                moved += elements[-1]
+            if member.kind != "rows":
+                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+        space, segments = self.space, self.segments or [None]
+        count, columns = self._taken(space.rows) * self._open_rows(), self._taken(space.columns)
+        return RowGroup(
+            rows=count,
+            columns=columns,
+            element_bytes=int(min(elements, default=4)),
+            row_bytes=moved * columns,
+            live=live,
+            work=work,
+            reductions=sum(member.kind == "reduction" for member in self.group.ordered),
+            shared_bytes=shared * columns,
+            is_open=space.is_open or is_open(space.rows),
+            segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
+            turned=self.behind > 0,
+        )
+
+    def place(self, present: Sequence[bool]) -> int:
+        """The dimension of the columns in a tensor that has these segments of rows."""
+        return sum(present[: len(present) - self.behind])
+
+
+def rows_behind(member: Member, loop: int) -> int:
+    """Rows in a turn of the loop before this one."""
+    return prod(size or 1 for size in member.row_sizes[loop:])
