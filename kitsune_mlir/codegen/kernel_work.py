@@ -2,10 +2,10 @@
 
 The threads of one block, from the middle of the grid, are followed at once: an integer is an array with an element for
 each thread, which shows the addresses that a warp's load touches. An innermost loop is followed for a few turns, and
-the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Numbers of floating point
-are not followed: addresses that depend on them are taken for scattered, both branches are taken, and a loop whose turns
-depend on them is taken to have one. An integer that is loaded is made up from its address: threads that load the same
-one go to the same row of a table.
+the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Of numbers of floating
+point is known where they come from alone: both branches are taken, and a loop whose turns depend on them is taken to
+have one. An integer that is loaded is made up from its address, one that is made of floats from theirs: threads that
+load the same ones go to the same row of a table.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ class _Reader:
         self._threads, self._number = launch.block[0], number
         self._pointers: dict[int, View] = {}  # by the number that addresses in them begin with
         self._sectors: dict[int, Array] = {}  # by buffer, those that code outside of loops has brought to the SM
+        self._origins: dict[int, Array] = {}  # by hash of an SSA value of floats, what tells it from others
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
         block = function.regions[0].blocks[0]
         for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
@@ -172,8 +173,7 @@ class _Reader:
             case "scf.for":
                 self._for(op, turn, thread)
             case "memref.load" | "vector.load":
-                number = op.results[0] if op.name == "memref.load" else None
-                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, number)
+                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, op.results[0])
                 thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
                 thread.instructions += ADDRESSED
             case "memref.store" | "vector.store":
@@ -284,6 +284,7 @@ class _Reader:
             at = (at - view.byte_offset) % view.nbytes + view.byte_offset
         if result is not None:
             self._values[hash(result)] = _made_up(element, at // _ALIKE if shared else at)
+            self._origins[hash(result)] = at
         return 0.0 if shared else self._touch(view, at, turn, moved)
 
     def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float]) -> float:
@@ -318,6 +319,11 @@ class _Reader:
             return np.full((1, 1), self._number if _is_x(op) else 0)
         if op.name == "gpu.block_dim":
             return np.full((1, 1), self._threads if _is_x(op) else 1)
+        origins = [self._origins[hash(value)] for value in op.operands if hash(value) in self._origins]
+        if origins and isinstance(op.results[0].type, ir.FloatType):
+            self._origins[hash(op.results[0])] = sum(origins) * 31 + len(self._origins)
+        if origins and op.name in ("arith.fptosi", "arith.fptoui"):
+            return _made_up(op.results[0].type, sum(origins))
         operands = [self._see(value) for value in op.operands]
         if op.name == "memref.cast":
             return operands[0]

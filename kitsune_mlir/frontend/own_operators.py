@@ -12,6 +12,8 @@ _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
 
+_library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
+
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
     shape = list(re.shape)
@@ -37,6 +39,13 @@ def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]
     return values, values.to(torch.int64)
 
 
+@torch.library.register_fake("kitsune::sample", lib=_library)
+def _sample(x: Tensor, grid: Tensor, linear: bool, padding: int, corners: bool, last: bool) -> Tensor:
+    batch, *places, _ = grid.shape
+    return x.new_empty([batch, *places, x.shape[-1]] if last else [batch, x.shape[1], *places])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
+SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
