@@ -46,6 +46,7 @@ from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 OPEN_BLOCK = 8  # rows of what is elementwise and has inner sizes that are open
+MOST_CODE = 1024  # operations of a thread that computes several rows: behind more there are loads enough in flight
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
 LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
@@ -262,13 +263,16 @@ def _blocking(generic: Generic, least: int) -> Blocking:
     together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
     if None not in sizes.values() and prod(sizes.values()) < least:
         return {}
+    if not generic.reduction and BLOCK * len(list(generic.block.operations)) > MOST_CODE:
+        return {}
     return {d: BLOCK for d in together if sizes[d] is None or sizes[d] >= BLOCK}
 
 
 def _open_blocking(generic: Generic) -> Blocking:
     """The same of what is elementwise and has open sizes, by those of the example."""
     sizes, count = {d: generic.example_size(d) for d in generic.parallel}, OPEN_BLOCK
-    while prod(sizes.values()) // count < 2 * ENOUGH and count > 1:
+    code = len(list(generic.block.operations))
+    while count > 1 and (prod(sizes.values()) // count < 2 * ENOUGH or count * code > MOST_CODE):
         count //= 2
     if count == 1 or all(generic.known_size(d) is not None for d in generic.parallel[1:]):
         return {}
