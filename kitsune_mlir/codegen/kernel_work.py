@@ -2,20 +2,21 @@
 
 The threads of one block, from the middle of the grid, are followed at once: an integer is an array with an element for
 each thread, which shows the addresses that a warp's load touches. An innermost loop is followed for a few turns, and
-the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Of numbers of floating
-point is known where they come from alone: both branches are taken, and a loop whose turns depend on them is taken to
-have one. An integer that is loaded is made up from its address, one that is made of floats from theirs: threads that
-load the same ones go to the same row of a table.
+the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Of floats in memory is
+known where they come from alone: both branches are taken, and a loop whose turns depend on them is taken to have one.
+An integer that is loaded is made up from its address, one that is made of floats from theirs: threads that load the
+same ones go to the same row of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.followed_numbers import Array, computed, constant
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.kernel_cost import (
@@ -51,42 +52,8 @@ _FREE = frozenset(
     """arith.constant arith.index_cast arith.index_castui gpu.block_dim gpu.block_id gpu.grid_dim gpu.return
     gpu.thread_id memref.cast memref.dim scf.yield vector.extract vector.from_elements""".split()
 )
-Array = Any  # of integers or truths: (turns or 1) x (threads or 1)
 
 
-def _divided(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda a, b: function(a, np.where(b == 0, 1, b))
-
-
-def _unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda a, b: function(np.asarray(a).astype(np.uint64), np.asarray(b).astype(np.uint64))
-
-
-_INTEGERS: dict[str, Callable[..., Array]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divui": _divided(np.floor_divide),
-    "arith.divsi": _divided(np.floor_divide),
-    "arith.floordivsi": _divided(np.floor_divide),
-    "arith.ceildivui": _divided(lambda a, b: -(-a // b)),
-    "arith.ceildivsi": _divided(lambda a, b: -(-a // b)),
-    "arith.remui": _divided(np.remainder),
-    "arith.remsi": _divided(np.remainder),
-    "arith.minui": np.minimum,
-    "arith.minsi": np.minimum,
-    "arith.maxui": np.maximum,
-    "arith.maxsi": np.maximum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift,
-    "arith.shrui": np.right_shift,
-    "arith.shrsi": np.right_shift,
-}
-_SAME = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci")
-_ORDERS = (np.less, np.less_equal, np.greater, np.greater_equal)
-_COMPARED = (np.equal, np.not_equal, *_ORDERS, *map(_unsigned, _ORDERS))  # by predicate
 _DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 
@@ -147,7 +114,7 @@ class _Reader:
         block = function.regions[0].blocks[0]
         for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
             number = given if isinstance(given, View) else given[1]
-            self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int) else number
+            self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int | float) else number
         for view in (given for given in launch.arguments if isinstance(given, View)):
             self.sizes[view.buffer] = max(self.sizes.get(view.buffer, 0), view.nbytes)
         mask = np.ones((1, self._threads), bool)
@@ -311,8 +278,7 @@ class _Reader:
     def _computed(self, op: ir.Operation) -> Any:
         """An operation's only result, where it is followed."""
         if op.name == "arith.constant":
-            value = op.attributes["value"]
-            return np.full((1, 1), int(value.value)) if isinstance(value, ir.IntegerAttr | ir.BoolAttr) else None
+            return constant(op.attributes["value"])
         if op.name == "gpu.thread_id":
             return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
         if op.name == "gpu.block_id":
@@ -334,13 +300,7 @@ class _Reader:
             return np.full((1, 1), operands[0].shape[int(operands[1].flat[0])])
         if any(not isinstance(operand, np.ndarray) for operand in operands):
             return None
-        if op.name in _INTEGERS:
-            return _INTEGERS[op.name](*operands)
-        if op.name == "arith.cmpi":
-            return _COMPARED[attr_int(op, "predicate")](*operands)
-        if op.name == "arith.select":
-            return np.where(*operands)
-        return operands[0] if op.name in _SAME else None
+        return computed(op, operands)
 
 
 def _is_fused(op: ir.Operation) -> bool:

@@ -15,7 +15,7 @@ from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.mlir import func, ir, walk
 from kitsune_mlir.rows import producer, used_values
 
-from .sampled_elements import Sample
+from .sampled_elements import Sample, between
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
@@ -106,7 +106,13 @@ def _sample(x: ir.Value, grid: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x, grid], lambda parts, kinds: [how.build(*parts, ir.RankedTensorType(kinds[0]))]
 
 
-_KINDS = {"fourier": _fourier, "fourier_to_real": _fourier, "firsts": _firsts, "sample": _sample}
+def _between(x: ir.Value, places: ir.Value) -> tuple[Parts, Make]:
+    """Elements at places of each dimension, likewise."""
+    listed = list(places.owner.operands)
+    return [x, *listed], lambda parts, kinds: [between(parts[0], parts[1:], ir.RankedTensorType(kinds[0]))]
+
+
+_KINDS = {"fourier": _fourier, "fourier_to_real": _fourier, "firsts": _firsts, "sample": _sample, "between": _between}
 
 
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:

@@ -14,6 +14,8 @@ _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Ten
 
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 
+_library.define("between(Tensor x, Tensor[] places) -> Tensor")
+
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
     shape = list(re.shape)
@@ -45,7 +47,13 @@ def _sample(x: Tensor, grid: Tensor, linear: bool, padding: int, corners: bool, 
     return x.new_empty([batch, *places, x.shape[-1]] if last else [batch, x.shape[1], *places])
 
 
+@torch.library.register_fake("kitsune::between", lib=_library)
+def _between(x: Tensor, places: list[Tensor]) -> Tensor:
+    return x.new_empty([*x.shape[: x.dim() - len(places)], *(one.shape[0] for one in places)])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
+BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between

@@ -37,19 +37,11 @@ class Sample:
         rank, kind = result.rank, ir.RankedTensorType(grid.type)
         dims, channel = kind.shape[-1], rank - 1 if self.is_last else 1
         own = [d for d in range(rank) if d != channel]  # the loops of a grid
-        sizes: list[int | ir.Value] = list(result.shape)
-        for d in range(rank):
-            if result.is_dynamic_dim(d):
-                value, at = (x, rank - 1) if d == channel else (grid, own.index(d))
-                sizes[d] = tensor.dim(value, _index(at if d != channel or self.is_last else 1))
-        identity = [ir.AffineDimExpr.get(d) for d in range(rank)]
-        maps = [
-            ir.AffineMap.get(rank, 0, [*(identity[d] for d in own), ir.AffineConstantExpr.get(n)]) for n in range(dims)
-        ]
-        kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
-        starts = [tensor.empty(sizes, result.element_type)]
-        made = linalg.GenericOp([result], [grid] * dims, starts, [*maps, ir.AffineMap.get_identity(rank)], kinds)
-        block = made.regions[0].blocks.append(*[kind.element_type] * dims, result.element_type)
+        sources = [(x, dims + 1 if self.is_last else 1) if d == channel else (grid, own.index(d)) for d in range(rank)]
+        loops = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        at = [[*(loops[d] for d in own), ir.AffineConstantExpr.get(n)] for n in range(dims)]
+        made = _operator(result, sources, [grid] * dims, at)
+        block = made.regions[0].blocks[0]
         first = 1 if self.is_last else 2
         lengths = [
             tensor.dim(x, _index(first + d)) if _is_open(x, first + d) else x.type.shape[first + d] for d in range(dims)
@@ -155,6 +147,67 @@ def _mean(x: ir.Value, axes: Sequence[_Axis], at: Callable[[Sequence[ir.Value]],
         found = arith.mulf(found, reduce(arith.mulf, weights), fastmath=fma)
         total = found if total is None else arith.addf(total, found, fastmath=fma)
     return arith.truncf(element, total) if total.type != element else total
+
+
+def between(x: ir.Value, places: Sequence[ir.Value], result: ir.RankedTensorType) -> ir.Value:
+    """An image [n, c, *sizes] of another size, at the insertion point: of each of its last dimensions the places of the
+    results, in elements and not less than 0."""
+    rank, first = result.rank, result.rank - len(places)
+    kind = ir.RankedTensorType(places[0].type).element_type
+    loops = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    sources = [(x, d) for d in range(first)] + [(place, 0) for place in places]
+    lengths = [tensor.dim(x, _index(d)) for d in range(first, rank)]  # a constant, where it is known
+    made = _operator(result, sources, list(places), [[loops[d]] for d in range(first, rank)])
+    with ir.InsertionPoint(made.regions[0].blocks[0]):
+        corners = [_corners(place, length) for place, length in zip(made.regions[0].blocks[0].arguments, lengths)]
+        own = [linalg.IndexOp(d).result for d in range(first)]
+        found = _blended(x, corners, own, kind)
+        linalg.YieldOp([found if kind == result.element_type else arith.truncf(result.element_type, found)])
+    return made.results[0]
+
+
+def _operator(
+    result: ir.RankedTensorType,
+    sources: Sequence[tuple[ir.Value, int]],
+    inputs: list[ir.Value],
+    read: Sequence[Sequence[ir.AffineExpr]],
+) -> ir.Operation:
+    """An elementwise operator with an empty body, of inputs that are read at these places of its loops; for each of
+    these `sources` say a tensor, and a dimension of it, that is as long."""
+    rank = result.rank
+    sizes = [
+        tensor.dim(value, _index(d)) if result.is_dynamic_dim(loop) else result.shape[loop]
+        for loop, (value, d) in enumerate(sources)
+    ]
+    maps = [*(ir.AffineMap.get(rank, 0, list(exprs)) for exprs in read), ir.AffineMap.get_identity(rank)]
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
+    starts = [tensor.empty(sizes, result.element_type)]
+    made = linalg.GenericOp([result], inputs, starts, maps, kinds)
+    made.regions[0].blocks.append(*[ir.RankedTensorType(v.type).element_type for v in (*inputs, *starts)])
+    return made.operation
+
+
+def _corners(place: ir.Value, size: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
+    """The elements in front of a place and behind it, or the last one, with their weights."""
+    number, low = ir.IntegerType.get_signless(32), math.floor(place)
+    last = arith.subi(arith.index_cast(number, size), arith.constant(number, 1))
+    before = arith.minsi(arith.fptosi(number, low), last)
+    behind = arith.minsi(arith.addi(before, arith.constant(number, 1)), last)
+    part = arith.subf(place, low)
+    weights = arith.subf(arith.constant(place.type, 1.0), part), part
+    return [(arith.index_cast(ir.IndexType.get(), at), own) for at, own in zip((before, behind), weights)]
+
+
+def _blended(
+    x: ir.Value, corners: Sequence[list[tuple[ir.Value, ir.Value]]], at: list[ir.Value], kind: ir.Type
+) -> ir.Value:
+    """What lies between the corners, those of the last dimension first."""
+    if not corners:
+        found = tensor.extract(x, at)
+        return found if found.type == kind else arith.extf(kind, found)
+    (one, own), (other, weight) = corners[0]
+    near, far = (_blended(x, corners[1:], [*at, index], kind) for index in (one, other))
+    return arith.addf(arith.mulf(near, own), arith.mulf(far, weight))
 
 
 def _is_open(value: ir.Value, d: int) -> bool:

@@ -164,3 +164,20 @@ def test_places_of_floats_are_those_of_the_numbers_that_they_are_made_of():
       %v = arith.addf %w, %y : f32"""
     found = work([(4096,), (4096, 32), (4096, 32)], ["d0", "d0, d1", "d0, d1"], PARALLEL, body)
     assert found.lines < 4096 * 4  # lines of both tables and of the result, and some of the numbers
+
+
+def test_places_that_are_computed_of_integers_are_known():
+    """Neighbours of a larger image lie between the same elements."""
+    body = """
+      %j = linalg.index 1 : index
+      %i = arith.index_cast %j : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %half = arith.constant 0.5 : f32
+      %p = arith.mulf %f, %half : f32
+      %n = arith.fptosi %p : f32 to i32
+      %k = arith.index_cast %n : i32 to index
+      %r = linalg.index 0 : index
+      %w = tensor.extract %b[%r, %k] : tensor<64x512xf32>
+      %v = arith.addf %w, %x : f32"""
+    found = work([(64, 512), (64, 512), (64, 512)], ["d0, d1", "d0, d1", "d0, d1"], PARALLEL, body)
+    assert found.lines <= 3 * 64 * 512 / 32
