@@ -22,7 +22,7 @@ from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
-from .gpu_generic import Generic, dims_of
+from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import (
     THREADS,
     WARP,
@@ -46,7 +46,9 @@ from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 OPEN_BLOCK = 8  # rows of what is elementwise and has inner sizes that are open
-MOST_CODE = 1024  # operations of a thread that computes several rows: behind more there are loads enough in flight
+# Operations of a thread that computes several rows, and what it reads by number: more need registers, and fewer threads
+# are there to wait for each other's loads.
+MOST_CODE, MOST_LOADS = 1024, 48
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
 LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
@@ -271,8 +273,10 @@ def _blocking(generic: Generic, least: int) -> Blocking:
 def _open_blocking(generic: Generic) -> Blocking:
     """The same of what is elementwise and has open sizes, by those of the example."""
     sizes, count = {d: generic.example_size(d) for d in generic.parallel}, OPEN_BLOCK
-    code = len(list(generic.block.operations))
-    while count > 1 and (prod(sizes.values()) // count < 2 * ENOUGH or count * code > MOST_CODE):
+    body = [op.operation for op in generic.block.operations]
+    loads = sum(COLUMN in op.attributes for op in body) or sum(op.name == "memref.load" for op in body)
+    most = max(1, min(MOST_CODE // len(body), MOST_LOADS // max(1, loads)))
+    while count > 1 and (prod(sizes.values()) // count < 2 * ENOUGH or count > most):
         count //= 2
     if count == 1 or all(generic.known_size(d) is not None for d in generic.parallel[1:]):
         return {}
