@@ -15,7 +15,7 @@ from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.mlir import func, ir, walk
 from kitsune_mlir.rows import producer, used_values
 
-from .sampled_elements import Sample, between
+from .sampled_elements import Sample, between, windows
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
@@ -112,7 +112,20 @@ def _between(x: ir.Value, places: ir.Value) -> tuple[Parts, Make]:
     return [x, *listed], lambda parts, kinds: [between(parts[0], parts[1:], ir.RankedTensorType(kinds[0]))]
 
 
-_KINDS = {"fourier": _fourier, "fourier_to_real": _fourier, "firsts": _firsts, "sample": _sample, "between": _between}
+def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """Windows of an image, likewise."""
+    numbers = [[ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in said]
+    return [x], lambda parts, kinds: [windows(parts[0], *numbers, ir.RankedTensorType(kinds[0]))]
+
+
+_KINDS = {
+    "fourier": _fourier,
+    "fourier_to_real": _fourier,
+    "firsts": _firsts,
+    "sample": _sample,
+    "between": _between,
+    "windows": _windows,
+}
 
 
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:

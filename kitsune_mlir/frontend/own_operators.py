@@ -16,6 +16,8 @@ _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool co
 
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 
+_library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride) -> Tensor")
+
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
     shape = list(re.shape)
@@ -52,8 +54,15 @@ def _between(x: Tensor, places: list[Tensor]) -> Tensor:
     return x.new_empty([*x.shape[: x.dim() - len(places)], *(one.shape[0] for one in places)])
 
 
+@torch.library.register_fake("kitsune::windows", lib=_library)
+def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int]) -> Tensor:
+    forms = zip(x.shape[2:], kernel, dilation, stride, strict=True)
+    return x.new_empty([*x.shape[:2], *kernel, *((size - d * (k - 1) - 1) // s + 1 for size, k, d, s in forms)])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
+WINDOWS = torch.ops.kitsune.windows.default  # [n, c, *kernel, *windows] of [n, c, *sizes]

@@ -166,6 +166,32 @@ def between(x: ir.Value, places: Sequence[ir.Value], result: ir.RankedTensorType
     return made.results[0]
 
 
+def windows(
+    x: ir.Value, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int], result: ir.RankedTensorType
+) -> ir.Value:
+    """The elements of all windows of an image [n, c, *sizes], at the insertion point."""
+    dims, rank = len(kernel), result.rank
+    loops = [ir.AffineDimExpr.get(d) for d in range(rank)]
+    kind = ir.RankedTensorType(x.type)
+    sizes: list[int | ir.Value] = list(result.shape)
+    for d in range(rank):
+        if result.is_dynamic_dim(d):
+            axis = d - dims if d >= 2 + dims else d
+            sizes[d] = tensor.dim(x, _index(axis))
+            if d >= 2 + dims:
+                less = dilation[axis - 2] * (kernel[axis - 2] - 1) + 1
+                steps = arith.divui(arith.subi(sizes[d], _index(less)), _index(stride[axis - 2]))
+                sizes[d] = arith.addi(steps, _index(1))
+    seen = [loops[2 + d] * dilation[d] + loops[2 + dims + d] * stride[d] for d in range(dims)]
+    maps = [ir.AffineMap.get(rank, 0, [*loops[:2], *seen]), ir.AffineMap.get_identity(rank)]
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
+    made = linalg.GenericOp([result], [x], [tensor.empty(sizes, kind.element_type)], maps, kinds)
+    block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+    return made.results[0]
+
+
 def _operator(
     result: ir.RankedTensorType,
     sources: Sequence[tuple[ir.Value, int]],
