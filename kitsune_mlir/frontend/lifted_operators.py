@@ -114,8 +114,10 @@ def _between(x: ir.Value, places: ir.Value) -> tuple[Parts, Make]:
 
 def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     """Windows of an image, likewise."""
-    numbers = [[ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in said]
-    return [x], lambda parts, kinds: [windows(parts[0], *numbers, ir.RankedTensorType(kinds[0]))]
+    *forms, last = said
+    numbers = [[ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in forms]
+    is_last = bool(ir.IntegerAttr(_number(last)).value)
+    return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
 _KINDS = {

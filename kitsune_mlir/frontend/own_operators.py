@@ -16,7 +16,7 @@ _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool co
 
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 
-_library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride) -> Tensor")
+_library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
 
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
@@ -55,9 +55,11 @@ def _between(x: Tensor, places: list[Tensor]) -> Tensor:
 
 
 @torch.library.register_fake("kitsune::windows", lib=_library)
-def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int]) -> Tensor:
-    forms = zip(x.shape[2:], kernel, dilation, stride, strict=True)
-    return x.new_empty([*x.shape[:2], *kernel, *((size - d * (k - 1) - 1) // s + 1 for size, k, d, s in forms)])
+def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int], last: bool) -> Tensor:
+    n, *sizes, c = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    forms = zip(sizes, kernel, dilation, stride, strict=True)
+    counts = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in forms]
+    return x.new_empty([n, *counts, *kernel, c] if last else [n, c, *kernel, *counts])
 
 
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
@@ -65,4 +67,4 @@ FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the f
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
-WINDOWS = torch.ops.kitsune.windows.default  # [n, c, *kernel, *windows] of [n, c, *sizes]
+WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows

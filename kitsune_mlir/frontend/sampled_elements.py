@@ -167,23 +167,32 @@ def between(x: ir.Value, places: Sequence[ir.Value], result: ir.RankedTensorType
 
 
 def windows(
-    x: ir.Value, kernel: Sequence[int], dilation: Sequence[int], stride: Sequence[int], result: ir.RankedTensorType
+    x: ir.Value,
+    kernel: Sequence[int],
+    dilation: Sequence[int],
+    stride: Sequence[int],
+    is_last: bool,
+    result: ir.RankedTensorType,
 ) -> ir.Value:
-    """The elements of all windows of an image [n, c, *sizes], at the insertion point."""
+    """The elements of all windows of an image at the insertion point: [n, c, *sizes] -> [n, c, *kernel, *windows], or,
+    where channels are last, [n, *sizes, c] -> [n, *windows, *kernel, c]."""
     dims, rank = len(kernel), result.rank
-    loops = [ir.AffineDimExpr.get(d) for d in range(rank)]
-    kind = ir.RankedTensorType(x.type)
+    loops, kind = [ir.AffineDimExpr.get(d) for d in range(rank)], ir.RankedTensorType(x.type)
+    places, elements = (1, 1 + dims) if is_last else (2 + dims, 2)  # the first loops of windows, and of their elements
+    first, channel = (1, 1 + dims) if is_last else (2, 1)  # dimensions of the image
     sizes: list[int | ir.Value] = list(result.shape)
     for d in range(rank):
         if result.is_dynamic_dim(d):
-            axis = d - dims if d >= 2 + dims else d
-            sizes[d] = tensor.dim(x, _index(axis))
-            if d >= 2 + dims:
-                less = dilation[axis - 2] * (kernel[axis - 2] - 1) + 1
-                steps = arith.divui(arith.subi(sizes[d], _index(less)), _index(stride[axis - 2]))
+            axis = d - places if places <= d < places + dims else None
+            whole = 0 if d == 0 else channel
+            sizes[d] = tensor.dim(x, _index(whole if axis is None else first + axis))
+            if axis is not None:
+                less = dilation[axis] * (kernel[axis] - 1) + 1
+                steps = arith.divui(arith.subi(sizes[d], _index(less)), _index(stride[axis]))
                 sizes[d] = arith.addi(steps, _index(1))
-    seen = [loops[2 + d] * dilation[d] + loops[2 + dims + d] * stride[d] for d in range(dims)]
-    maps = [ir.AffineMap.get(rank, 0, [*loops[:2], *seen]), ir.AffineMap.get_identity(rank)]
+    seen = [loops[elements + d] * dilation[d] + loops[places + d] * stride[d] for d in range(dims)]
+    read = [loops[0], *seen, loops[rank - 1]] if is_last else [*loops[:2], *seen]
+    maps = [ir.AffineMap.get(rank, 0, read), ir.AffineMap.get_identity(rank)]
     kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
     made = linalg.GenericOp([result], [x], [tensor.empty(sizes, kind.element_type)], maps, kinds)
     block = made.regions[0].blocks.append(kind.element_type, kind.element_type)

@@ -35,7 +35,7 @@ def unfold(
         return decompositions.im2col(x, kernel, dilation, padding, stride)
     if any(padding):
         x = aten.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]])
-    return WINDOWS(x, kernel, dilation, stride).flatten(1, 3).flatten(2)
+    return WINDOWS(x, kernel, dilation, stride, False).flatten(1, 3).flatten(2)
 
 
 def fold(
