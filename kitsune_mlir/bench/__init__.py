@@ -6,6 +6,7 @@ networks     what the names stand for
 zoo          small models of many forms, by name, at three sizes
 zoo_models   their modules; those with attention in zoo_attention, those of images in zoo_images
 everyday     whole models as people write them; their modules in everyday_images, _sequences and _tables
+fields_images  modules of image processing and graphics
 random_nets  random networks: draw_nets draws them by a seed, smaller_nets leaves steps out
 sides        the ways to run one: torch's, and ours
 device       the GPU: moving, capturing, timing; tests put another in its place
