@@ -46,6 +46,11 @@ def _is_deep(type_: ir.Type) -> bool:
     return rows.DYNAMIC in type_.shape[1:] or prod(type_.shape[1:]) <= _MOST_COLUMNS
 
 
+def _is_long(type_: ir.Type) -> bool:
+    """Whether a tile of more dimensions stays one, as its rows are longer than any tile."""
+    return ir.RankedTensorType(type_).rank > 2 and not _is_deep(type_)
+
+
 def _flat_type(type_: ir.Type) -> ir.RankedTensorType:
     kind = ir.RankedTensorType(type_)
     return ir.RankedTensorType.get([kind.shape[0], prod(kind.shape[1:])], kind.element_type)
@@ -199,7 +204,10 @@ class _Stage:
         if loops is None:
             return
         inputs = [map_ for i in range(s.inputs) if (map_ := loops.input(i)) is not None]
-        if len(inputs) < s.inputs:
+        tiles = [op.operands[i].type for i in range(len(op.operands)) if i == s.inputs or loops.streams(i)]
+        if len(inputs) < s.inputs or any(
+            ir.RankedTensorType(type_).rank > 2 and not _is_deep(type_) for type_ in tiles
+        ):
             return
         for i, map_ in enumerate(inputs):
             value = op.operands[i]

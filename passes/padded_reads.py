@@ -3,11 +3,16 @@ computed element by element of the one in memory (window_reads.py)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isinf
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir, slice_of
+
+# A tensor, what of another one is before and behind each of its dimensions, and what that is.
+Around = tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute]
 
 
 @dataclass(frozen=True)
@@ -27,13 +32,14 @@ class Read:
         return self.outside is not None
 
 
-def read_of(value: ir.Value, map_: ir.AffineMap, once: bool) -> Read:
+def read_of(value: ir.Value, map_: ir.AffineMap, once: bool, elements: Mapping[int, int]) -> Read:
     """How an operand is read, without what is put around it and what widens it, or computes each element of it, where
-    these are read `once`."""
+    these are read `once`. `elements` are the points of loops that reduce."""
     value, map_ = _without_units(value, map_)
     rank = len(map_.results)
     low, high, outside = (0,) * rank, (0,) * rank, None
-    if (around := _padded(value)) is not None:
+    around = _padded(value)
+    if around is not None and _reads_elements(around, map_, elements):
         value, low, high, outside = around
     elif not is_window(map_):
         return Read(value, map_, low, high, None, None)
@@ -49,6 +55,19 @@ def read_of(value: ir.Value, map_: ir.AffineMap, once: bool) -> Read:
     narrow_type = ir.RankedTensorType(narrow.type).element_type
     outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
     return Read(narrow, map_, low, high, outside, body)
+
+
+def _reads_elements(around: Around, map_: ir.AffineMap, elements: Mapping[int, int]) -> bool:
+    """Whether there are elements wherever there are results: where sizes are open there may be none, unless windows are
+    longer than what is around them."""
+    value, low, high, _ = around
+    kind = ir.RankedTensorType(value.type)
+    for d in range(kind.rank):
+        if (low[d] or high[d]) and kind.is_dynamic_dim(d):
+            _, steps = linear(map_.results[d], map_.n_dims) or (0, [0] * map_.n_dims)
+            if sum(steps[loop] * (count - 1) for loop, count in elements.items()) < low[d] + high[d]:
+                return False
+    return True
 
 
 def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
@@ -68,7 +87,7 @@ def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.Af
     return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
 
 
-def _padded(value: ir.Value) -> tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+def _padded(value: ir.Value) -> Around | None:
     """The tensor that a value has with something around it, perhaps a slice of that, which begins and ends elsewhere;
     how much of what is before and behind each of its dimensions."""
     if not rows.is_tensor(value):
@@ -97,7 +116,7 @@ def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Att
     low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
     kind = ir.RankedTensorType(pad.operands[0].type)
     filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
-    known = all(not kind.is_dynamic_dim(d) and kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
+    known = all(kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
     value = None if filler is None else _number(filler)
     return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)
 

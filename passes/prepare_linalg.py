@@ -51,7 +51,7 @@ from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
 from .sliced_elements import compute_slices
-from .sliced_parts import slice_fill, slice_part
+from .sliced_parts import pass_whole_slices, slice_fill, slice_part
 from .turned_broadcasts import turn_broadcasts
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -83,6 +83,8 @@ class PrepareLinalg(ModulePass):
             compute_slices(module)
             for op in walk(module, "tensor.extract_slice"):
                 slice_part(op)
+            for function in walk(module, "func.func"):
+                pass_whole_slices(function)
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):

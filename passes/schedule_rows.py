@@ -45,6 +45,7 @@ from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
 from .block_order import Order
+from .channel_planes import split_channels
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .long_rows import LongRowBody
 from .open_lengths import lengths_in
@@ -80,6 +81,7 @@ class ScheduleRows(ModulePass):
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
                 number += schedule_thread_rows(block, target, number)
+                split_channels(block)
                 take_rows_in_place(block)
                 long_ = long_reductions(block, target)
                 join_variances(block, parts_in(block, long_))

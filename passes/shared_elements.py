@@ -75,14 +75,23 @@ def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
     """Whether two operators are of the same points, and what the second reads of the first is at its own."""
     if rows.shape_of(first.results[0]) != rows.shape_of(second.results[0]):
         return False
-    rank = len(rows.shape_of(first.results[0]))
-    if (len(first.operands) + len(second.operands)) * (3 + 2 * rank) * 8 > MOST_BYTES:
-        return False
     s, made = rows.Structured(second), list(first.results)
+    if _tensors(first, second) * (3 + 2 * len(rows.shape_of(first.results[0]))) * 8 > MOST_BYTES:
+        return False
     identity = ir.AffineMap.get_identity(len(s.iterators))
     read = [number for number in range(s.inputs) if second.operands[number] in made]
     elsewhere = any(value in made for value in rows.used_values(second)[len(second.operands) :])
     return not elsewhere and all(s.maps[number] == identity for number in read)
+
+
+def _tensors(first: ir.Operation, second: ir.Operation) -> int:
+    """How many tensors both as one read and write."""
+    made, read = list(first.results), set()
+    for op in (first, second):
+        s = rows.Structured(op)
+        read |= {(op.operands[n], str(s.maps[n])) for n in range(s.inputs) if op.operands[n] not in made}
+    kept = [x for x in made if any(use.owner.operation != second for use in x.uses)]
+    return len(read) + len(kept) + len(second.results)
 
 
 def _used(op: ir.Operation) -> list[ir.Value]:

@@ -4,14 +4,17 @@
 %s = tensor.extract_slice %c[0, 4] [%n, 2] [1, 1]       =>      %s = tensor.extract_slice %b[0, 1] [%n, 2] [1, 1]
 
 So is one of the tensors of a stack, which torch writes as a concatenation of which a dimension is cut. What is sliced
-off a slice is sliced off what that one was, so that its place in the whole tensor can be seen. What is sliced off a
-tensor of one number, such as one layer's first states, is such a tensor: nothing reads it.
+off a slice is sliced off what that one was, so that its place in the whole tensor can be seen; a slice that is all of a
+tensor is that. What is sliced off a tensor of one number, such as one layer's first states, is such a tensor: nothing
+reads it.
 """
 
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor
+from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor, walk
+
+from .tensor_sizes import TensorSizes
 
 
 def slice_part(op: ir.Operation) -> None:
@@ -104,6 +107,18 @@ def _behind_slice(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     if {*steps} != {1} or mark in before or any(first and offset == mark for first, offset in zip(before, offsets)):
         return None
     return other.operands[0], [offset + first if first else offset for first, offset in zip(before, offsets)]
+
+
+def pass_whole_slices(function: ir.Operation) -> None:
+    """Takes tensors of open sizes for what is sliced off them and is all of them."""
+    sizes = None
+    for op in walk(function, "tensor.extract_slice"):
+        source, part = op.operands[0], slice_of(op)
+        if source.type != op.results[0].type or any(part.offsets) or {*part.strides} != {1}:
+            continue
+        sizes = sizes or TensorSizes(function.regions[0].blocks[0])
+        if sizes.shape(source) == sizes.shape(op.results[0]):
+            replace_op(op, source)
 
 
 def slice_fill(op: ir.Operation) -> None:

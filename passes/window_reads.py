@@ -283,7 +283,9 @@ def _match(op: ir.Operation) -> _Windows | None:
             return None
         elements[loop] = size
     points = prod(elements.values()) * _known(op.results[0])
-    reads = [read_of(x, map_, rows.is_tensor(x) and points <= _known(x)) for x, map_ in zip(op.operands, inputs)]
+    reads = [
+        read_of(x, map_, rows.is_tensor(x) and points <= _known(x), elements) for x, map_ in zip(op.operands, inputs)
+    ]
     found = _Windows(op, order, reads, elements)
     return found if found.is_worth_it else None
 

@@ -324,8 +324,12 @@ def delinearize(index: ir.Value, sizes: Sequence[Size]) -> list[ir.Value]:
     found: list[ir.Value] = []
     for size in reversed(sizes[1:]):
         divisor = arith.constant(kind, size) if isinstance(size, int) else size
-        found.append(arith.remui(rest, divisor))
-        rest = arith.divui(rest, divisor)
+        quotient = arith.divui(rest, divisor)
+        if isinstance(size, int):
+            found.append(arith.remui(rest, divisor))
+        else:  # what is open is divided by once
+            found.append(arith.subi(rest, arith.muli(quotient, divisor)))
+        rest = quotient
     found.append(rest)
     if narrow:
         found = [arith.index_castui(ir.IndexType.get(), part) for part in found]

@@ -22,7 +22,7 @@ from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
 from .gpu_buffers import Fills
-from .gpu_generic import Generic, dims_of
+from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import (
     THREADS,
     WARP,
@@ -46,6 +46,9 @@ from .pipeline.device import below
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 OPEN_BLOCK = 8  # rows of what is elementwise and has inner sizes that are open
+# Operations of a thread that computes several rows, and what it reads by number: more need registers, and fewer threads
+# are there to wait for each other's loads.
+MOST_CODE, MOST_LOADS = 1024, 48
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
 LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
@@ -262,17 +265,36 @@ def _blocking(generic: Generic, least: int) -> Blocking:
     together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
     if None not in sizes.values() and prod(sizes.values()) < least:
         return {}
+    if not generic.reduction and _most_rows(generic, BLOCK) < BLOCK:
+        return {}
     return {d: BLOCK for d in together if sizes[d] is None or sizes[d] >= BLOCK}
 
 
 def _open_blocking(generic: Generic) -> Blocking:
     """The same of what is elementwise and has open sizes, by those of the example."""
     sizes, count = {d: generic.example_size(d) for d in generic.parallel}, OPEN_BLOCK
-    while prod(sizes.values()) // count < 2 * ENOUGH and count > 1:
+    loads, _ = _loads(generic)
+    most = min(_most_rows(generic, count), max(1, MOST_LOADS // max(1, loads)))
+    while count > 1 and (prod(sizes.values()) // count < 2 * ENOUGH or count > most):
         count //= 2
     if count == 1 or all(generic.known_size(d) is not None for d in generic.parallel[1:]):
         return {}
     return next(({d: count} for d in generic.parallel[:-1] if sizes[d] >= count), {})
+
+
+def _most_rows(generic: Generic, wanted: int) -> int:
+    """As many rows of a thread as are wanted, or so many that its code is not too long. What windows are multiplied
+    with is loaded for all of them at once."""
+    _, is_filter = _loads(generic)
+    return wanted if is_filter else max(1, min(wanted, MOST_CODE // len(list(generic.block.operations))))
+
+
+def _loads(generic: Generic) -> tuple[int, bool]:
+    """How many elements of its own a row reads by number, and whether rows share others."""
+    body = [op.operation for op in generic.block.operations]
+    loads, seen = sum(op.name == "memref.load" for op in body), sum(COLUMN in op.attributes for op in body)
+    is_filter = 0 < seen < loads
+    return (0 if is_filter else loads), is_filter
 
 
 def _items(generic: Generic, block: Blocking, see: See) -> Size:

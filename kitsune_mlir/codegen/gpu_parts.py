@@ -38,7 +38,7 @@ def write_in_place(main: func.FuncOp) -> None:
         if views is None or source.owner.operation.block != block:
             continue
         own = views[0].operands[0] if views else source
-        writer = _writer(own, {copy, *views})
+        writer, number = _writer(own, {copy, *views}) or (None, 0)
         brought = None if writer is None else needed(target, writer)
         if writer is None or brought is None or not _is_untouched(target, writer, copy):
             continue
@@ -46,7 +46,7 @@ def write_in_place(main: func.FuncOp) -> None:
             op.move_before(writer)
         with copy.context, copy.location, ir.InsertionPoint(writer):
             place = _expanded(target, views[0]) if views else target
-        writer.operands[len(writer.operands) - 1] = place
+        writer.operands[number] = place
         for op in (copy, *views, own.owner.operation):
             op.erase()
 
@@ -56,15 +56,16 @@ def _is_collapsed(value: ir.Value) -> bool:
     return owner is not None and owner.name == "memref.collapse_shape" and is_alloc(owner.operands[0])
 
 
-def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
-    """The linalg.generic whose only result an allocation is, when besides it only `others` use that."""
-    users = [use.owner.operation for use in own.uses if use.owner.operation not in others]
+def _writer(own: ir.Value, others: set[ir.Operation]) -> tuple[ir.Operation, int] | None:
+    """The linalg.generic a result of which an allocation is, when besides it only `others` use that, and the number of
+    its operand."""
+    users = [use for use in own.uses if use.owner.operation not in others]
     later = [use.owner.operation for op in others for result in op.results for use in result.uses]
-    if len(users) != 1 or users[0].name != "linalg.generic" or any(user not in others for user in later):
+    if len(users) != 1 or users[0].owner.name != "linalg.generic" or any(user not in others for user in later):
         return None
-    generic = Generic(users[0])
-    alone = generic.outputs == [own] and own not in generic.inputs and not generic.reduction and not generic.reads(0)
-    return users[0] if alone else None
+    generic, number = Generic(users[0].owner.operation), users[0].operand_number
+    output = number - len(generic.inputs)
+    return (generic.op, number) if output >= 0 and not generic.reduction and not generic.reads(output) else None
 
 
 def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
@@ -90,9 +91,9 @@ def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> 
     for op in {ancestor_in(first.block, use.owner.operation) for use in uses_of(root)}:
         if op.is_before_in_block(first) or not op.is_before_in_block(last):
             continue
-        own = _target(op)
-        if own is not None and root_of(own) == root and lie_apart(own, target):
-            touched = _read(op)
+        own = _targets(op)
+        if own and all(root_of(one) != root or lie_apart(one, target) for one in own):
+            touched = _read(op, len(own))
         else:
             touched = [operand for one in walk(op) for operand in one.operands] if op.name not in IDLE else []
         if any(root_of(value) == root for value in touched):
@@ -123,23 +124,21 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
 
 
-def _target(op: ir.Operation) -> ir.Value | None:
-    """The part of a buffer that an operation fills, if that is all it does."""
+def _targets(op: ir.Operation) -> list[ir.Value]:
+    """The parts of buffers that an operation fills, if that is all it does."""
     if op.name == "memref.copy":
-        return op.operands[1]
+        return [op.operands[1]]
     if op.name != "linalg.generic":
-        return None
+        return []
     generic = Generic(op)
-    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0):
-        return None
-    return None if is_dense(generic.outputs[0].type) else generic.outputs[0]
+    filled = not generic.reduction and not any(map(generic.reads, range(len(generic.outputs))))
+    return generic.outputs if filled else []
 
 
-def _read(op: ir.Operation) -> list[ir.Value]:
-    """What an operation reads: its operands, and what its body takes from outside."""
-    last = len(op.operands) - 1
+def _read(op: ir.Operation, targets: int) -> list[ir.Value]:
+    """What an operation reads: its operands but the last ones, and what its body takes from outside."""
     inner = [operand for one in walk(op) if one != op for operand in one.operands]
-    return [*list(op.operands)[:last], *inner]
+    return [*list(op.operands)[: len(op.operands) - targets], *inner]
 
 
 def lie_apart(a: ir.Value, b: ir.Value) -> bool:

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from kitsune_mlir.mlir import arith, ir, memref, vector
 
 from .pipeline import device
-from .stride_factors import stride_factors
+from .stride_factors import offset_factor, stride_factors
 
 WORD = 16  # bytes
 
 
 def keeps_words(buffer: ir.Value, count: int) -> bool:
     """Whether words of so many neighbours of a buffer that begins at a multiple of them do not cross their bounds."""
-    kind = ir.MemRefType(buffer.type)
-    strides, (_, offset) = stride_factors(buffer), kind.get_strides_and_offset()
-    known = [*strides[:-1], offset, kind.shape[-1]]
+    strides = stride_factors(buffer)
+    known = [*strides[:-1], offset_factor(buffer), ir.MemRefType(buffer.type).shape[-1]]
     return strides[-1] == 1 and all(x >= 0 and x % count == 0 for x in known)
 
 

@@ -2,20 +2,21 @@
 
 The threads of one block, from the middle of the grid, are followed at once: an integer is an array with an element for
 each thread, which shows the addresses that a warp's load touches. An innermost loop is followed for a few turns, and
-the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Numbers of floating point
-are not followed: addresses that depend on them are taken for scattered, both branches are taken, and a loop whose turns
-depend on them is taken to have one. An integer that is loaded is made up from its address: threads that load the same
-one go to the same row of a table.
+the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Of floats in memory is
+known where they come from alone: both branches are taken, and a loop whose turns depend on them is taken to have one.
+An integer that is loaded is made up from its address, one that is made of floats from theirs: threads that load the
+same ones go to the same row of a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.followed_numbers import Array, computed, constant
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.kernel_cost import (
@@ -51,42 +52,8 @@ _FREE = frozenset(
     """arith.constant arith.index_cast arith.index_castui gpu.block_dim gpu.block_id gpu.grid_dim gpu.return
     gpu.thread_id memref.cast memref.dim scf.yield vector.extract vector.from_elements""".split()
 )
-Array = Any  # of integers or truths: (turns or 1) x (threads or 1)
 
 
-def _divided(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda a, b: function(a, np.where(b == 0, 1, b))
-
-
-def _unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda a, b: function(np.asarray(a).astype(np.uint64), np.asarray(b).astype(np.uint64))
-
-
-_INTEGERS: dict[str, Callable[..., Array]] = {
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divui": _divided(np.floor_divide),
-    "arith.divsi": _divided(np.floor_divide),
-    "arith.floordivsi": _divided(np.floor_divide),
-    "arith.ceildivui": _divided(lambda a, b: -(-a // b)),
-    "arith.ceildivsi": _divided(lambda a, b: -(-a // b)),
-    "arith.remui": _divided(np.remainder),
-    "arith.remsi": _divided(np.remainder),
-    "arith.minui": np.minimum,
-    "arith.minsi": np.minimum,
-    "arith.maxui": np.maximum,
-    "arith.maxsi": np.maximum,
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift,
-    "arith.shrui": np.right_shift,
-    "arith.shrsi": np.right_shift,
-}
-_SAME = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci")
-_ORDERS = (np.less, np.less_equal, np.greater, np.greater_equal)
-_COMPARED = (np.equal, np.not_equal, *_ORDERS, *map(_unsigned, _ORDERS))  # by predicate
 _DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 
@@ -142,11 +109,12 @@ class _Reader:
         self._threads, self._number = launch.block[0], number
         self._pointers: dict[int, View] = {}  # by the number that addresses in them begin with
         self._sectors: dict[int, Array] = {}  # by buffer, those that code outside of loops has brought to the SM
+        self._origins: dict[int, Array] = {}  # by hash of an SSA value of floats, what tells it from others
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
         block = function.regions[0].blocks[0]
         for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
             number = given if isinstance(given, View) else given[1]
-            self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int) else number
+            self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int | float) else number
         for view in (given for given in launch.arguments if isinstance(given, View)):
             self.sizes[view.buffer] = max(self.sizes.get(view.buffer, 0), view.nbytes)
         mask = np.ones((1, self._threads), bool)
@@ -172,8 +140,7 @@ class _Reader:
             case "scf.for":
                 self._for(op, turn, thread)
             case "memref.load" | "vector.load":
-                number = op.results[0] if op.name == "memref.load" else None
-                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, number)
+                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, op.results[0])
                 thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
                 thread.instructions += ADDRESSED
             case "memref.store" | "vector.store":
@@ -284,6 +251,7 @@ class _Reader:
             at = (at - view.byte_offset) % view.nbytes + view.byte_offset
         if result is not None:
             self._values[hash(result)] = _made_up(element, at // _ALIKE if shared else at)
+            self._origins[hash(result)] = at
         return 0.0 if shared else self._touch(view, at, turn, moved)
 
     def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float]) -> float:
@@ -310,14 +278,18 @@ class _Reader:
     def _computed(self, op: ir.Operation) -> Any:
         """An operation's only result, where it is followed."""
         if op.name == "arith.constant":
-            value = op.attributes["value"]
-            return np.full((1, 1), int(value.value)) if isinstance(value, ir.IntegerAttr | ir.BoolAttr) else None
+            return constant(op.attributes["value"])
         if op.name == "gpu.thread_id":
             return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
         if op.name == "gpu.block_id":
             return np.full((1, 1), self._number if _is_x(op) else 0)
         if op.name == "gpu.block_dim":
             return np.full((1, 1), self._threads if _is_x(op) else 1)
+        origins = [self._origins[hash(value)] for value in op.operands if hash(value) in self._origins]
+        if origins and isinstance(op.results[0].type, ir.FloatType):
+            self._origins[hash(op.results[0])] = sum(origins) * 31 + len(self._origins)
+        if origins and op.name in ("arith.fptosi", "arith.fptoui"):
+            return _made_up(op.results[0].type, sum(origins))
         operands = [self._see(value) for value in op.operands]
         if op.name == "memref.cast":
             return operands[0]
@@ -328,13 +300,7 @@ class _Reader:
             return np.full((1, 1), operands[0].shape[int(operands[1].flat[0])])
         if any(not isinstance(operand, np.ndarray) for operand in operands):
             return None
-        if op.name in _INTEGERS:
-            return _INTEGERS[op.name](*operands)
-        if op.name == "arith.cmpi":
-            return _COMPARED[attr_int(op, "predicate")](*operands)
-        if op.name == "arith.select":
-            return np.where(*operands)
-        return operands[0] if op.name in _SAME else None
+        return computed(op, operands)
 
 
 def _is_fused(op: ir.Operation) -> bool:

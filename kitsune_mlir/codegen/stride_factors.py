@@ -1,5 +1,5 @@
-"""What is known of strides that are open until the call: that they are multiples of a number, as those of rows of 64
-elements are, however many rows there are."""
+"""What is known of strides and offsets that are open until the call: that they are multiples of a number, as those of
+rows of 64 elements are, however many rows there are."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ def stride_factors(buffer: ir.Value) -> list[int]:
     if min(strides, default=0) >= 0:
         return list(strides)
     return [own if own >= 0 else factor for own, factor in zip(strides, _open_factors(buffer, kind), strict=True)]
+
+
+def offset_factor(buffer: ir.Value) -> int:
+    """A number that the place of a buffer's first element is a multiple of: that place, where it is known."""
+    offset = ir.MemRefType(buffer.type).get_strides_and_offset()[1]
+    view = rows.producer(buffer)
+    if offset >= 0 or view is None or view.name not in _VIEWS:
+        return offset if offset >= 0 else 1
+    source = view.operands[0]
+    if view.name != "memref.subview":
+        return offset_factor(source)
+    steps = zip(slice_of(view).offsets, stride_factors(source), strict=True)
+    return gcd(offset_factor(source), *(factor * (1 if first < 0 else first) for first, factor in steps))
 
 
 def _open_factors(buffer: ir.Value, kind: ir.MemRefType) -> list[int]:

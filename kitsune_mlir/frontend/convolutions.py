@@ -28,6 +28,8 @@ from torch.nn import functional as F
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_engines import CHUNK
 
+from .own_operators import WINDOWS
+
 aten = torch.ops.aten
 
 _MANY_FILTERS, _MUCH_SEEN = 16, 32  # filters of an image of open sizes, and the elements that one sees
@@ -267,12 +269,7 @@ def _of_open_image(
     if any(padding):
         image = F.pad(image, [0, 0, *(size for each in reversed(padding) for size in (each, each))])
     if prod(filter_) > 1:
-        seen: list[Any] = [slice(None)]
-        for i, (k, s, d) in enumerate(zip(filter_, stride, dilation, strict=True)):
-            count = (image.shape[1 + i] - d * (k - 1) - 1) // s + 1
-            at = s * torch.arange(count, device=x.device)[:, None] + d * torch.arange(k, device=x.device)
-            seen.append(at.view(*[1] * i, count, *[1] * (rank - 1), k, *[1] * (rank - 1 - i)))
-        image = image[tuple(seen)].flatten(1 + rank)
+        image = WINDOWS(image, filter_, dilation, stride, True).flatten(1 + rank)
     elif set(stride) != {1}:
         image = image[(slice(None), *(slice(None, None, s) for s in stride))]
     return F.linear(image, weight.movedim(1, -1).flatten(1), bias).movedim(-1, 1)

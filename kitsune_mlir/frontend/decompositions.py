@@ -9,8 +9,8 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`, `norms`,
-  `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
+  `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`,
+  `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
   `unfolding` and `upsampling`.
 """
 
@@ -33,6 +33,7 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .convolutions import CONVOLUTIONS
+from .einsums import EINSUMS
 from .extrema import EXTREMA
 from .fused_layers import FUSED_LAYERS
 from .grid_samples import GRID_SAMPLES
@@ -364,7 +365,7 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
     LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS,
     SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
 )  # fmt: skip

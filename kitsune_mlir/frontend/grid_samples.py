@@ -1,73 +1,55 @@
-"""Volumes read at places that another tensor has, as fields of displacements do; torch has a rule for images alone.
+"""Images and volumes read at places that another tensor has, as fields of displacements do.
 
-Each result is the mean of the eight elements around its place, weighed by how near they are, or the nearest element.
-Beyond a volume's ends there are zeros, or its last elements, or its reflection.
+Each result is the mean of the elements around its place, four or eight, weighed by how near they are, or the nearest
+element; beyond an image's ends there are zeros, or its last elements, or its reflection. All of that is one operator of
+ours, an element of whose result is computed of its place (sampled_elements.py): torch's rule is a few dozen operators,
+of which all that several corners need is written for each channel.
+
+Many channels are read as lines: the image is turned so that they lie side by side, and the result back.
 """
 
 from __future__ import annotations
 
-import itertools
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .own_operators import SAMPLE
 from .working import working
 
 aten = torch.ops.aten
 
-_LINEAR, _NEAREST = 0, 1
-_ZEROS, _BORDER = 0, 1
+CUBIC = 2
+MANY = 8  # channels that are read as lines
+# Elements of an image for each place that is read, up to which turning it takes no longer than what lines spare: a
+# corner of a place is a sector of memory for each channel otherwise.
+SPARSE = 16
+
+_cubic = torch._decomp.decomposition_table[aten.grid_sampler_2d.default]
 
 
-def sample_volume(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Any:
-    sizes = x.shape[2:]
-    if mode not in (_LINEAR, _NEAREST) or not all(isinstance(size, int) for size in sizes) or 0 in sizes:
+def sample(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Any:
+    """[n, c, *sizes] at places [n, *places, d], from -1 to 1 of the last dimension first -> [n, c, *places]."""
+    if not x.is_floating_point() or any(isinstance(size, int) and size == 0 for size in x.shape[2:]):
         return NotImplemented
-    places = [
-        _place(working(grid[..., 2 - axis]), size, padding, align_corners) for axis, size in enumerate(sizes)
-    ]  # a grid has the last dimension's places first
-    if mode == _NEAREST:
-        return _taken(x, [place.round() for place in places])[0]
-    lower, found = [place.floor() for place in places], None
-    for corner in itertools.product((0, 1), repeat=3):
-        at = [low + up for low, up in zip(lower, corner, strict=True)]
-        element, inside = _taken(x, at)
-        weight = inside
-        for place, one in zip(places, at, strict=True):
-            weight = weight * (1 - (place - one).abs()).unsqueeze(1)
-        # What is outside has no part in it, even where there are infinite numbers.
-        part = torch.where(inside, working(element) * weight, 0.0)
-        found = part if found is None else found + part
-    return found.to(x.dtype)
+    if mode == CUBIC:
+        return _cubic(x, grid, mode, padding, align_corners)
+    if not _are_lines(x, grid):
+        return SAMPLE(x, working(grid), mode == 0, padding, align_corners, False)
+    return SAMPLE(x.movedim(1, -1), working(grid), mode == 0, padding, align_corners, True).movedim(-1, 1)
 
 
-def _place(at: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
-    """Where elements of a dimension are that places from -1 to 1 say, inside of it where padding says so."""
-    at = (at + 1) * ((size - 1) / 2) if align_corners else ((at + 1) * size - 1) * 0.5
-    if padding == _ZEROS:
-        return at
-    if padding != _BORDER:
-        first, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
-        if not span:
-            return torch.zeros_like(at)
-        turned = (at - first).abs()
-        over = turned % span
-        at = torch.where(torch.floor(turned / span) % 2 == 0, over, span - over) + first
-    return at.clamp(0, size - 1)
+def _are_lines(x: Tensor, grid: Tensor) -> bool:
+    channels = x.shape[1]
+    places, elements = (prod(map(_example, sizes)) for sizes in (grid.shape[1:-1], x.shape[2:]))
+    return isinstance(channels, int) and channels >= MANY and elements <= SPARSE * places
 
 
-def _taken(x: Tensor, at: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """The elements at whole places, 0 where there are none, and whether there are."""
-    sizes = x.shape[2:]
-    inside = torch.ones_like(at[0], dtype=torch.bool)
-    number = torch.zeros_like(at[0], dtype=torch.int64)
-    for one, size in zip(at, sizes, strict=True):
-        inside = inside & (one >= 0) & (one <= size - 1)
-        number = number * size + one.clamp(0, size - 1).long()
-    flat, inside = number.flatten(1).unsqueeze(1), inside.unsqueeze(1)
-    element = x.flatten(2).gather(2, flat.expand(-1, x.shape[1], -1)).unflatten(2, number.shape[1:])
-    return torch.where(inside, element, 0.0), inside
+def _example(size: Any) -> int:
+    """A size, as the example has it where it is open."""
+    return size if isinstance(size, int) or not size.node.has_hint() else size.node.hint
 
 
-GRID_SAMPLES = {aten.grid_sampler_3d.default: sample_volume}
+GRID_SAMPLES = {aten.grid_sampler_2d.default: sample, aten.grid_sampler_3d.default: sample}

@@ -7,6 +7,7 @@ func.func @main(%x) { ... %y = "kitsune.fourier"(%a) {...} ... }                
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kitsune_mlir.dialects.firsts import FirstsOp
@@ -14,19 +15,22 @@ from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.mlir import func, ir, walk
 from kitsune_mlir.rows import producer, used_values
 
+from .sampled_elements import Sample, between, windows
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
 
 
-class Lifted(NamedTuple):
-    """An operator that is outside: the operation that it becomes, how many parts it has, and results, and what is said
-    of it."""
+Make = Callable[[Sequence[ir.Value], Sequence[ir.Type]], Sequence[ir.Value]]
+Parts = list[ir.Value]
 
-    name: str
+
+class Lifted(NamedTuple):
+    """An operator that is outside: how many parts it has, and results; what makes these, of given types, of those."""
+
     parts: int
     results: int
-    attributes: dict[str, ir.Attribute]
+    make: Make
     location: ir.Location
 
 
@@ -39,8 +43,8 @@ def lift(module: ir.Module) -> list[Lifted]:
         return []
     block, found, given = function.regions[0].blocks[0], list[Lifted](), list[ir.Value]()
     for op in own:
-        name, parts, attributes = (_firsts if _name(op) == f"{_PREFIX}firsts" else _fourier)(*op.operands)
-        found.append(Lifted(name, len(parts), len(op.results), attributes, op.location))
+        parts, make = _KINDS[_name(op).removeprefix(_PREFIX)](*op.operands)
+        found.append(Lifted(len(parts), len(op.results), make, op.location))
         given += parts
         for result in op.results:
             result.replace_all_uses_with(block.add_argument(result.type, op.location))
@@ -68,8 +72,8 @@ def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
         argument += one.results
         with one.location, ir.InsertionPoint(end):
             kinds = [value.type for value in arguments]
-            made = ir.Operation.create(one.name, kinds, parts, one.attributes)
-        for old, new in zip(arguments, made.results, strict=True):
+            made = one.make(parts, kinds)
+        for old, new in zip(arguments, made, strict=True):
             old.replace_all_uses_with(new)
     _in_order(block)
     for _ in range(argument - first):
@@ -81,21 +85,54 @@ def _name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["name"]).value
 
 
-Said = tuple[str, list[ir.Value], dict[str, ir.Attribute]]  # an operation's name, operands and attributes
-
-
-def _fourier(re: ir.Value, im: ir.Value, *said: ir.Value) -> Said:
+def _fourier(re: ir.Value, im: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     """A kitsune.fourier, of what an operator is given."""
     maker = producer(im)
     parts = [re] if maker is not None and maker.name == "torch.constant.none" else [re, im]
     dim, size, _, inverse, scale = map(_number, said)
     found = {"dimension": dim, "size": size, "scale": scale}
-    return FourierOp.OPERATION_NAME, parts, found | _if_so("inverse", inverse)
+    return parts, _operation(FourierOp.OPERATION_NAME, found | _if_so("inverse", inverse))
 
 
-def _firsts(keys: ir.Value, count: ir.Value, descending: ir.Value) -> Said:
+def _firsts(keys: ir.Value, count: ir.Value, descending: ir.Value) -> tuple[Parts, Make]:
     """A kitsune.firsts, likewise."""
-    return FirstsOp.OPERATION_NAME, [keys], _if_so("descending", _number(descending))
+    return [keys], _operation(FirstsOp.OPERATION_NAME, _if_so("descending", _number(descending)))
+
+
+def _sample(x: ir.Value, grid: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """Elements at places, as an operator of linalg."""
+    linear, padding, corners, last = (ir.IntegerAttr(_number(one)).value for one in said)
+    how = Sample(bool(linear), padding, bool(corners), bool(last))
+    return [x, grid], lambda parts, kinds: [how.build(*parts, ir.RankedTensorType(kinds[0]))]
+
+
+def _between(x: ir.Value, places: ir.Value) -> tuple[Parts, Make]:
+    """Elements at places of each dimension, likewise."""
+    listed = list(places.owner.operands)
+    return [x, *listed], lambda parts, kinds: [between(parts[0], parts[1:], ir.RankedTensorType(kinds[0]))]
+
+
+def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """Windows of an image, likewise."""
+    *forms, last = said
+    numbers = [[ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in forms]
+    is_last = bool(ir.IntegerAttr(_number(last)).value)
+    return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
+
+
+_KINDS = {
+    "fourier": _fourier,
+    "fourier_to_real": _fourier,
+    "firsts": _firsts,
+    "sample": _sample,
+    "between": _between,
+    "windows": _windows,
+}
+
+
+def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:
+    """What makes an operation of this name."""
+    return lambda parts, kinds: list(ir.Operation.create(name, kinds, parts, attributes).results)
 
 
 def _number(value: ir.Value) -> ir.Attribute:

@@ -14,12 +14,14 @@ After:
     view(permute(view(%y, [2, 8, 4, 16]), [0, 2, 1, 3]), [8, 8, 16])
 
 A product of rows is the same in any order of them, so that rows are multiplied in the order that they were made in,
-and turned afterwards, where another turn follows that this one can meet.
+and turned afterwards, where another turn follows that this one can meet. Sums over dimensions of few elements are made
+before what is summed is turned: less is turned then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ SAME_ORDER = {
     aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.clone.default, aten.unsqueeze.default,
     aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, prims.squeeze.default, aten.expand.default,
 }  # fmt: skip
+_FEW = 16  # elements that are summed for one
 _PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1}  # and which operand is the rows
 
 Size = Any  # an int, or a torch.SymInt
@@ -49,6 +52,8 @@ def move_once(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _PRODUCTS:
             _keep_order_of_rows(node, _PRODUCTS[node.target])
+        if node.op == "call_function" and node.target is aten.sum.dim_IntList and not node.kwargs:
+            _sum_before(node)
     for node in list(graph.nodes):
         if _is_move(node) and any(not _is_move(user) for user in node.users):
             moves = _Moves.of(node)
@@ -83,6 +88,39 @@ def _keep_order_of_rows(product: Node, operand: int) -> None:
         shape = [*(factor.size for factor in rows), outputs]
         turned = view(call(product, shape, aten.permute.default, apart, order), [count, outputs])
     product.replace_all_uses_with(turned)
+
+
+def _sum_before(total: Node) -> None:
+    """Has a sum, which alone reads what is turned, made of what is not yet."""
+    x, dims = total.args[0], total.args[1]
+    moves, step = _Moves.of(x), x
+    while _is_move(step):
+        if len(step.users) > 1:
+            return
+        step = step.args[0]
+    if moves is None or moves.turns == 0 or moves.selected or not dims:
+        return
+    summed = [factor for d in dims for factor in moves.dims[d]]
+    sizes = [factor.size for factor in summed]
+    if not summed or not all(isinstance(size, int) for size in sizes) or prod(sizes) > _FEW:
+        return
+    factors = moves.factors()
+    left = [factor for factor in factors if factor not in summed]
+    order = [
+        factor for d, own in enumerate(moves.dims) if d not in {n % len(moves.dims) for n in dims} for factor in own
+    ]
+    with total.graph.inserting_before(total):
+        whole = view(moves.source, [factor.size for factor in factors])
+        if whole is None:
+            return
+        places, shape = [factors.index(factor) for factor in summed], [factor.size for factor in left]
+        made = call(total, shape, aten.sum.dim_IntList, whole, places)
+        if order != left:
+            turned = [left.index(factor) for factor in order]
+            made = call(total, [factor.size for factor in order], aten.permute.default, made, turned)
+        made = view(made, list(total.meta["val"].shape), moves.source)
+    if made is not None:
+        total.replace_all_uses_with(made)
 
 
 def _turns_again(node: Node) -> bool:

@@ -12,6 +12,12 @@ _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
 
+_library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
+
+_library.define("between(Tensor x, Tensor[] places) -> Tensor")
+
+_library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
+
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
     shape = list(re.shape)
@@ -37,6 +43,28 @@ def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]
     return values, values.to(torch.int64)
 
 
+@torch.library.register_fake("kitsune::sample", lib=_library)
+def _sample(x: Tensor, grid: Tensor, linear: bool, padding: int, corners: bool, last: bool) -> Tensor:
+    batch, *places, _ = grid.shape
+    return x.new_empty([batch, *places, x.shape[-1]] if last else [batch, x.shape[1], *places])
+
+
+@torch.library.register_fake("kitsune::between", lib=_library)
+def _between(x: Tensor, places: list[Tensor]) -> Tensor:
+    return x.new_empty([*x.shape[: x.dim() - len(places)], *(one.shape[0] for one in places)])
+
+
+@torch.library.register_fake("kitsune::windows", lib=_library)
+def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int], last: bool) -> Tensor:
+    n, *sizes, c = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    forms = zip(sizes, kernel, dilation, stride, strict=True)
+    counts = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in forms]
+    return x.new_empty([n, *counts, *kernel, c] if last else [n, c, *kernel, *counts])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
+SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
+BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
+WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows

@@ -48,6 +48,42 @@ def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
     return pooled
 
 
+def box_average(
+    x: Tensor,
+    window: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0, 0),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Any:
+    """Averages over large windows that overlap: sums along the last dimension, of which sums along the one before it
+    are made, so that an element is read by as many as a window is long, and not by as many as it has elements."""
+    (high, wide), (down, _) = window, stride or window
+    if x.dim() != 4 or ceil_mode or not x.is_floating_point() or high * wide < 2 * (wide * down + high):
+        return NotImplemented
+    y = working(x)
+    for axis in (1, 0):
+        one, step, around = [1, 1], [1, 1], [0, 0]
+        one[axis], step[axis], around[axis] = window[axis], (stride or window)[axis], padding[axis]
+        y = torch.ops.aten.avg_pool2d.default(y, one, step, around, False, True, 1)
+    if divisor is None and not count_include_pad and any(padding):
+        for axis in (0, 1):
+            y = y / _counts(x, y, axis, window, stride or window, padding)
+        return y.to(x.dtype)
+    return (y * (1 / (divisor or high * wide))).to(x.dtype)
+
+
+def _counts(
+    x: Tensor, y: Tensor, axis: int, window: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Tensor:
+    """How many elements of a dimension of an image windows have, without what is around it."""
+    size, dim = x.shape[2 + axis], 2 + axis
+    first = torch.arange(y.shape[dim], device=x.device) * stride[axis] - padding[axis]
+    count = (first + window[axis]).clamp(max=size) - first.clamp(min=0)
+    return count.to(y.dtype).view(-1, *[1] * (1 - axis))
+
+
 def is_whole(x: Tensor, dims: int, window: Sequence[int], stride: Any = None, padding: Any = 0, *_: Any) -> bool:
     """Whether a pool's one window, over so many dimensions, is the image and nothing around it."""
     around = padding if isinstance(padding, Sequence) else [padding]

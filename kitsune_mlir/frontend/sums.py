@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .pooling import is_whole
+from .pooling import box_average, is_whole
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -66,6 +66,8 @@ def averaged(operator: Any, dims: int) -> Callable[..., Any]:
     def pooled(x: Tensor, *args: Any, **options: Any) -> Any:
         if is_whole(x, dims, *args) and (args[5:] or [options.get("divisor_override")])[0] is None:
             return mean(x, list(range(-dims, 0)), keepdim=True)
+        if dims == 2 and (found := box_average(x, *args, **options)) is not NotImplemented:
+            return found
         return operator(x[None], *args, **options)[0] if x.dim() == dims + 1 else summed(x, *args, **options)
 
     return pooled

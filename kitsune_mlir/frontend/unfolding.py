@@ -1,7 +1,7 @@
 """Windows of images as columns (F.unfold), and columns added up where their windows lie (F.fold).
 
-Windows' elements are read by numbers that grow evenly, so that what reads windows can read the image
-(passes/affine_reads.py); torch's own rule writes the windows, and these in their order. What is added up goes in steps,
+Windows' elements are read by maps (sampled_elements.windows), so that what reads windows can read the image; torch's
+own rule writes the windows, and these in their order. What is added up goes in steps,
 too: the element of a window that lies m strides behind its first is moved by m windows. torch adds element by element.
 """
 
@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch._decomp import decompositions
 
+from .own_operators import WINDOWS
+
 aten = torch.ops.aten
 
 _MOST_TERMS = 64  # that are added up; torch adds more by index
@@ -25,25 +27,15 @@ def unfold(
 ) -> Any:
     if x.dim() == 3:
         return unfold(x.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
-    sizes = x.shape[2:]
-    if not all(isinstance(size, int) for size in (*x.shape[1:], *kernel)):
+    if not all(isinstance(size, int) for size in (x.shape[1], *kernel)):
         return decompositions.im2col(x, kernel, dilation, padding, stride)
-    forms = list(zip(sizes, kernel, stride, dilation, padding, strict=True))
-    counts = [(size + 2 * p - d * (k - 1) - 1) // s + 1 for size, k, s, d, p in forms]
-    if min(counts) < 1:
+    forms = zip(x.shape[2:], kernel, dilation, padding, strict=True)
+    longest = [size + 2 * p - d * (k - 1) for size, k, d, p in forms]
+    if any(isinstance(size, int) and size < 1 for size in longest):
         return decompositions.im2col(x, kernel, dilation, padding, stride)
-
     if any(padding):
         x = aten.constant_pad_nd(x, [padding[1], padding[1], padding[0], padding[0]])
-
-    def places(axis: int) -> Tensor:
-        """Where windows' elements are along a dimension: [elements, windows]."""
-        _, k, s, d, _ = forms[axis]
-        elements, windows = (torch.arange(n, device=x.device) for n in (k, counts[axis]))
-        shape = [k, 1, counts[axis], 1] if axis == 0 else [1, k, 1, counts[axis]]
-        return ((elements * d).unsqueeze(1) + windows * s).view(shape)
-
-    return aten._unsafe_index(x, [None, None, places(0), places(1)]).flatten(1, 3).flatten(2)
+    return WINDOWS(x, kernel, dilation, stride, False).flatten(1, 3).flatten(2)
 
 
 def fold(

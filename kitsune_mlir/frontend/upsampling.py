@@ -2,7 +2,8 @@
 
 Nearest neighbours of images whole times as large are each element repeated, where it lies, and no table of places.
 Linear interpolation is, along one dimension after the other, the two elements around each result, weighed by its place
-between them, where torch's rule reads four elements, or eight of a volume, whose numbers it computes in f32. Cubic
+between them, where torch's rule reads four elements, or eight of a volume, whose numbers it computes in f32. Of open
+sizes these are read by one operator of ours. Cubic
 interpolation to whole times as many is each element and its neighbours, where torch's rule reads 16 by number. Of an
 image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
 matrix along each dimension.
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from kitsune_mlir import mlir
 
+from .own_operators import BETWEEN
 from .working import working
 
 aten = torch.ops.aten
@@ -103,10 +105,29 @@ def linear(operator: Any) -> Callable[..., Any]:
     def rule(
         x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
     ) -> Tensor:
-        ways = _ways(x.shape[2:], output_size, align_corners, factors) if x.is_floating_point() else None
-        return _general(operator)(x, output_size, align_corners, factors) if ways is None else _weighed(x, ways)
+        if not x.is_floating_point():
+            return _general(operator)(x, output_size, align_corners, factors)
+        ways = _ways(x.shape[2:], output_size, align_corners, factors)
+        return _between(x, output_size, align_corners, factors) if ways is None else _weighed(x, ways)
 
     return rule
+
+
+def _between(
+    x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None
+) -> Tensor:
+    """Linear interpolation in all dimensions at once, at places that are computed as torch does it: of open sizes."""
+    places = []
+    for number, size in enumerate(x.shape[2:]):
+        times = None if output_size is not None or factors is None else Fraction(factors[number])
+        out = output_size[number] if times is None else size * times.numerator // times.denominator
+        results = torch.arange(out, device=x.device).to(working(x).dtype)
+        if align_corners:
+            places.append(results * ((size - 1) / torch.sym_max(out - 1, 1)))
+        else:
+            step = 1 / factors[number] if factors and factors[number] else size / out
+            places.append(((results + 0.5) * step - 0.5).clamp(min=0))
+    return BETWEEN(x, places)
 
 
 def cubic(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None) -> Tensor:

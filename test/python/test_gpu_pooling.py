@@ -1,9 +1,10 @@
-"""Maxima over windows of padded images on the stand-in GPU: one kernel, which pads nothing."""
+"""Maxima and averages over windows of padded images on the stand-in GPU: one kernel, which pads nothing."""
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, computed
 from torch import nn
+from torch.nn import functional as F
 
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
@@ -85,3 +86,18 @@ def test_windows_of_several_sizes_are_read_where_they_are(name, dtype):
     torch.testing.assert_close(
         found, model(x.double()).to(dtype), rtol=1e-5 if dtype == torch.float32 else 8e-3, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("window", [dict(kernel_size=5, stride=1, padding=2), dict(kernel_size=(7, 5), stride=(2, 1))])
+@pytest.mark.parametrize("counted", [True, False])
+def test_large_windows_are_averaged_along_one_dimension_after_the_other(window, counted):
+    """Also of open sizes, where what is around an image is in no memory either."""
+    function = Function(lambda x: F.avg_pool2d(x, count_include_pad=counted, **window))
+    sizes = {2: torch.export.Dim("h", min=7, max=99), 3: torch.export.Dim("w", min=7, max=99)}
+    for shapes in (None, (sizes,)):
+        compiled = kitsune_mlir.compile(
+            function, (torch.randn(2, 1, 12, 9),), target="sm_90a", dynamic_shapes=None if shapes is None else (shapes,)
+        )
+        x = torch.randn(2, 1, 12, 9) if shapes is None else torch.randn(2, 1, 8, 13)
+        assert computed(compiled).count("windows") == 2 and "copy" not in computed(compiled)
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x))

@@ -152,3 +152,32 @@ def test_indices_before_the_first_are_outside():
       }"""
     found = work([(512, 256), (512, 256), (512, 256)], ["0, 0", "d0, d1", "d0, d1"], PARALLEL, body)
     assert found.read_bytes == 512 * 256 * 4  # the block in the middle is at row 256, and loads no other
+
+
+def test_places_of_floats_are_those_of_the_numbers_that_they_are_made_of():
+    """Threads that have the same number read the same row of a table."""
+    body = """
+      %n = arith.fptosi %x : f32 to i32
+      %i = arith.index_cast %n : i32 to index
+      %j = linalg.index 1 : index
+      %w = tensor.extract %b[%i, %j] : tensor<4096x32xf32>
+      %v = arith.addf %w, %y : f32"""
+    found = work([(4096,), (4096, 32), (4096, 32)], ["d0", "d0, d1", "d0, d1"], PARALLEL, body)
+    assert found.lines < 4096 * 4  # lines of both tables and of the result, and some of the numbers
+
+
+def test_places_that_are_computed_of_integers_are_known():
+    """Neighbours of a larger image lie between the same elements."""
+    body = """
+      %j = linalg.index 1 : index
+      %i = arith.index_cast %j : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %half = arith.constant 0.5 : f32
+      %p = arith.mulf %f, %half : f32
+      %n = arith.fptosi %p : f32 to i32
+      %k = arith.index_cast %n : i32 to index
+      %r = linalg.index 0 : index
+      %w = tensor.extract %b[%r, %k] : tensor<64x512xf32>
+      %v = arith.addf %w, %x : f32"""
+    found = work([(64, 512), (64, 512), (64, 512)], ["d0, d1", "d0, d1", "d0, d1"], PARALLEL, body)
+    assert found.lines <= 3 * 64 * 512 / 32

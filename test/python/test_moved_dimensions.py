@@ -4,6 +4,7 @@ copies than dimensions change places."""
 import pytest
 import torch
 from decomposed_functions import TARGETS
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -200,3 +201,24 @@ def test_heads_are_mixed_where_they_lie(target, dtype, is_open, small_gpu):
     torch.testing.assert_close(torch.as_tensor(found).float(), wanted, **bounds)
     if target != "cpu":
         assert len(compiled.plan["launches"]) == 3
+
+
+SUMS = {
+    "turned back": lambda x: x.view(2, 3, 5, 8).permute(0, 1, 3, 2).sum(1).transpose(1, 2),
+    "kept": lambda x: x.view(2, 3, 5, 8).permute(3, 0, 2, 1).sum(-1, keepdim=True),
+    "of two dimensions": lambda x: x.view(2, 3, 5, 8).permute(3, 1, 0, 2).sum((1, 2)),
+    "of a part of one": lambda x: x.permute(2, 0, 1).reshape(8, 2, 15).sum(1),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SUMS)
+def test_few_are_summed_before_they_are_turned(name, target):
+    torch.manual_seed(0)
+    function, x = SUMS[name], torch.randn(6, 5, 8)
+    compiled = kitsune_mlir.compile(Function(lambda x: function(x.sin())), (x,), target=target)
+    found = (compiled if target == "cpu" else Simulation(compiled, seed=1))(x)
+    torch.testing.assert_close(torch.as_tensor(found), function(x.sin()))
+    graph = compiled.mlir("linalg")
+    total = graph.index('"reduction"')
+    assert "linalg.transpose" not in graph[:total]

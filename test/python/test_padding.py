@@ -74,3 +74,15 @@ def test_what_is_beside_itself_otherwise():
     x, function = torch.randn(2, 3, 5), lambda x: torch.cat([x[..., 2:3], x, x[..., 0:1], x[..., 0:1], x[..., 4:]], 2)
     compiled = kitsune_mlir.compile(Function(function), (x,), target="sm_90a")
     assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x))
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("mode", MODES)
+def test_open_images(mode):
+    """Both dimensions are read by number at once, and not copied part by part."""
+    sizes = {2: torch.export.Dim("height", min=4), 3: torch.export.Dim("width", min=4)}
+    function = Function(lambda x: F.pad(x, (2, 1, 3, 2), mode=mode))
+    compiled = kitsune_mlir.compile(function, (torch.rand(2, 3, 6, 5),), target="sm_90a", dynamic_shapes=((sizes,),))
+    assert "copy" not in computed(compiled)
+    x = torch.rand(2, 3, 4, 9)
+    assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x))

@@ -89,3 +89,15 @@ def test_windows_of_an_open_height() -> None:
     for height in (8, 4, 11):
         x = torch.randn(2, 3, height, 9)
         torch.testing.assert_close(torch.as_tensor(compiled(x)), F.unfold(x, 3))
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("form", [dict(kernel_size=3, padding=1), dict(kernel_size=(2, 3), stride=(1, 2))])
+def test_windows_of_open_images(form):
+    """No numbers of elements are written."""
+    function = Function(lambda x: F.unfold(x.sin(), **form).sum(1))
+    sizes = {2: torch.export.Dim("h", min=5, max=99), 3: torch.export.Dim("w", min=7, max=99)}
+    compiled = kitsune_mlir.compile(function, (torch.randn(2, 3, 7, 9),), target="sm_90a", dynamic_shapes=((sizes,),))
+    assert "gather" not in computed(compiled)
+    x = torch.randn(2, 3, 6, 11)
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x))

@@ -1,0 +1,75 @@
+"""Sums of products over a few channels, as a matrix of colours has them: `einsum("ij,njhw->nihw", matrix, image)`.
+
+torch takes an einsum apart into transposes, so that it is a product of matrices, and back. Of channels that are few,
+and do not lie along lines of memory, each is a product by itself, whose sums are elementwise: nothing is transposed,
+and what makes the channels is computed with them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .working import working
+
+FEW = 4  # channels
+
+_EQUATION = re.compile(r"([A-Za-z]+),([A-Za-z]+)->([A-Za-z]+)")
+
+
+_einsum = torch.ops.aten.einsum.default
+
+
+def einsum(equation: str, operands: Sequence[Tensor], **options: Any) -> Any:
+    """Of two operands, and one index that both have and the result has not; any other is taken apart by torch."""
+    found = _of_channels(equation, operands)
+    if found is None:
+        return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, equation, operands, **options)
+    return found
+
+
+def _of_channels(equation: str, operands: Sequence[Tensor]) -> Tensor | None:
+    parsed = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if parsed is None or len(operands) != 2 or not all(x.is_floating_point() for x in operands):
+        return None
+    *terms, result = parsed.groups()
+    summed = {*terms[0], *terms[1]} - {*result}
+    if len(summed) != 1 or any(len({*term}) < len(term) for term in (*terms, result)):
+        return None
+    (channel,) = summed
+    larger, image = max(zip(terms, operands, strict=True), key=lambda each: len(each[0]))
+    if not all(channel in term for term in terms) or len(larger) < 3 or larger[-1] == channel:
+        return None
+    count = image.shape[larger.index(channel)]
+    if not isinstance(count, int) or not 0 < count <= FEW:
+        return None
+    kind = torch.promote_types(operands[0].dtype, operands[1].dtype)
+    parts = [_parts(working(x.to(kind)), term, channel, result) for x, term in zip(operands, terms, strict=True)]
+    return functools.reduce(torch.add, [a * b for a, b in zip(*parts, strict=True)]).to(kind)
+
+
+def _parts(x: Tensor, term: str, channel: str, result: str) -> list[Tensor]:
+    """The channels of an operand, each with the result's dimensions, of one element where it has none."""
+    dim = term.index(channel)
+    # The dimension of the one channel stands for one that the operand has not, if possible where it is.
+    named = [term.replace(channel, letter) for letter in result if letter not in term] or [term.replace(channel, "")]
+    letters = next((own for own in named if _order(own, result) == sorted(_order(own, result))), named[0])
+    shape = tuple(slice(None) if letter in letters else None for letter in result)
+    found = []
+    for number in range(x.shape[dim]):
+        part = x.narrow(dim, number, 1) if len(letters) == len(term) else x.select(dim, number)
+        found.append(part.permute(_order(letters, result))[shape])
+    return found
+
+
+def _order(term: str, result: str) -> list[int]:
+    """Where the result's dimensions are among an operand's."""
+    return [term.index(letter) for letter in result if letter in term]
+
+
+EINSUMS = {_einsum: einsum}
