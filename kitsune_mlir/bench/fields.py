@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from . import fields_images as i
 from . import fields_tokens as t
 from .everyday_sequences import Block
 from .zoo_models import repeated
@@ -21,6 +22,8 @@ from .zoo_models import repeated
 PREFIX = "fields/"
 BF16, F32 = torch.bfloat16, torch.float32
 Input = tuple[int, ...] | Callable[[], Tensor]  # the shape of normal values of the model's type, or what makes it
+IMAGE, EIGHTHS, FOURTHS = {2: "h", 3: "w"}, {2: "8*h", 3: "8*w"}, {2: "4*h", 3: "4*w"}
+GRID, PLACES = {1: "h", 2: "w"}, {1: "p"}
 TOKENS, OTHERS, PAST = {0: "b", 1: "t"}, {0: "b", 1: "s"}, {0: "b", 2: "p"}
 
 
@@ -48,6 +51,19 @@ def _past(batch: int, length: int) -> tuple[Input, Input]:
     return ((batch, 16, length, 64),) * 2
 
 
+def _image(*shape: int) -> Callable[[], Tensor]:
+    return partial(torch.rand, shape)
+
+
+def _points() -> Tensor:
+    return torch.rand(2, 65536, 3) * 2 - 1
+
+
+def _homographies() -> Tensor:
+    spread = torch.tensor([[0.02, 0.02, 2.0], [0.02, 0.02, 2.0], [1e-4, 1e-4, 0.02]])
+    return torch.eye(3) + torch.randn(1, 32, 3, 3) * spread
+
+
 def _encoder() -> nn.Module:
     return nn.Sequential(*(t.encoder_layer(512, 8) for _ in range(2)))
 
@@ -69,6 +85,19 @@ MODELS: dict[str, Field] = {
     "retention": Field("decaying scores", lambda: t.Retention(512, 8), ((8, 256, 512),), (TOKENS,)),
     "pooled": Field("a weighted mean", lambda: t.Pooled(512), ((16, 256, 512), _there), (TOKENS, TOKENS)),
     "matcher": Field("points of two sets", lambda: t.Matcher(256), ((4, 512, 256), (4, 600, 256)), (TOKENS, OTHERS)),
+    "bilateral": Field("25 neighbours weighed", i.BilateralFilter, (_image(2, 3, 512, 512),), (IMAGE,), F32),
+    "bilateral-unfold": Field("by columns", i.UnfoldedBilateralFilter, (_image(2, 3, 512, 512),), (IMAGE,), F32),
+    "guided": Field("averages of 9 x 9", i.GuidedFilter, (_image(4, 1, 512, 512),) * 2, (IMAGE,) * 2, F32),
+    "exposure": Field("pyramids", i.ExposureFusion, (_image(3, 3, 512, 768),), (EIGHTHS,), F32),
+    "colour-cube": Field("tables of colours", i.ColourCube, (_image(2, 3, 480, 640),), (IMAGE,), F32),
+    "colour-numbers": Field("by number", i.IndexedColourCube, (_image(2, 3, 480, 640),), (IMAGE,), F32),
+    "shallow-water": Field("a periodic grid", i.ShallowWater, (_image(4, 256, 256),) * 3, (GRID,) * 3, F32),
+    "segmenter": Field("an encoder and decoder", i.SmallSegmenter, (_image(2, 3, 256, 256),), (FOURTHS,), F32),
+    "demosaic": Field("a Bayer pattern", i.Demosaic, (_image(4, 1, 1024, 1024),), (IMAGE,), F32),
+    "triplane": Field("three planes at points", i.TriplaneFeatures, (_points,), (PLACES,), F32),
+    "plane-sweep": Field("32 depths", i.PlaneSweep, ((1, 32, 64, 80),) * 2 + (_homographies,), (IMAGE, IMAGE, {}), F32),
+    "deformable": Field("nine moved places", i.DeformableConvolution, (_image(4, 32, 64, 64),), (IMAGE,), F32),
+    "soft-warp": Field("two frames", i.SoftWarp, tuple((4, c, 256, 448) for c in (3, 3, 4, 1)), (IMAGE,) * 4, F32),
 }
 # fmt: on
 
