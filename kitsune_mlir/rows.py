@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import arith, attr_int, ir, slice_of, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -299,7 +300,7 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         _, sizes, steps = slice_of(op)
         first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
         return op.operands[first + sizes[:d].count(DYNAMIC)]
-    if op is not None and op.name == kitsune.FourierOp.OPERATION_NAME:
+    if op is not None and op.name in (kitsune.FourierOp.OPERATION_NAME, *SYSTEMS):
         return source_of_size(op.operands[0], d)
     if op is not None and op.name == "tensor.pad":
         around = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high")]

@@ -7,10 +7,12 @@ func.func @main(%x) { ... %y = "kitsune.fourier"(%a) {...} ... }                
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
+from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
 from kitsune_mlir.mlir import func, ir, walk
 from kitsune_mlir.rows import producer, used_values
 
@@ -39,7 +41,7 @@ def lift(module: ir.Module) -> list[Lifted]:
         return []
     block, found, given = function.regions[0].blocks[0], list[Lifted](), list[ir.Value]()
     for op in own:
-        name, parts, attributes = (_firsts if _name(op) == f"{_PREFIX}firsts" else _fourier)(*op.operands)
+        name, parts, attributes = _READ[_name(op).removeprefix(_PREFIX)](*op.operands)
         found.append(Lifted(name, len(parts), len(op.results), attributes, op.location))
         given += parts
         for result in op.results:
@@ -96,6 +98,30 @@ def _fourier(re: ir.Value, im: ir.Value, *said: ir.Value) -> Said:
 def _firsts(keys: ir.Value, count: ir.Value, descending: ir.Value) -> Said:
     """A kitsune.firsts, likewise."""
     return FirstsOp.OPERATION_NAME, [keys], _if_so("descending", _number(descending))
+
+
+def _substitute(right: ir.Value, matrix: ir.Value, *said: ir.Value) -> Said:
+    """A kitsune.substitute, likewise."""
+    found = dict[str, ir.Attribute]()
+    for name, value in zip(("upper", "transposed", "unit"), said, strict=True):
+        found |= _if_so(name, _number(value))
+    return SubstituteOp.OPERATION_NAME, [right, matrix], found
+
+
+def _plain(name: str) -> Callable[..., Said]:
+    """What reads operators of which nothing is said, for an operation of that name."""
+    return lambda *parts: (name, [*parts], {})
+
+
+_READ: dict[str, Callable[..., Said]] = {
+    "cholesky": _plain(CholeskyOp.OPERATION_NAME),
+    "firsts": _firsts,
+    "fourier": _fourier,
+    "fourier_to_real": _fourier,
+    "pivots": _plain(PivotsOp.OPERATION_NAME),
+    "solve": _plain(SolveOp.OPERATION_NAME),
+    "substitute": _substitute,
+}
 
 
 def _number(value: ir.Value) -> ir.Attribute:

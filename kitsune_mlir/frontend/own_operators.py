@@ -11,6 +11,10 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
+_library.define("cholesky(Tensor matrix) -> Tensor")
+_library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
+_library.define("solve(Tensor right, Tensor matrix) -> Tensor")
+_library.define("pivots(Tensor matrix) -> Tensor")
 
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
@@ -37,6 +41,30 @@ def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]
     return values, values.to(torch.int64)
 
 
+@torch.library.register_fake("kitsune::cholesky", lib=_library)
+def _cholesky(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape)
+
+
+@torch.library.register_fake("kitsune::substitute", lib=_library)
+def _substitute(right: Tensor, matrix: Tensor, upper: bool, transposed: bool, unit: bool) -> Tensor:
+    return right.new_empty(right.shape)
+
+
+@torch.library.register_fake("kitsune::solve", lib=_library)
+def _solve(right: Tensor, matrix: Tensor) -> Tensor:
+    return right.new_empty(right.shape)
+
+
+@torch.library.register_fake("kitsune::pivots", lib=_library)
+def _pivots(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape[:-1])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
+CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
+SUBSTITUTE = torch.ops.kitsune.substitute.default
+SOLVE = torch.ops.kitsune.solve.default
+PIVOTS = torch.ops.kitsune.pivots.default
