@@ -18,6 +18,8 @@ RESIDENT = None
 
 STRUCTURED = ("linalg.generic", "linalg.matmul", "linalg.transpose")
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+# Of such operations the open sizes of results are those of the first operand.
+ALIKE = ("kitsune.firsts", "kitsune.fourier", *SYSTEMS)
 SUPPORT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim")
 
 
@@ -300,13 +302,13 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         _, sizes, steps = slice_of(op)
         first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
         return op.operands[first + sizes[:d].count(DYNAMIC)]
-    if op is not None and op.name in (kitsune.FourierOp.OPERATION_NAME, *SYSTEMS):
+    if op is not None and op.name in ALIKE:
         return source_of_size(op.operands[0], d)
     if op is not None and op.name == "tensor.pad":
         around = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high")]
         if all(each[d] == 0 for each in around):
             return source_of_size(op.operands[0], d)
-    if op is not None and op.name.startswith("linalg."):
+    if op is not None and op.name.startswith(("linalg.", "tm_tensor.")):
         number = ir.OpResult(value).result_number
         return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)
     return value, d

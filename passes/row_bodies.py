@@ -16,6 +16,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .kernel_build import read_box, write_box
 from .row_groups import Group, Member, Role, joined, root, scalar_of
+from .row_scans import on_tile
 from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
 from .tensor_sizes import or_none
@@ -98,7 +99,7 @@ class RowPlan:
                     moved += size
                 elif role.rows:
                     shared += size
-            if member in self.outputs and member.kind == "tile":
+            if member in self.outputs and member.has_columns:
                 elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
                 moved += elements[-1]
             if member.kind != "rows":
@@ -113,6 +114,7 @@ class RowPlan:
             live=live,
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
+            scans=sum(member.kind == "scan" for member in self.group.ordered),
             shared_bytes=shared * columns,
             is_open=space.is_open or is_open(space.rows),
             segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
@@ -185,7 +187,7 @@ class RowBody:
 
     def _result(self, kernel: schedule.KernelOp, number: int, member: Member) -> ir.Value:
         kind = ir.RankedTensorType(member.op.results[0].type)
-        sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
+        sizes = self._shape([True] * len(self.plan.segments), member.has_columns)
         type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in sizes], kind.element_type)
         result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
         if not kind.rank:  # all elements of a tensor were reduced to one
@@ -193,7 +195,7 @@ class RowBody:
         open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
         if len(open_) > sizes.count(None) > 0:  # rows of several open sizes were one size
             flat = reshaped(result, [None])
-            lengths = [tensor.dim(member.op.operands[-1], constant_index(d)) for d in open_]
+            lengths = [tensor.dim(member.op.operands[member.s.inputs], constant_index(d)) for d in open_]
             return tensor.ExpandShapeOp(kind, flat, [list(range(kind.rank))], lengths, list(kind.shape)).result
         return reshaped(result, [None if d in open_ else kind.shape[d] for d in range(kind.rank)])
 
@@ -218,7 +220,7 @@ class RowBody:
         `marks` are of the write what they are of a read."""
         if member in self.plan.outputs:
             number = self.plan.outputs.index(member)
-            offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", column)
+            offsets, dims = self._box(at, [True] * len(at), member.has_columns, column)
             more = [] if until is None else [until]
             marks = [*marks, *[schedule.UNTIL] * len(more)]
             write_box(self.values[member.op.results[0]], [*offsets, *more], number, dims, marks=marks)
@@ -269,6 +271,8 @@ class RowBody:
         """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
         count = 1 if member.kind == "rows" else 2
         inputs, maps, scalars = self._operands(member, tiles, count)
+        if member.kind == "scan":
+            return on_tile(member.op, inputs[0])
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":

@@ -70,7 +70,7 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     if len(_open_sizes(plan)) > 1 and not is_open(group.space.columns):
         plan = RowPlan(group, (), taken)  # rows of several open sizes, which are as well one
     open_ = _open_sizes(plan)
-    if _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
+    if group.scans or _hands_on(group) or not all(_has_sizes(plan, member) for member in group.ordered):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
     fits = plan.segments is not None and len(open_) <= 1 and not plan.behind and not group.space.is_open

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -51,6 +52,7 @@ from .recomputed_elements import recompute
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, find, root, users
 from .row_passes import choose_parts, long_reductions, plan_long
+from .row_scans import fit, space_of
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
@@ -84,7 +86,14 @@ class ScheduleRows(ModulePass):
                 split_sums(block, long_)
                 take_row_shapes(block)
                 order, sizes = Order(block), TensorSizes(block)
-                groups = find(order, sizes.shape, of_lengths=True, is_taken=_is_taken)
+                groups = find(
+                    order,
+                    sizes.shape,
+                    of_lengths=True,
+                    is_taken=partial(_is_taken, target=target, taken=sizes.taken),
+                    own=space_of,
+                    fits=fit,
+                )
                 members = {result for group in groups for result in group.members}
                 for group in groups:
                     recompute(group, members)
@@ -93,14 +102,18 @@ class ScheduleRows(ModulePass):
                     number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken, lengths)
 
 
-def _is_taken(group: Group) -> bool:
-    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as
-    well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few. Of one whose
-    columns are few a thread does a row as well as several do."""
+def _is_taken(group: Group, target: Target, taken: Callable[[int], int]) -> bool:
+    """Whether a kernel on rows is to do a group. One with scans has all of a row in registers. Of one whose columns
+    stand in the middle operators read memory as well, if nothing is to be read twice for its one reduction, or
+    neighbours among the rows are few. Of one whose columns are few a thread does a row as well as several do."""
     if is_open(group.space.inner):
         return False
-    twice = sum(member.kind == "reduction" for member in group.ordered) > 1
-    twice = twice or any(member.kind == "tile" for member in group.outputs)
+    along = [member for member in group.ordered if member.kind in ("reduction", "scan")]
+    if group.scans and (len(group.members) == 1 or is_open(group.space.columns)):
+        return False
+    if group.scans and choose(RowPlan(group, (), taken).counts(), target) is None:
+        return False
+    twice = len(along) > 1 or any(member.has_columns for member in group.outputs)
     if group.space.inner == 1:
         return twice or group.space.columns > _FEW
     return group.space.inner >= LEAST_INNER and twice
@@ -174,7 +187,8 @@ def _picks_columns(group: Group) -> bool:
     """Whether a group is a reduction of elements that something reads by number, one by one, for it alone, such as
     windows of several sizes. A kernel of that reduction reads them where they are; one of rows would have them
     written."""
-    if sum(member.kind == "reduction" for member in group.ordered) > 1 or any(m.kind == "tile" for m in group.outputs):
+    along = [member for member in group.ordered if member.kind in ("reduction", "scan")]
+    if len(along) > 1 or any(member.has_columns for member in group.outputs):
         return False
     makers = [rows.producer(root(value)) for value in group.edges if value not in group.members]
     return any(_picks_last(op) and all(map(group.has, users(op.results[0]))) for op in makers if op is not None)

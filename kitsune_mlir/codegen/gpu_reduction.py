@@ -53,7 +53,7 @@ class Combiner:
             value = self.join(value, self.moved(distance, value))
         return value
 
-    def moved(self, distance: int, value: ir.Value, mode: gpu.ShuffleMode = gpu.ShuffleMode.XOR) -> ir.Value:
+    def moved(self, distance: int | ir.Value, value: ir.Value, mode: gpu.ShuffleMode = gpu.ShuffleMode.XOR) -> ir.Value:
         """What the lane so far away has, or, by IDX, that of such a number. All 32 lanes must be here."""
         if self.kind.width == WORD:
             return _moved(distance, value, mode)
@@ -69,8 +69,10 @@ class Combiner:
         return found if self.kind == i64 else arith.bitcast(self.kind, found)
 
 
-def _moved(distance: int, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
-    return shuffled(word, arith.constant(ir.IntegerType.get_signless(WORD), distance), mode)
+def _moved(distance: int | ir.Value, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
+    if isinstance(distance, int):
+        distance = arith.constant(ir.IntegerType.get_signless(WORD), distance)
+    return shuffled(word, distance, mode)
 
 
 def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combiner] | None:

@@ -35,7 +35,7 @@ class Joining(Protocol):
 
     def result(self, found: Found) -> ir.Value: ...
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         """What another lane has; see Combiner.moved."""
 
 
@@ -59,7 +59,7 @@ class _OneOperation:
     def result(self, found: Found) -> ir.Value:
         return found[0]
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         return (self.combine.moved(distance, found[0], mode),)
 
 
@@ -90,14 +90,14 @@ class _Exponentials:
     def result(self, found: Found) -> ir.Value:
         return arith.addf(found[0], functions.log1p(found[1]))
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         combine = Combiner("arith.maximumf", self.kind)
         return tuple(combine.moved(distance, value, mode) for value in found)
 
 
 def joining(op: ir.Operation) -> Joining | None:
-    """How a tm_tensor.scan on memrefs joins elements; None where that is none of these, or leaves the first out."""
-    block, kind = op.regions[0].blocks[0], ir.MemRefType(op.operands[0].type).element_type
+    """How a tm_tensor.scan joins elements; None where that is none of these, or leaves the first out."""
+    block, kind = op.regions[0].blocks[0], op.operands[0].type.element_type
     join, *_, end = [inner.operation for inner in block.operations]
     if not isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type) or not is_inclusive(op):
         return None
