@@ -8,13 +8,14 @@ func.func @main(%x) { ... %y = "kitsune.fourier"(%a) {...} ... }                
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
-from kitsune_mlir.mlir import func, ir, walk
-from kitsune_mlir.rows import producer, used_values
+from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
+from kitsune_mlir.rows import producer, size_of, used_values
 
 from .tensor_specs import entry_function, retype
 
@@ -70,8 +71,9 @@ def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
         argument += one.results
         with one.location, ir.InsertionPoint(end):
             kinds = [value.type for value in arguments]
-            made = ir.Operation.create(one.name, kinds, parts, one.attributes)
-        for old, new in zip(arguments, made.results, strict=True):
+            make = _BUILT.get(one.name, partial(_plainly, one.name))
+            made = make(kinds, parts, one.attributes)
+        for old, new in zip(arguments, made.results, strict=False):  # a scan gives the last of all besides
             old.replace_all_uses_with(new)
     _in_order(block)
     for _ in range(argument - first):
@@ -113,8 +115,63 @@ def _plain(name: str) -> Callable[..., Said]:
     return lambda *parts: (name, [*parts], {})
 
 
+def _extrema(x: ir.Value, largest: ir.Value) -> Said:
+    """A scan that gives the largest elements so far, or the least."""
+    return _SCAN, [x], _if_so("largest", _number(largest))
+
+
+def _plainly(name: str, kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attribute]) -> ir.Operation:
+    """An operation of the kitsune dialect, at the insertion point."""
+    return ir.Operation.create(name, kinds, parts, said)
+
+
+def _bits(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attribute]) -> ir.Operation:
+    """The bits of a tensor's numbers, one by one."""
+    (kind,), (x,) = kinds, parts
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([identity] * 2),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+    }
+    made = ir.Operation.create("linalg.generic", kinds, [x, _like(x, kind)], attributes, regions=1)
+    block = made.regions[0].blocks.append(ir.RankedTensorType(x.type).element_type, kind.element_type)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([arith.bitcast(kind.element_type, block.arguments[0])])
+    return made
+
+
+def _scan(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attribute]) -> ir.Operation:
+    """A tm_tensor.scan along the last dimension, which has also the last of all."""
+    (kind,), (x,) = kinds, parts
+    last = ir.RankedTensorType.get(list(kind.shape)[:-1], kind.element_type)
+    attributes = {
+        "dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), kind.rank - 1),
+        "inclusive": ir.BoolAttr.get(True),
+    }
+    operands = [x, _like(x, kind), _like(x, last)]
+    made = ir.Operation.create(_SCAN, [kind, last], operands, attributes, regions=1)
+    block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
+    is_float, largest = isinstance(kind.element_type, ir.FloatType), "largest" in said
+    name = f"arith.{'max' if largest else 'min'}{'imumf' if is_float else 'si'}"
+    with ir.InsertionPoint(block):
+        joined = ir.Operation.create(name, [kind.element_type], list(block.arguments))
+        ir.Operation.create("tm_tensor.yield", [], [joined.result])
+    return made
+
+
+def _like(x: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    """A tensor of a type, with the open sizes of another one's first dimensions."""
+    sizes = [size_of(x, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    return tensor.empty(sizes, kind.element_type)
+
+
+_BITS, _SCAN = "bits", "tm_tensor.scan"
+_BUILT = {_BITS: _bits, _SCAN: _scan}  # what is no operation of the dialect
 _READ: dict[str, Callable[..., Said]] = {
+    "bits": _plain(_BITS),
     "cholesky": _plain(CholeskyOp.OPERATION_NAME),
+    "extrema": _extrema,
     "firsts": _firsts,
     "fourier": _fourier,
     "fourier_to_real": _fourier,

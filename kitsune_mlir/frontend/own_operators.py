@@ -11,6 +11,8 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
+_library.define("bits(Tensor x) -> Tensor")
+_library.define("extrema(Tensor x, bool largest) -> Tensor")
 _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
@@ -41,6 +43,16 @@ def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]
     return values, values.to(torch.int64)
 
 
+@torch.library.register_fake("kitsune::bits", lib=_library)
+def _bits(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape, dtype=torch.int32)
+
+
+@torch.library.register_fake("kitsune::extrema", lib=_library)
+def _extrema(x: Tensor, largest: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
 @torch.library.register_fake("kitsune::cholesky", lib=_library)
 def _cholesky(matrix: Tensor) -> Tensor:
     return matrix.new_empty(matrix.shape)
@@ -64,6 +76,8 @@ def _pivots(matrix: Tensor) -> Tensor:
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
+BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
+EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along the last dimension
 CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
 SOLVE = torch.ops.kitsune.solve.default
