@@ -56,8 +56,10 @@ from .row_scans import fit, space_of
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
+from .scan_forms import form_scans, has_form, unform_scans
 from .schedule_build import constant_index
 from .split_sums import parts_in, split_sums
+from .taken_columns import take_columns
 from .tensor_sizes import TensorSizes
 from .thread_rows import schedule_thread_rows
 from .variances import join_variances
@@ -85,6 +87,7 @@ class ScheduleRows(ModulePass):
                 join_variances(block, parts_in(block, long_))
                 split_sums(block, long_)
                 take_row_shapes(block)
+                form_scans(block)
                 order, sizes = Order(block), TensorSizes(block)
                 groups = find(
                     order,
@@ -99,7 +102,9 @@ class ScheduleRows(ModulePass):
                     recompute(group, members)
                 lengths = _lengths(groups, sizes)
                 for group in with_others(groups, order, target, sizes.taken):
-                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes.taken, lengths)
+                    own = _as_they_stand(take_columns(group, sizes.shape))
+                    number += _schedule(own, target, f"rows{number}", sizes.taken, lengths)
+                unform_scans(block)
 
 
 def _is_taken(group: Group, target: Target, taken: Callable[[int], int]) -> bool:
@@ -109,8 +114,8 @@ def _is_taken(group: Group, target: Target, taken: Callable[[int], int]) -> bool
     if is_open(group.space.inner):
         return False
     along = [member for member in group.ordered if member.kind in ("reduction", "scan")]
-    if group.scans and (len(group.members) == 1 or is_open(group.space.columns)):
-        return False
+    if group.scans and (is_open(group.space.columns) or len(group.members) == 1 and not has_form(*group.scans)):
+        return False  # one alone has a kernel of its own (codegen/gpu_scan.py)
     if group.scans and choose(RowPlan(group, (), taken).counts(), target) is None:
         return False
     twice = len(along) > 1 or any(member.has_columns for member in group.outputs)

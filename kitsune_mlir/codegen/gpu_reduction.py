@@ -34,11 +34,15 @@ class Combiner:
 
     def neutral(self) -> ir.Value:
         """Joined with x it gives x."""
+        return arith.constant(self.kind, self.neutral_number())
+
+    def neutral_number(self) -> float | int:
+        """The same as a number."""
         if self.name in FLOATS:
-            return arith.constant(self.kind, FLOATS[self.name])
+            return FLOATS[self.name]
         most = 2 ** (self.kind.width - 1)
         numbers = {"muli": 1, "maxsi": -most, "minsi": most - 1, "andi": -1}
-        return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
+        return numbers.get(self.name.removeprefix("arith."), 0)
 
     def join(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a joined with b."""

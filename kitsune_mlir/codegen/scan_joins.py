@@ -18,6 +18,8 @@ from kitsune_mlir.running_exponentials import joins_exponentials
 from .gpu_reduction import JOINS, Combiner
 
 Found = tuple[ir.Value, ...]  # what stands for some elements
+# Attributes of scans of rows: they begin with the last element; elements are joined with those before them alone.
+BACKWARDS, BEFORE = "kitsune.backwards", "kitsune.before"
 
 
 class Joining(Protocol):
@@ -106,6 +108,14 @@ def joining(op: ir.Operation) -> Joining | None:
     if join.name not in JOINS or list(end.operands) != list(join.results):
         return None
     return _OneOperation(Combiner(join.name, kind)) if set(join.operands) == set(block.arguments) else None
+
+
+def neutral_of(op: ir.Operation) -> float | int | None:
+    """The number that changes nothing that a tm_tensor.scan joins, where one operation does."""
+    join = op.regions[0].blocks[0].operations[0].operation
+    if joins_exponentials(op) or join.name not in JOINS or joining(op) is None:
+        return None
+    return Combiner(join.name, op.operands[0].type.element_type).neutral_number()
 
 
 def is_inclusive(op: ir.Operation) -> bool:

@@ -7,7 +7,7 @@ func.func @main(%x) { ... %y = "kitsune.fourier"(%a) {...} ... }                
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -115,9 +115,9 @@ def _plain(name: str) -> Callable[..., Said]:
     return lambda *parts: (name, [*parts], {})
 
 
-def _extrema(x: ir.Value, largest: ir.Value) -> Said:
+def _extrema(x: ir.Value, dim: ir.Value, largest: ir.Value) -> Said:
     """A scan that gives the largest elements so far, or the least."""
-    return _SCAN, [x], _if_so("largest", _number(largest))
+    return _SCAN, [x], {"dimension": _number(dim)} | _if_so("largest", _number(largest))
 
 
 def _plainly(name: str, kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attribute]) -> ir.Operation:
@@ -134,7 +134,7 @@ def _bits(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attrib
         "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
     }
-    made = ir.Operation.create("linalg.generic", kinds, [x, _like(x, kind)], attributes, regions=1)
+    made = ir.Operation.create("linalg.generic", kinds, [x, _like(x, kind, range(kind.rank))], attributes, regions=1)
     block = made.regions[0].blocks.append(ir.RankedTensorType(x.type).element_type, kind.element_type)
     with ir.InsertionPoint(block):
         linalg.YieldOp([arith.bitcast(kind.element_type, block.arguments[0])])
@@ -142,15 +142,18 @@ def _bits(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attrib
 
 
 def _scan(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attribute]) -> ir.Operation:
-    """A tm_tensor.scan along the last dimension, which has also the last of all."""
+    """A tm_tensor.scan, which has also what all elements of a line give."""
     (kind,), (x,) = kinds, parts
-    last = ir.RankedTensorType.get(list(kind.shape)[:-1], kind.element_type)
+    dims, along = [*range(kind.rank)], ir.IntegerAttr(said["dimension"]).value
+    del dims[along]
+    whole = ir.RankedTensorType.get([kind.shape[d] for d in dims], kind.element_type)
     attributes = {
-        "dimension": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), kind.rank - 1),
+        "dimension": said["dimension"],
         "inclusive": ir.BoolAttr.get(True),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 2]),
     }
-    operands = [x, _like(x, kind), _like(x, last)]
-    made = ir.Operation.create(_SCAN, [kind, last], operands, attributes, regions=1)
+    operands = [x, _like(x, kind, range(kind.rank)), _like(x, whole, dims)]
+    made = ir.Operation.create(_SCAN, [kind, whole], operands, attributes, regions=1)
     block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
     is_float, largest = isinstance(kind.element_type, ir.FloatType), "largest" in said
     name = f"arith.{'max' if largest else 'min'}{'imumf' if is_float else 'si'}"
@@ -160,9 +163,9 @@ def _scan(kinds: list[ir.Type], parts: list[ir.Value], said: dict[str, ir.Attrib
     return made
 
 
-def _like(x: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    """A tensor of a type, with the open sizes of another one's first dimensions."""
-    sizes = [size_of(x, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+def _like(x: ir.Value, kind: ir.RankedTensorType, dims: Sequence[int]) -> ir.Value:
+    """A tensor of a type, whose dimensions have the open sizes of these of another one."""
+    sizes = [size_of(x, d) if kind.is_dynamic_dim(i) else kind.shape[i] for i, d in enumerate(dims)]
     return tensor.empty(sizes, kind.element_type)
 
 

@@ -12,7 +12,7 @@ _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
 _library.define("bits(Tensor x) -> Tensor")
-_library.define("extrema(Tensor x, bool largest) -> Tensor")
+_library.define("extrema(Tensor x, int dim, bool largest) -> Tensor")
 _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
@@ -49,7 +49,7 @@ def _bits(x: Tensor) -> Tensor:
 
 
 @torch.library.register_fake("kitsune::extrema", lib=_library)
-def _extrema(x: Tensor, largest: bool) -> Tensor:
+def _extrema(x: Tensor, dim: int, largest: bool) -> Tensor:
     return x.new_empty(x.shape)
 
 
@@ -77,7 +77,7 @@ FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scal
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
-EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along the last dimension
+EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension
 CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
 SOLVE = torch.ops.kitsune.solve.default

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location
@@ -308,15 +309,21 @@ def _scan(op: ir.Operation) -> Function:
     steps = [(compile_op(step), [hash(v) for v in step.operands], [hash(v) for v in step.results]) for step in inner]
     arguments, (found,) = [hash(argument) for argument in block.arguments], [hash(value) for value in last.operands]
 
+    order = slice(None, None, -1 if BACKWARDS in op.attributes else 1)
+    neutral = neutral_of(op) if BEFORE in op.attributes else None
+
     def compute(xs: Sequence[Any]) -> Sequence[Any]:
-        lines = np.moveaxis(np.asarray(xs[0]), along, 0)
+        lines = np.moveaxis(np.asarray(xs[0]), along, 0)[order]
         results = [lines[0]]
         for line in lines[1:]:
             values = dict(zip(arguments, (line, results[-1]), strict=True))
             for run, operands, made in steps:
                 values.update(zip(made, run([values[o] for o in operands]), strict=True))
             results.append(rounded(values[found], name))
-        return [np.moveaxis(np.stack(results), 0, along), results[-1]]
+        whole = results[-1]
+        if neutral is not None:
+            results = [np.full_like(whole, neutral), *results[:-1]]
+        return [np.moveaxis(np.stack(results)[order], 0, along), whole]
 
     return compute
 

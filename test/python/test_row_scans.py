@@ -32,6 +32,32 @@ def whole(x):
     return (x.mul(3).int().cumsum(-1, dtype=torch.int32) * 2,)
 
 
+def backwards(x):
+    """Sums from each element to the end, as returns are, with a norm behind them."""
+    found = (x * 0.5).flip(1).cumsum(1).flip(1)
+    return (found - found.mean(1, keepdim=True)), found
+
+
+def before(x):
+    """Products of what stands before each element, as light that gets so far."""
+    alpha = torch.sigmoid(x)
+    ones = torch.ones_like(alpha[:, :1])
+    through = torch.cumprod(torch.cat([ones, 1 - alpha + 1e-6], 1), 1)[:, :-1]
+    other = torch.cat([torch.zeros_like(ones), alpha.cumsum(1)[:, :-1]], 1)
+    return alpha * through, (alpha * through * x).sum(1), other - x
+
+
+def columns(x):
+    """The last of a sum, and some others, without the sum."""
+    y = (x * 0.1).cumsum(1).exp()
+    return y.amax(1), y[:, -1], y[:, 5], (x - x.amax(1, keepdim=True))[:, :1]
+
+
+def extrema(x):
+    best = torch.cummax(x + 0.5, 1).values
+    return best - x, (best - torch.cummin(x, 1).values).amax(1)
+
+
 def check(compiled, function, x):
     found, wanted = Simulation(compiled, seed=1)(x), function(x.double())
     found, wanted = (each if isinstance(each, tuple) else (each,) for each in (found, wanted))
@@ -40,7 +66,7 @@ def check(compiled, function, x):
 
 
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("function", [paths, returns, logarithms, whole])
+@pytest.mark.parametrize("function", [paths, returns, logarithms, whole, backwards, before, columns, extrema])
 @pytest.mark.parametrize("shape", [(9, 18), (70, 33), (5, 4, 252), (3, 1000), (2, 1100)])
 def test_rows(function, shape, small_gpu):
     """One kernel of rows, of lengths that are no words, of one lane's and of many."""
@@ -52,7 +78,7 @@ def test_rows(function, shape, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("function", [paths, returns, logarithms])
+@pytest.mark.parametrize("function", [paths, returns, logarithms, backwards, before, columns, extrema])
 def test_open_batches(function, small_gpu):
     example = torch.randn(40, 100)
     compiled = kitsune_mlir.compile(Function(function), (example,), target=small_gpu, dynamic_shapes=(({0: BATCH},),))
@@ -62,14 +88,14 @@ def test_open_batches(function, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_in_the_interpreter(small_gpu):
+@pytest.mark.parametrize("function", [returns, backwards, before])
+def test_in_the_interpreter(function, small_gpu):
     x = torch.randn(37, 100)
-    compiled = kitsune_mlir.compile(Function(returns), (x,), target=small_gpu)
+    compiled = kitsune_mlir.compile(Function(lambda x: function(x)[0]), (x,), target=small_gpu)
     module = compiled.module("small:schedule-rows")
     (kernel,) = walk(module, "kitsune.kernel")
-    found = interpret(kernel.opview, [x.numpy()], ctas=2, seed=1)
-    for own, exact in zip(found, returns(x.double()), strict=True):
-        torch.testing.assert_close(torch.from_numpy(own).double(), exact, rtol=2e-4, atol=2e-5)
+    (found,) = interpret(kernel.opview, [x.numpy()], ctas=2, seed=1)
+    torch.testing.assert_close(torch.from_numpy(found).double(), function(x.double())[0], rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.usefixtures("unassembled")
@@ -86,6 +112,25 @@ def test_rows_that_are_not_held(small_gpu):
         if shapes is not None:
             assert "scan" in computed(compiled)
             check(compiled, function, torch.randn(6, 391))
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("length", [40, 6000])
+def test_forms_alone(length, small_gpu):
+    """A scan that goes backwards, or leaves each element out, is one kernel where a warp holds a row; else it is what
+    the model said."""
+
+    def turned(x):
+        return x.flip(1).cumsum(1).flip(1)
+
+    def left_out(x):
+        return torch.cat([torch.zeros_like(x[:, :1]), x.cumsum(1)[:, :-1]], 1)
+
+    x = torch.randn(3000 if length == 40 else 20, length)
+    for function in (turned, left_out):
+        compiled = kitsune_mlir.compile(Function(function), (x,), target=small_gpu)
+        assert (len(compiled.plan["launches"]) == 1) == (length == 40)
+        check(compiled, function, x)
 
 
 def test_code(gpu_of):
