@@ -288,6 +288,17 @@ def size_of(value: ir.Value, d: int) -> ir.Value:
     return tensor.dim(found[0], arith.ConstantOp.create_index(found[1]).result)
 
 
+def is_size_of(number: ir.Value, value: ir.Value, d: int) -> bool:
+    """Whether a number is known to be an open size of a tensor."""
+    source, asked = source_of_size(value, d), producer(number)
+    if asked is None or asked.name != "tensor.dim":
+        return isinstance(source, ir.Value) and bool(number == source)
+    own = producer(asked.operands[1])
+    if own is None or own.name != "arith.constant":
+        return False
+    return source_of_size(asked.operands[0], ir.IntegerAttr(own.attributes["value"]).value) == source
+
+
 def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
     """The same: a number, or the dimension of a tensor of which no more is known."""
     op, kind = producer(value), ir.RankedTensorType(value.type)

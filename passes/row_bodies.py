@@ -15,6 +15,7 @@ from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .kernel_build import read_box, write_box
+from .row_columns import column_of
 from .row_groups import Group, Member, Role, joined, root, scalar_of
 from .row_scans import on_tile
 from .schedule_build import constant_index, elementwise, empty_generic, i64, map_of, reshaped
@@ -85,9 +86,12 @@ class RowPlan:
     def counts(self) -> RowGroup:
         """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
         seen, elements, moved, shared, live = set(), [], 0.0, 0.0, 1.0
-        work = 0.0
+        work = row_work = 0.0
+        of_rows = set[ir.Value]()
         for member in self.group.ordered:
             for value, role in zip(member.op.operands, member.roles):
+                if role is not None and not role.columns and role.rows and not self.is_inside(value):
+                    of_rows.add(root(value))
                 if role is None or not role.columns or self.is_inside(value) or root(value) in seen:
                     continue
                 seen.add(root(value))
@@ -102,8 +106,9 @@ class RowPlan:
             if member in self.outputs and member.has_columns:
                 elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
                 moved += elements[-1]
-            if member.kind != "rows":
-                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            own = sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            work += own if member.kind != "rows" else 0.0
+            row_work += own if member.kind == "rows" else 0.0
         space, segments = self.space, self.segments or [None]
         count, columns = self._taken(space.rows) * self._open_rows(), self._taken(space.columns)
         return RowGroup(
@@ -115,6 +120,8 @@ class RowPlan:
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
             scans=sum(member.kind == "scan" for member in self.group.ordered),
+            row_work=row_work,
+            row_live=len(of_rows),
             shared_bytes=shared * columns,
             is_open=space.is_open or is_open(space.rows),
             segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
@@ -142,6 +149,7 @@ class RowBody:
     rows: int
     given: dict[ir.Value, ir.Value] = field(default_factory=dict)
     inputs: dict[Key, ir.Value] = field(default_factory=dict)
+    places: dict[Key, int] = field(default_factory=dict)  # of inputs that are columns of tensors, which
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
 
     @property
@@ -174,6 +182,9 @@ class RowBody:
 
     def _input(self, key: Key) -> ir.Value:
         value, present, columns = key
+        if not columns and sum(present) == 1 and present[-1] and (column := column_of(value)) is not None:
+            self.places[key] = column.place
+            return column.source
         return reshaped(value, self._shape(present, columns))
 
     def open_size(self) -> ir.Value:
@@ -238,6 +249,8 @@ class RowBody:
         kind = ir.RankedTensorType(whole.type)
         if not offsets:
             offsets = [constant_index(0)] * kind.rank
+        if key in self.places:
+            offsets = [*offsets, constant_index(self.places[key])]
         shape = [self.rows] * present[-1] + [self.columns] * columns
         return read_box(whole, offsets, shape, dims, marks)
 

@@ -1,96 +1,17 @@
-"""Models of other fields that go step by step: systems of equations, running sums and products, simulations."""
+"""Models of other fields that go step by step: running sums and products, simulations; and those of systems of
+equations (fields_systems.py)."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-
-class GaussianProcess(nn.Module):
-    """The posterior of Gaussian processes, a batch of data sets: x [b, n, d], y [b, n], points [b, m, d] -> mean and
-    variance [b, m], and the logarithm of the evidence [b]."""
-
-    def __init__(self, dims: int):
-        super().__init__()
-        self.scale = nn.Parameter(torch.zeros(dims))
-        self.noise = nn.Parameter(torch.tensor(-2.0))
-
-    def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """The kernel of squared distances, of all pairs: [b, n, d] and [b, m, d] -> [b, n, m]."""
-        a, b = a * self.scale.exp(), b * self.scale.exp()
-        squares = (a.unsqueeze(-2) - b.unsqueeze(-3)).square().sum(-1)
-        return torch.exp(-0.5 * squares)
-
-    def forward(self, x: Tensor, y: Tensor, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        one = torch.eye(x.shape[-2], dtype=x.dtype, device=x.device)
-        factor = torch.linalg.cholesky(self.kernel(x, x) + (self.noise.exp() + 1e-4) * one)
-        weights = torch.cholesky_solve(y.unsqueeze(-1), factor)
-        across = self.kernel(x, points)
-        mean = (across.mT @ weights).squeeze(-1)
-        half = torch.linalg.solve_triangular(factor, across, upper=False)
-        variance = 1.0 - half.square().sum(-2)
-        fit = (y * weights.squeeze(-1)).sum(-1)
-        evidence = -0.5 * fit - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return mean, variance, evidence
-
-
-class KalmanFilter(nn.Module):
-    """Steps of a Kalman filter of a batch of series: observations [b, t, m] -> means [b, t, n]."""
-
-    def __init__(self, state: int, seen: int):
-        super().__init__()
-        self.move = nn.Parameter(torch.eye(state) + 0.1 * torch.randn(state, state))
-        self.look = nn.Parameter(torch.randn(seen, state) / state**0.5)
-        self.drift, self.noise = nn.Parameter(torch.eye(state) * 0.1), nn.Parameter(torch.eye(seen) * 0.5)
-
-    def forward(self, seen: Tensor) -> Tensor:
-        mean = seen.new_zeros(seen.shape[0], self.move.shape[0])
-        spread = torch.eye(self.move.shape[0], device=seen.device).expand(seen.shape[0], -1, -1)
-        found = []
-        for t in range(seen.shape[1]):
-            mean, spread = mean @ self.move.T, self.move @ spread @ self.move.T + self.drift
-            cross = spread @ self.look.T
-            gain = torch.linalg.solve(self.look @ cross + self.noise, cross.mT).mT
-            mean = mean + (gain @ (seen[:, t] - mean @ self.look.T).unsqueeze(-1)).squeeze(-1)
-            spread = spread - gain @ self.look @ spread
-            found.append(mean)
-        return torch.stack(found, 1)
-
-
-class RidgeHeads(nn.Module):
-    """Ridge regressions of the features of each episode, as few-shot learning has them: support [b, n, d], labels
-    [b, n, c], queries [b, m, d] -> [b, m, c]."""
-
-    def forward(self, support: Tensor, labels: Tensor, queries: Tensor) -> Tensor:
-        gram = support.mT @ support + 0.1 * torch.eye(support.shape[-1], device=support.device)
-        return queries @ torch.linalg.solve(gram, support.mT @ labels)
-
-
-class Whitening(nn.Module):
-    """Whitened features of groups, by the inverse of a Cholesky factor: [g, n, d] -> [g, n, d]."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x - x.mean(1, keepdim=True)
-        spread = x.mT @ x / (x.shape[1] - 1) + 1e-3 * torch.eye(x.shape[-1], device=x.device)
-        return torch.linalg.solve_triangular(torch.linalg.cholesky(spread), x.mT, upper=False).mT
-
-
-class NormalLogLikelihood(nn.Module):
-    """The logarithms of densities of normal numbers with covariances of their own: [b, d], [b, d], [b, d, d] -> [b]."""
-
-    def forward(self, x: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
-        factor = torch.linalg.cholesky(spread)
-        z = torch.linalg.solve_triangular(factor, (x - mean).unsqueeze(-1), upper=False).squeeze(-1)
-        return -0.5 * z.square().sum(-1) - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
-
-class Inverses(nn.Module):
-    """Newton steps by inverses of matrices: [b, n, n], [b, n] -> [b, n]."""
-
-    def forward(self, hessian: Tensor, gradient: Tensor) -> Tensor:
-        damped = hessian @ hessian.mT + torch.eye(hessian.shape[-1], device=hessian.device)
-        return -(torch.linalg.inv(damped) @ gradient.unsqueeze(-1)).squeeze(-1)
+from . import fields_systems as y
 
 
 class VolumeRendering(nn.Module):
@@ -326,3 +247,88 @@ class Selective(nn.Module):
         value = torch.log(F.softplus(x) + 1e-6) + torch.log1p(-log.exp())
         state = torch.exp(total + torch.logcumsumexp(value - total, 1))
         return state * F.silu(gate)
+
+
+Inputs = tuple[tuple[int, ...] | Callable[[], Tensor], ...]  # shapes of normal values, or what makes one
+
+
+def _definite(*shape: int) -> Tensor:
+    x = torch.randn(*shape, shape[-1])
+    return x @ x.mT / shape[-1] + torch.eye(shape[-1])
+
+
+def _ends(*shape: int) -> Tensor:
+    return (torch.rand(shape) < 0.02).float()
+
+
+def _sorted(*shape: int) -> Tensor:
+    return torch.rand(shape).sort(-1)[0]
+
+
+def _scores(*shape: int) -> Tensor:
+    return -torch.randn(shape).abs()
+
+
+def _times(low: float, high: float, count: int) -> Tensor:
+    return torch.rand(count) * (high - low) + low
+
+
+def _radii(*shape: int) -> Tensor:
+    return torch.rand(shape) * 0.2
+
+
+def _process(batch: int, known: int, wanted: int) -> Inputs:
+    return (batch, known, 4), (batch, known), (batch, wanted, 4)
+
+
+def _rollout(count: int, steps: int) -> Inputs:
+    return (count, steps), (count, steps), partial(_ends, count, steps), (count,)
+
+
+def _densities(count: int, size: int) -> Inputs:
+    return (count, size), (count, size), partial(_definite, count, size)
+
+
+_TIMES = partial(_times, 0.4, 0.9, 16), partial(_times, 0.05, 0.35, 16)
+_BALLS: Inputs = (16, 256, 3), (16, 256, 3), partial(_radii, 16, 256)
+_RAYS: Inputs = (8192, 128), (8192, 128, 3), partial(_sorted, 8192, 128)
+# fmt: off
+# By name what it is, the module and its inputs of f32, of all of which the first size is open until the call.
+MODELS: dict[str, tuple[str, Callable[[], nn.Module], Inputs]] = {
+    "gaussian-process-32": ("64 sets of 32 points", lambda: y.GaussianProcess(4), _process(64, 32, 100)),
+    "gaussian-process-64": ("64 sets of 64 points", lambda: y.GaussianProcess(4), _process(64, 64, 100)),
+    "gaussian-process-128": ("4 sets of 128 points", lambda: y.GaussianProcess(4), _process(4, 128, 500)),
+    "kalman-6": ("a filter of six numbers", lambda: y.KalmanFilter(6, 3), ((4096, 8, 3),)),
+    "kalman-16": ("a filter of 16 numbers", lambda: y.KalmanFilter(16, 12), ((512, 6, 12),)),
+    "ridge-heads": ("regressions of episodes", y.RidgeHeads, ((128, 25, 64), (128, 25, 5), (128, 75, 64))),
+    "whitening": ("groups of features", y.Whitening, ((64, 256, 48),)),
+    "normal-4": ("densities in four dimensions", y.NormalLogLikelihood, _densities(8192, 4)),
+    "normal-24": ("densities in 24 dimensions", y.NormalLogLikelihood, _densities(4096, 24)),
+    "newton-4": ("steps in four dimensions", y.Inverses, ((8192, 4, 4), (8192, 4))),
+    "newton-20": ("steps in 20 dimensions", y.Inverses, ((1024, 20, 20), (1024, 20))),
+    "volume-rendering": ("colours of rays", VolumeRendering, _RAYS),
+    "advantages": ("sums from the end", Advantages, _rollout(4096, 128)),
+    "advantages-by-step": ("the same as a loop", AdvantagesByStep, _rollout(4096, 64)),
+    "holt-winters": ("levels, trends and seasons", HoltWinters, ((16384, 72),)),
+    "garch": ("a likelihood of 120 steps", Garch, ((16384, 120),)),
+    "transducer": ("a loss of speech", Transducer, (partial(_scores, 64, 20, 41), partial(_scores, 64, 20, 40))),
+    "heston": ("paths of two numbers", Heston, ((65536, 64, 2),)),
+    "asian-options": ("paths of a sum", BlackScholesPaths, ((65536, 252),)),
+    "spheres": ("forces of all pairs", Spheres, _BALLS),
+    "series-features": ("as tsfresh has them", SeriesFeatures, ((4096, 512),)),
+    "robust-statistics": ("medians of rows", RobustStatistics, ((4096, 1000),)),
+    "soft-warping": ("by anti-diagonals", SoftWarping, ((512, 24), (512, 24))),
+    "drawdowns": ("losses from the best so far", DrawDowns, ((8192, 252),)),
+    "dpm-solver": ("a step with thresholds", SolverStep, (*((16, 4, 32, 32),) * 3, *_TIMES)),
+    "selective": ("a recurrence in logarithms", Selective, ((8, 1024, 256),) * 3),
+}
+# fmt: on
+
+
+def make(name: str) -> tuple[nn.Module, tuple[Any, ...], tuple[dict[int, Any], ...]]:
+    """A model, in eval mode, with random arguments, and torch.export's `dynamic_shapes`. Raises KeyError for a name
+    that is none."""
+    _, module, inputs = MODELS[name]
+    args = tuple(torch.randn(one) if isinstance(one, tuple) else one() for one in inputs)
+    batch = torch.export.Dim("b", min=2)
+    return module().eval(), args, tuple({0: batch} for _ in args)
