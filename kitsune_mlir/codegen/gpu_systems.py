@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from math import prod
 
+from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, func, ir, math, memref, nvvm
 from kitsune_mlir.planning.systems import Squares
 
@@ -57,9 +58,10 @@ def _lower(of: System, around: Operators, kernels: Kernels) -> None:
     op, first = of.call, of.parts[0]
     kind, result = ir.MemRefType(first.type), ir.MemRefType(op.results[0].type)
     has_right = of.name in (SUBSTITUTE, SOLVE)
-    known = None if any(kind.is_dynamic_dim(d) for d in of.batch) else prod(kind.shape[d] for d in of.batch)
-    wide = 0 if not has_right else None if kind.is_dynamic_dim(kind.rank - 1) else int(kind.shape[kind.rank - 1])
-    own = Squares.of(of.rows, of.element.width // 8, known, wide)
+    sizes = example_sizes.known_shape(first)
+    known = [size for d in of.batch if (size := sizes[d]) is not None]
+    matrices = prod(known) if len(known) == len(of.batch) else None
+    own = Squares.of(of.rows, of.element.width // 8, matrices, sizes[-1] if has_right else 0)
 
     def batch(see: See) -> list[Size]:
         return [around.size(first, d, see) for d in of.batch]

@@ -31,7 +31,8 @@ class Squares:
 
     @staticmethod
     def of(rows: int, element_bytes: int, matrices: int | None, columns: int | None) -> Squares:
-        """Those of `matrices` matrices (None: open) whose right sides have `columns` columns (None: open)."""
+        """Those of `matrices` matrices whose right sides have `columns` columns, as the example has them where they are
+        open; None where none says it."""
         own = Squares(rows, 0)
         if columns == 0:
             return own
