@@ -69,6 +69,7 @@ from .roles import FillOp, RoleOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
 from .spread import SpreadOp  # noqa: F401  (part of the dialect)
 from .stow import StowOp  # noqa: F401  (part of the dialect)
+from .systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp  # noqa: F401  (part of the dialect)
 from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 from .windows import WindowsOp  # noqa: F401  (part of the dialect)

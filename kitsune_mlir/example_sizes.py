@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
+from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
@@ -24,7 +25,7 @@ _SLICES = ("tensor.extract_slice", "memref.subview")
 _COLLAPSES = ("tensor.collapse_shape", "memref.collapse_shape")
 _CASTS = ("tensor.cast", "memref.cast")
 # Open is what the first operand has.
-_ALIKE = ("kitsune.firsts", "kitsune.fourier", "kitsune.load", "kitsune.order", "kitsune.windows")
+_ALIKE = ("kitsune.firsts", "kitsune.fourier", "kitsune.load", "kitsune.order", "kitsune.windows", *SYSTEMS)
 _OTHER_WIDTHS = ("arith.index_cast", "arith.trunci", "arith.extsi", "arith.extui")  # sizes fit all of them
 _MOST_STEPS = 200  # operations that a size is followed through
 

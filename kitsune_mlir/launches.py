@@ -29,6 +29,8 @@ from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
 
+_OF_PARTS = ("joined", "strands")  # what is said of the kernels that one launch joins
+
 
 def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
     """What is known of the kernels at the schedule level, by name."""
@@ -204,5 +206,5 @@ class _Describer:
             "registers": known["registers"],
             "shared_bytes": known["shared"],
             "predicted_us": round(price.us, 3),
-            "work": {key: round(float(value), 1) for key, value in asdict(work).items() if key != "joined"},
+            "work": {key: round(float(value), 1) for key, value in asdict(work).items() if key not in _OF_PARTS},
         }

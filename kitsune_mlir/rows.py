@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import arith, attr_int, ir, slice_of, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
@@ -17,6 +18,8 @@ RESIDENT = None
 
 STRUCTURED = ("linalg.generic", "linalg.matmul", "linalg.transpose")
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+# Of such operations the open sizes of results are those of the first operand.
+ALIKE = ("kitsune.firsts", "kitsune.fourier", *SYSTEMS)
 SUPPORT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim")
 
 
@@ -285,6 +288,17 @@ def size_of(value: ir.Value, d: int) -> ir.Value:
     return tensor.dim(found[0], arith.ConstantOp.create_index(found[1]).result)
 
 
+def is_size_of(number: ir.Value, value: ir.Value, d: int) -> bool:
+    """Whether a number is known to be an open size of a tensor."""
+    source, asked = source_of_size(value, d), producer(number)
+    if asked is None or asked.name != "tensor.dim":
+        return isinstance(source, ir.Value) and bool(number == source)
+    own = producer(asked.operands[1])
+    if own is None or own.name != "arith.constant":
+        return False
+    return source_of_size(asked.operands[0], ir.IntegerAttr(own.attributes["value"]).value) == source
+
+
 def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
     """The same: a number, or the dimension of a tensor of which no more is known."""
     op, kind = producer(value), ir.RankedTensorType(value.type)
@@ -299,13 +313,13 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         _, sizes, steps = slice_of(op)
         first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
         return op.operands[first + sizes[:d].count(DYNAMIC)]
-    if op is not None and op.name == kitsune.FourierOp.OPERATION_NAME:
+    if op is not None and op.name in ALIKE:
         return source_of_size(op.operands[0], d)
     if op is not None and op.name == "tensor.pad":
         around = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high")]
         if all(each[d] == 0 for each in around):
             return source_of_size(op.operands[0], d)
-    if op is not None and op.name.startswith("linalg."):
+    if op is not None and op.name.startswith(("linalg.", "tm_tensor.")):
         number = ir.OpResult(value).result_number
         return source_of_size(op.operands[len(op.operands) - len(op.results) + number], d)
     return value, d

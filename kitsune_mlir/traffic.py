@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from math import prod
 
+from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, walk
 
 PIPELINE = "kitsune.pipeline"
 # Data movement that code generation turns into address arithmetic or start values, not operators.
 _FREE = {"linalg.fill", "linalg.yield", "linalg.index"}
-_OTHERS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter", "kitsune.firsts", "kitsune.fourier"}
+_MOVES = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter"}
+_OTHERS = {*_MOVES, "kitsune.firsts", "kitsune.fourier", *SYSTEMS}
 _VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
 _EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
 

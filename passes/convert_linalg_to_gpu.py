@@ -46,10 +46,12 @@ from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_sort import lower_sorts
+from kitsune_mlir.codegen.gpu_systems import lower_systems
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes, turn_gathers
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
+from kitsune_mlir.codegen.systems import outline_systems
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
 from kitsune_mlir.planning import target as targets
@@ -137,6 +139,7 @@ class ConvertLinalgToGpu(ModulePass):
             outline_orders(module, _main(module))
             outline_transforms(module)
             outline_firsts(module)
+            outline_systems(module)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -151,6 +154,7 @@ class ConvertLinalgToGpu(ModulePass):
                 mark_narrowed(op.regions[0].blocks[0])
             lower_transforms(module, main, kernels)
             lower_firsts(module, main, kernels)
+            lower_systems(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

@@ -20,7 +20,8 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, remark, run_passes
+from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.mlir import ir, remark, replace_op, run_passes, walk
 from kitsune_mlir.planning.graph import Group
 from kitsune_mlir.planning.partition import partition
 
@@ -43,6 +44,8 @@ class PartitionDataflow(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         PrepareLinalg().run(module)  # idempotent; so the pass takes linalg from anywhere
+        with module.context:
+            _ask_early(module)
         run_passes(module, _DIMS)
         for function in module.body.operations:
             if function.operation.name == "func.func" and not function.is_external:
@@ -58,6 +61,20 @@ class PartitionDataflow(ModulePass):
         for index, reason in sorted(result.declined.items()):
             if index not in erased:
                 remark(graph.ops[index], f"stays outside pipelines: {reason}")
+
+
+def _ask_early(module: ir.Module) -> None:
+    """Has open sizes asked of what these operators were told, which MLIR does not know how to ask, such as scans."""
+    for op in walk(module, "tensor.dim"):
+        value, axis = op.operands[0], constant(op.operands[1])
+        if axis is None:
+            continue
+        found = rows.source_of_size(value, axis)
+        if isinstance(found, ir.Value):
+            replace_op(op, found)
+        elif found != (value, axis):
+            with op.location, ir.InsertionPoint(op):
+                replace_op(op, rows.size_of(value, axis))
 
 
 def _reorder(graph: DataflowGraph, groups: list[Group]) -> None:

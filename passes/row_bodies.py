@@ -13,8 +13,10 @@ from kitsune_mlir.mlir import arith, clone_on, in_block_order, ir, linalg, tenso
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .kernel_build import read_box, write_box
+from .row_columns import column_of
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
+from .row_scans import on_tile
 from .schedule_build import constant_index, cut_for, elementwise, empty_generic, map_of, reshaped, reshaped_as
 from .tensor_sizes import TensorSizes, or_none
 
@@ -31,6 +33,7 @@ class RowBody:
     given: dict[ir.Value, ir.Value] = field(default_factory=dict)
     several: TensorSizes | None = None
     inputs: dict[Key, ir.Value] = field(default_factory=dict)
+    places: dict[Key, int] = field(default_factory=dict)  # of inputs that are columns of tensors, which
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
 
     @property
@@ -67,6 +70,9 @@ class RowBody:
 
     def _input(self, key: Key) -> ir.Value:
         value, present, columns = key
+        if not columns and sum(present) == 1 and present[-1] and (column := column_of(value)) is not None:
+            self.places[key] = column.place
+            return column.source
         if self.several is not None:
             wanted = [size or 1 for size in self._sizes(present, columns)]
             return reshaped_as(value, self.several.shape(value), wanted, self.several.as_value)
@@ -98,7 +104,7 @@ class RowBody:
 
     def _result(self, kernel: schedule.KernelOp, number: int, member: Member) -> ir.Value:
         kind = ir.RankedTensorType(member.op.results[0].type)
-        sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
+        sizes = self._shape([True] * len(self.plan.segments), member.has_columns)
         type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in sizes], kind.element_type)
         if self.several is not None:
             return self._of_several(kernel, number, member, type_)
@@ -108,16 +114,16 @@ class RowBody:
         open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
         if len(open_) > sizes.count(None) > 0:  # rows of several open sizes were one size
             flat = reshaped(result, [None])
-            lengths = [tensor.dim(member.op.operands[-1], constant_index(d)) for d in open_]
+            lengths = [tensor.dim(member.op.operands[member.s.inputs], constant_index(d)) for d in open_]
             return tensor.ExpandShapeOp(kind, flat, [list(range(kind.rank))], lengths, list(kind.shape)).result
         return reshaped(result, [None if d in open_ else kind.shape[d] for d in range(kind.rank)])
 
     def _of_several(self, kernel: schedule.KernelOp, number: int, member: Member, type_: ir.Type) -> ir.Value:
         """The same of a kernel of several open sizes."""
         assert self.several is not None
-        own = [size or 1 for size in self._sizes([True] * len(self.plan.segments), member.kind == "tile")]
+        own = [size or 1 for size in self._sizes([True] * len(self.plan.segments), member.has_columns)]
         result = kitsune.result(kernel.results[0], number, type_, list(map(self.extent, filter(is_open, own))))
-        start = member.op.operands[-1]
+        start = member.op.operands[member.s.inputs]
         wanted = self.several.shape(start)
         return reshaped_as(result, own, wanted, lambda size: rows.size_of(start, wanted.index(size)))
 
@@ -142,7 +148,7 @@ class RowBody:
         `marks` are of the write what they are of a read."""
         if member in self.plan.outputs:
             number = self.plan.outputs.index(member)
-            offsets, dims = self._box(at, [True] * len(at), member.kind == "tile", column)
+            offsets, dims = self._box(at, [True] * len(at), member.has_columns, column)
             more = [] if until is None else [until]
             marks = [*marks, *[schedule.UNTIL] * len(more)]
             write_box(self.values[member.op.results[0]], [*offsets, *more], number, dims, marks=marks)
@@ -160,6 +166,8 @@ class RowBody:
         kind = ir.RankedTensorType(whole.type)
         if not offsets:
             offsets = [constant_index(0)] * kind.rank
+        if key in self.places:
+            offsets = [*offsets, constant_index(self.places[key])]
         shape = [self.rows] * present[-1] + [self.columns] * columns
         return read_box(whole, offsets, shape, dims, marks)
 
@@ -193,6 +201,8 @@ class RowBody:
         """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
         count = 1 if member.kind == "rows" else 2
         inputs, maps, scalars = self._operands(member, tiles, count)
+        if member.kind == "scan":
+            return on_tile(member.op, inputs[0])
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":

@@ -16,14 +16,13 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
-from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .block_order import Order
 from .early_casts import rounds_windows
-from .open_lengths import may_be_of_lengths
+from .plain_bodies import is_brought, is_constant, is_plain
 
-_CASTS = ("arith.extf", "arith.truncf")
 Shape = Callable[[ir.Value], Sequence[int | None]]
 
 
@@ -48,9 +47,9 @@ class Role:
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """An operator of a group. `kind` is "tile" (rows x columns), "rows" (rows alone) or "reduction" (from the first to
-    the second); `row_loops` are those over rows, with `row_sizes` (None: open); `roles` those of its operands, None for
-    what is a scalar constant."""
+    """An operator of a group. `kind` is "tile" (rows x columns), "scan" (likewise, of those before: row_scans.py),
+    "rows" (rows alone) or "reduction" (from the first to the last); `row_loops` are those over rows, with `row_sizes`
+    (None: open); `roles` those of its operands, None for what is a scalar constant."""
 
     op: ir.Operation
     s: rows.Structured
@@ -61,7 +60,12 @@ class Member:
 
     @property
     def result(self) -> Role:
-        return Role(self.row_loops, self.kind == "tile")
+        return Role(self.row_loops, self.has_columns)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether its result does."""
+        return self.kind in ("tile", "scan")
 
     def is_whole(self, role: Role | None) -> bool:
         """Whether an operand has all the space's rows, as results of the group have."""
@@ -87,6 +91,10 @@ class Group:
     def results(self) -> list[ir.Value]:
         """What is used outside of the group."""
         return [member.op.results[0] for member in self.outputs]
+
+    @property
+    def scans(self) -> set[ir.Operation]:
+        return {member.op for member in self.ordered if member.kind == "scan"}
 
     def has(self, op: ir.Operation) -> bool:
         return any(result in self.members for result in op.results)
@@ -143,7 +151,7 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     op = rows.producer(value)
     if op is not None and op.name == "linalg.fill":
         value = op.operands[0]
-    return None if rows.is_tensor(value) or not _is_constant(value) else value
+    return None if rows.is_tensor(value) or not is_constant(value) else value
 
 
 def find(
@@ -151,20 +159,28 @@ def find(
     shape: Shape = rows.known_sizes,
     of_lengths: bool = False,
     is_taken: Callable[[Group], bool] = lambda group: True,
+    own: Callable[..., Space | None] | None = None,
+    fits: Callable[..., Member | None] | None = None,
 ) -> list[Group]:
     """Groups with a reduction that are to be taken, each as large as may be, no operator in two. In the places of all
     of them operations may stand: no value leaves one and comes back, also by way of others. `shape` says the sizes of
     tensors. Where columns are open until the call, operators may use numbers computed of such sizes if `of_lengths`
-    says so."""
+    says so. `own` and `fits` are in the place of `space_of` and `fit`."""
     taken: set[ir.Operation] = set()
     growths: dict[Space, _Growth] = {}
     found = []
     for op in order.ops:
-        if op in taken or (space := space_of(op, shape)) is None:
+        if op in taken or (space := (own or space_of)(op, shape)) is None:
             continue
-        growth = growths.setdefault(space, _Growth(order, space, shape, of_lengths and is_open(space.columns)))
+        lengths = of_lengths and is_open(space.columns)
+        growth = growths.setdefault(space, _Growth(order, space, shape, lengths, fits or fit))
         if (seed := growth.fit(op)) is not None:
             group = growth.grown(seed, taken)
+            if (scans := group.scans) and not is_taken(group):  # what is around them may be a kernel without them
+                taken |= scans
+                if op in taken:
+                    continue
+                group = growth.grown(seed, taken)
             if not is_taken(group):  # what is computed of rows alone may be of others, with other columns
                 taken |= {member.op for member in group.ordered if member.kind != "rows"}
                 continue
@@ -177,9 +193,9 @@ def find(
 class _Growth:
     """How groups over a space grow in a block. What is known of an operator is kept."""
 
-    def __init__(self, order: Order, space: Space, shape: Shape, of_lengths: bool):
+    def __init__(self, order: Order, space: Space, shape: Shape, of_lengths: bool, fits: Callable[..., Member | None]):
         self._order, self._space = order, space
-        self.fit = cache(partial(fit, space=space, shape=shape, of_lengths=of_lengths))
+        self.fit = cache(partial(fits, space=space, shape=shape, of_lengths=of_lengths))
         self._is_reduced = cache(self._leads_to_reduction)
 
     def grown(self, seed: Member, taken: set[ir.Operation]) -> Group:
@@ -210,7 +226,7 @@ class _Growth:
         member = self.fit(op)
         if member is None or member.kind == "rows":
             return False
-        return member.kind == "reduction" or any(map(self._is_reduced, users(op.results[0])))
+        return member.kind in ("reduction", "scan") or any(map(self._is_reduced, users(op.results[0])))
 
 
 def _joins(member: Member, members: dict[ir.Operation, Member]) -> bool:
@@ -350,40 +366,6 @@ def joined(op: ir.Operation) -> ir.Operation | None:
     fits = join is not None and join.name in JOINS and len(uses) == 1 and uses[0].owner.operation == join
     word = isinstance(value.type, ir.F32Type) or (isinstance(value.type, ir.IntegerType) and value.type.width == 32)
     return join if fits and word and len(list(value.uses)) == 1 else None
-
-
-def is_plain(op: ir.Operation, of_lengths: bool = False, places: Sequence[int] = ()) -> bool:
-    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes, and
-    on the numbers of these of its loops."""
-    block = op.regions[0].blocks[0]
-    inside = {hash(argument) for argument in block.arguments}
-    for inner in block.operations:
-        inner = inner.operation
-        if inner.name == "linalg.index" and attr_int(inner, "dim") in places:
-            inside.add(hash(inner.results[0]))
-            continue
-        if not inner.name.startswith(("arith.", "math.", "linalg.yield")) or len(inner.regions):
-            return False
-        around = [value for value in inner.operands if hash(value) not in inside and not _is_constant(value)]
-        if not all(of_lengths and may_be_of_lengths(value) for value in around):
-            return False
-        inside |= {hash(value) for value in inner.results}
-    return True
-
-
-def _is_constant(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    if op is not None and op.name in _CASTS:
-        return _is_constant(op.operands[0])
-    return op is not None and op.name == "arith.constant" and not rows.is_tensor(value)
-
-
-def is_brought(value: ir.Value) -> bool:
-    """Whether threads can load elements of an operand."""
-    element = ir.RankedTensorType(value.type).element_type if rows.is_tensor(value) else value.type
-    if isinstance(element, ir.IntegerType):
-        return element.width in (1, 8, 16, 32, 64)
-    return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
 
 
 def _sizes(s: rows.Structured, shape: Shape) -> list[int | None] | None:

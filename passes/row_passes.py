@@ -60,7 +60,7 @@ def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:
     if len(_open_sizes(plan)) > 1:
         plan = RowPlan(group, (), taken)
     several = len(_open_sizes(plan)) > 1
-    if bool(handed_on(group)) or not (several or all(_has_sizes(plan, member) for member in group.ordered)):
+    if group.scans or handed_on(group) or not (several or all(_has_sizes(plan, member) for member in group.ordered)):
         return None
     once = sum(m.kind == "reduction" for m in group.ordered) + sum(m.kind == "tile" for m in group.outputs) == 1
     fits = plan.segments is not None and not plan.behind and not group.space.is_open

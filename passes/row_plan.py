@@ -78,9 +78,12 @@ class RowPlan:
     def counts(self) -> RowGroup:
         """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
         seen, elements, moved, shared, live = set(), [], 0.0, 0.0, 1.0
-        work = 0.0
+        work = row_work = 0.0
+        of_rows = set[ir.Value]()
         for member in self.group.ordered:
             for value, role in zip(member.op.operands, member.roles):
+                if role is not None and not role.columns and role.rows and not self.is_inside(value):
+                    of_rows.add(root(value))
                 if role is None or not role.columns or self.is_inside(value) or root(value) in seen:
                     continue
                 seen.add(root(value))
@@ -92,11 +95,12 @@ class RowPlan:
                     moved += size
                 elif role.rows:
                     shared += size
-            if member in self.outputs and member.kind == "tile":
+            if member in self.outputs and member.has_columns:
                 elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
                 moved += elements[-1]
-            if member.kind != "rows":
-                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            own = sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            work += own if member.kind != "rows" else 0.0
+            row_work += own if member.kind == "rows" else 0.0
         space, segments = self.space, self.segments or [None]
         count, columns = self._taken(space.rows) * self._open_rows(), self._taken(space.columns)
         return RowGroup(
@@ -107,6 +111,9 @@ class RowPlan:
             live=live,
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
+            scans=sum(member.kind == "scan" for member in self.group.ordered),
+            row_work=row_work,
+            row_live=len(of_rows),
             shared_bytes=shared * columns,
             is_open=space.is_open or is_open(space.rows),
             segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,

@@ -30,8 +30,9 @@ others are left as they are, with a remark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -54,11 +55,14 @@ from .row_bodies import RowBody, gather, replace
 from .row_groups import Group, find, root, users
 from .row_passes import choose_parts, long_reductions, plan_long
 from .row_plan import RowPlan
+from .row_scans import fit, space_of
 from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
+from .scan_forms import form_scans, has_form, unform_scans
 from .schedule_build import constant_index
 from .split_sums import parts_in, split_sums
+from .taken_columns import take_columns
 from .tensor_sizes import TensorSizes
 from .thread_rows import schedule_thread_rows
 from .variances import join_variances
@@ -87,24 +91,38 @@ class ScheduleRows(ModulePass):
                 join_variances(block, parts_in(block, long_))
                 split_sums(block, long_)
                 take_row_shapes(block)
+                form_scans(block)
                 order, sizes = Order(block), TensorSizes(block)
-                groups = find(order, sizes.shape, of_lengths=True, is_taken=_is_taken)
+                groups = find(
+                    order,
+                    sizes.shape,
+                    of_lengths=True,
+                    is_taken=partial(_is_taken, target=target, taken=sizes.taken),
+                    own=space_of,
+                    fits=fit,
+                )
                 members = {result for group in groups for result in group.members}
                 for group in groups:
                     recompute(group, members)
                 lengths = _lengths(groups, sizes)
                 for group in with_others(groups, order, target, sizes.taken):
-                    number += _schedule(_as_they_stand(group), target, f"rows{number}", sizes, lengths)
+                    own = _as_they_stand(take_columns(group, sizes.shape))
+                    number += _schedule(own, target, f"rows{number}", sizes, lengths)
+                unform_scans(block)
 
 
-def _is_taken(group: Group) -> bool:
-    """Whether a kernel on rows is to do a group. Of one whose columns stand in the middle operators read memory as
-    well, if nothing is to be read twice for its one reduction, or neighbours among the rows are few. Of one whose
-    columns are few a thread does a row as well as several do."""
+def _is_taken(group: Group, target: Target, taken: Callable[[int], int]) -> bool:
+    """Whether a kernel on rows is to do a group. One with scans has all of a row in registers. Of one whose columns
+    stand in the middle operators read memory as well, if nothing is to be read twice for its one reduction, or
+    neighbours among the rows are few. Of one whose columns are few a thread does a row as well as several do."""
     if is_open(group.space.inner):
         return False
-    twice = sum(member.kind == "reduction" for member in group.ordered) > 1
-    twice = twice or any(member.kind == "tile" for member in group.outputs)
+    along = [member for member in group.ordered if member.kind in ("reduction", "scan")]
+    if group.scans and (is_open(group.space.columns) or len(group.members) == 1 and not has_form(*group.scans)):
+        return False  # one alone has a kernel of its own (codegen/gpu_scan.py)
+    if group.scans and choose(RowPlan(group, (), taken).counts(), target) is None:
+        return False
+    twice = len(along) > 1 or any(member.has_columns for member in group.outputs)
     if group.space.inner == 1:
         return twice or group.space.columns > _FEW
     return group.space.inner >= LEAST_INNER and twice
@@ -190,7 +208,8 @@ def _picks_columns(group: Group) -> bool:
     """Whether a group is a reduction of elements that something reads by number, one by one, for it alone, such as
     windows of several sizes. A kernel of that reduction reads them where they are; one of rows would have them
     written."""
-    if sum(member.kind == "reduction" for member in group.ordered) > 1 or any(m.kind == "tile" for m in group.outputs):
+    along = [member for member in group.ordered if member.kind in ("reduction", "scan")]
+    if len(along) > 1 or any(member.has_columns for member in group.outputs):
         return False
     makers = [rows.producer(root(value)) for value in group.edges if value not in group.members]
     return any(_picks_last(op) and all(map(group.has, users(op.results[0]))) for op in makers if op is not None)

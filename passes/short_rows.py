@@ -12,7 +12,8 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, slice_of
 from kitsune_mlir.planning.open_sizes import is_open
 
-from .row_groups import is_brought, is_plain, root, scalar_of, users
+from .plain_bodies import is_brought, is_plain
+from .row_groups import root, scalar_of, users
 from .tensor_sizes import TensorSizes
 
 MOST = 64  # numbers of a row of one tensor

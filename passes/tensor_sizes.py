@@ -132,7 +132,10 @@ class TensorSizes:
             return [self._unknown(value, d) if d == dim and open_ else size for d, size in enumerate(first)]
         if op.name == "kitsune.result":
             return self._of_kernel(op)
-        if op.name.startswith("linalg."):
+        if op.name in rows.ALIKE:
+            kind, first = ir.RankedTensorType(value.type), self.shape(op.operands[0])
+            return [first[d] if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        if op.name.startswith(("linalg.", "tm_tensor.")):
             return self.shape(list(op.operands)[len(op.operands) - len(op.results) + list(op.results).index(value)])
         return None
 

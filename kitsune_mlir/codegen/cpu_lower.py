@@ -21,8 +21,10 @@ from .cpu_products import define_products, outline_products
 from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
+from .cpu_systems import lower_systems
 from .firsts import sort_whole_rows
 from .fourier import outline_transforms
+from .systems import outline_systems
 
 _FUSE = (
     "builtin.module(canonicalize,cse,linalg-generalize-named-ops,"
@@ -58,10 +60,12 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     run_passes(module, _FUSE)
     widen_long_sums(module)
     outline_transforms(module)
+    outline_systems(module)
     sort_whole_rows(module)
     bufferize(module)
     lower_sorts(module)
     lower_transforms(module)
+    lower_systems(module)
     pass_results_by_reference(module)
     scratch = {}
     for op in walk(module, "func.func"):

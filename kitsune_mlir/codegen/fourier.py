@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.mlir import arith, ir, replace_op, slice_of, walk
 from kitsune_mlir.planning.fourier import radices
-from kitsune_mlir.rows import producer, source_of_size
+from kitsune_mlir.rows import is_size_of
 
 from .outlined import outlined
 
@@ -149,19 +148,10 @@ def _begins(part: ir.Operation, d: int) -> bool:
     same = []
     for axis, (size, own) in enumerate(zip(sizes, whole.shape, strict=True)):
         if axis != d and whole.is_dynamic_dim(axis):
-            same.append(size < 0 and _is_size(next(open_), part.operands[0], axis))
+            same.append(size < 0 and is_size_of(next(open_), part.operands[0], axis))
         elif axis != d:
             same.append(size == own)
     return all(same)
-
-
-def _is_size(number: ir.Value, tensor: ir.Value, axis: int) -> bool:
-    """Whether a number is known to be an open size of a tensor."""
-    source, asked = source_of_size(tensor, axis), producer(number)
-    if asked is None or asked.name != "tensor.dim":
-        return bool(number == source)
-    own = constant(asked.operands[1])
-    return own is not None and source_of_size(asked.operands[0], own) == source
 
 
 def transforms(module: ir.Module) -> list[Transform]:

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, memref, walk
 from kitsune_mlir.rows import dim_of, loops_of
 
+from .affine_index import evaluate
 from .gpu_buffers import behind, is_alloc, root_of, written
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import See, Size, extent
+from .gpu_kernel import Kernel, See, Size, as_value, extent
+from .gpu_points import body_at
+from .gpu_word_access import keeps_words, store_word
 
 MOST_BESIDE = 4  # elements of what is behind a kernel that are made of one that it gives
 
@@ -31,13 +34,20 @@ class Around:
 
     @staticmethod
     def of(
-        call: ir.Operation, parts: Sequence[ir.Value], most: int, taken: set[ir.Operation], behind: bool = True
+        call: ir.Operation,
+        parts: Sequence[ir.Value],
+        most: int,
+        taken: set[ir.Operation],
+        behind: bool = True,
+        results: Sequence[ir.Value] = (),
     ) -> Around:
         """Those of a call, which is moved behind them, but for those that others have `taken`; what makes a part has up
-        to `most` operations. Those `behind` it are taken if it says so."""
+        to `most` operations. Those `behind` it are taken if it says so, of its `results`, or of the buffers that it
+        writes for these."""
         writers = {use.owner.operation for part in parts for use in part.uses if use.owner.operation != call}
         read = [value for writer in writers for value in writer.operands if isinstance(value.type, ir.MemRefType)]
-        after = [generic.op for generic in takers(list(call.results), call, [*parts, *read])] if behind else []
+        given = list(results or call.results)
+        after = [generic.op for generic in takers(given, call, [*parts, *read])] if behind else []
         after = [] if taken.intersection(after) else after
         if after:
             call.move_before(after[-1])
@@ -74,10 +84,33 @@ class Operators:
             return int(kind.shape[d])
         return extent(see(part), d) if first is None else first[0].size(d, see)
 
+    def take(self, kernel: Kernel, parts: dict[ir.Value, ir.Value], at: list[ir.Value]) -> None:
+        """Has the operators behind take what a kernel gives at a place, by the buffers that it is of."""
+        for generic in self.after:
+            _take(generic, kernel, parts, at)
+
     def erase(self) -> None:
         """Behind the kernel: what the operators did is done there."""
         for op in dict.fromkeys(one.op for one in [*(own[0] for own in self.before if own), *self.after]):
             op.erase()
+
+
+def _take(generic: Generic, kernel: Kernel, parts: dict[ir.Value, ir.Value], at: list[ir.Value]) -> None:
+    held = {i: parts[value] for i, value in enumerate(generic.inputs) if value in parts}
+    read = generic.maps[next(iter(held))]
+    dims, more = dict(zip(dims_of(read), at, strict=True)), beside(generic, read)
+    places = [dict.fromkeys(more, as_value(e)) for e in range(generic.known_size(more[0]) or 0)] if more else [{}]
+    found = [body_at(generic, kernel, dims | place, [None] * len(generic.outputs), held) for place in places]
+    first = dims | places[0]
+    indices = [first[d] for d in range(len(first))]
+    for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+        values, into = [one[number] for one in found], kernel.inside(buffer)
+        if len(values) == 1 or keeps_words(into, len(values)):
+            store_word(values, into, evaluate(map_, indices))
+            continue
+        for place, value in zip(places, values, strict=True):
+            own = dims | place
+            memref.store(value, into, evaluate(map_, [own[d] for d in range(len(own))]))
 
 
 def _reads_neighbours(made: Generic) -> bool:
@@ -117,7 +150,7 @@ def takers(results: Sequence[ir.Value], op: ir.Operation, read: Sequence[ir.Valu
     """The elementwise operators that are all that reads the results of an operation, each of which has to do with one
     element of them at a time, in their order; none where the operation, which reads the buffers `read`, and they may
     not run where the last one stands."""
-    readers = {use.owner.operation for result in results for use in result.uses}
+    readers = {use.owner.operation for result in results for use in result.uses} - {op}
     if any(reader.name != "linalg.generic" or reader.block != op.block for reader in readers):
         return []
     found = [Generic(one.operation) for one in op.block.operations if one.operation in readers]

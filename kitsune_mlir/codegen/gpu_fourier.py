@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref
 
 from . import gpu_words
-from .affine_index import evaluate
 from .fourier import Complex, Pass, Transform, butterfly, multiplied, passes, scaled, transforms, turned
-from .gpu_around import Around, Operators, beside
+from .gpu_around import Around, Operators
 from .gpu_fourier_block import ROUND, Block, Layout, Share
-from .gpu_generic import Generic, dims_of
+from .gpu_generic import Generic
 from .gpu_kernel import (
     Kernel,
     Kernels,
@@ -290,27 +289,7 @@ class _Code:
             at = self._at(line, place)
             for part, buffer in zip(number, self._results, strict=False):  # which are none where others take the parts
                 memref.store(part, buffer, at)
-            for generic in self._around.after:
-                self._take(generic, at, number)
-
-    def _take(self, generic: Generic, at: list[ir.Value], number: Sequence[ir.Value]) -> None:
-        """Has an operator behind take what is given there."""
-        parts = dict(zip(self._of.call.results, number, strict=True))
-        held = {i: parts[value] for i, value in enumerate(generic.inputs) if value in parts}
-        read = generic.maps[next(iter(held))]
-        dims, more = dict(zip(dims_of(read), at, strict=True)), beside(generic, read)
-        places = [dict.fromkeys(more, as_value(e)) for e in range(generic.known_size(more[0]) or 0)] if more else [{}]
-        found = [body_at(generic, self._kernel, dims | place, [None] * len(generic.outputs), held) for place in places]
-        first = dims | places[0]
-        indices = [first[d] for d in range(len(first))]
-        for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
-            values, into = [one[number] for one in found], self._kernel.inside(buffer)
-            if len(values) == 1 or keeps_words(into, len(values)):
-                store_word(values, into, evaluate(map_, indices))
-                continue
-            for place, value in zip(places, values, strict=True):
-                own = dims | place
-                memref.store(value, into, evaluate(map_, [own[d] for d in range(len(own))]))
+            self._around.take(self._kernel, dict(zip(self._of.call.results, number, strict=True)), at)
 
     def _part(self) -> None:
         """The transform of real numbers, of that of half as many of two parts, which is in shared memory: X[k] and

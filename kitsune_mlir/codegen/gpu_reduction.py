@@ -34,11 +34,15 @@ class Combiner:
 
     def neutral(self) -> ir.Value:
         """Joined with x it gives x."""
+        return arith.constant(self.kind, self.neutral_number())
+
+    def neutral_number(self) -> float | int:
+        """The same as a number."""
         if self.name in FLOATS:
-            return arith.constant(self.kind, FLOATS[self.name])
+            return FLOATS[self.name]
         most = 2 ** (self.kind.width - 1)
         numbers = {"muli": 1, "maxsi": -most, "minsi": most - 1, "andi": -1}
-        return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
+        return numbers.get(self.name.removeprefix("arith."), 0)
 
     def join(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a joined with b."""
@@ -53,7 +57,7 @@ class Combiner:
             value = self.join(value, self.moved(distance, value))
         return value
 
-    def moved(self, distance: int, value: ir.Value, mode: gpu.ShuffleMode = gpu.ShuffleMode.XOR) -> ir.Value:
+    def moved(self, distance: int | ir.Value, value: ir.Value, mode: gpu.ShuffleMode = gpu.ShuffleMode.XOR) -> ir.Value:
         """What the lane so far away has, or, by IDX, that of such a number. All 32 lanes must be here."""
         if self.kind.width == WORD:
             return _moved(distance, value, mode)
@@ -69,8 +73,10 @@ class Combiner:
         return found if self.kind == i64 else arith.bitcast(self.kind, found)
 
 
-def _moved(distance: int, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
-    return shuffled(word, arith.constant(ir.IntegerType.get_signless(WORD), distance), mode)
+def _moved(distance: int | ir.Value, word: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
+    if isinstance(distance, int):
+        distance = arith.constant(ir.IntegerType.get_signless(WORD), distance)
+    return shuffled(word, distance, mode)
 
 
 def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combiner] | None:

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 
+from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
 from kitsune_mlir.rows import producer
 
-from .gpu_buffers import uses_of
+from .gpu_around import Around, Operators
+from .gpu_buffers import is_alloc, uses_of
 from .gpu_kernel import (
     THREADS,
     WARP,
@@ -32,18 +35,20 @@ from .gpu_kernel import (
     as_value,
     ceildiv,
     delinearize,
-    extent,
     in_block,
     of_warp,
     on_host,
     only_if,
     product,
 )
+from .gpu_points import body_at
 from .gpu_word_access import WORD, bytes_of, keeps_words, load_word, store_word
 from .pipeline.device import below
 from .scan_joins import Found, Joining, is_inclusive, joining
 
 EACH = 4  # neighbours of a lane
+MOST, LITTLE = 96, 8  # operations of what is computed in front of a kernel of many lines, and of others
+_MANY = 132 * WARP  # lines, of which each SM has a block
 LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
 ROWS, MOST_WARPS = 8, 16  # elements of a thread in a turn, and warps of such a block
 
@@ -63,18 +68,29 @@ def without_fills(main: func.FuncOp) -> None:
 
 def lower_scans(main: func.FuncOp, kernels: Kernels) -> None:
     """Puts a kernel in the place of each tm_tensor.scan on memrefs that is one of these; others become loops."""
-    for op in walk(main, "tm_tensor.scan"):
-        how = joining(op)
-        if how is not None:
-            _lower(op, how, kernels)
-            op.erase()
+    found = [(op, how) for op in walk(main, "tm_tensor.scan") if (how := joining(op)) is not None]
+    taken = set[ir.Operation]()
+    around = [_around(op, taken) for op, _ in found]
+    for (op, how), own in zip(found, around, strict=True):
+        operators = own.read([op.operands[0]])
+        _lower(op, how, operators, kernels)
+        operators.erase()
+        op.erase()
 
 
-def _lower(op: ir.Operation, how: Joining, kernels: Kernels) -> None:
+def _around(op: ir.Operation, taken: set[ir.Operation]) -> Around:
+    """What is elementwise before a scan, and behind it where all elements are in a buffer of its own."""
+    result, sizes = op.operands[1], example_sizes.shape_of(op.operands[0])
+    lines = prod(size for d, size in enumerate(sizes) if d != attr_int(op, "dimension"))
+    most = MOST if lines >= _MANY else LITTLE
+    return Around.of(op, [op.operands[0]], most, taken, behind=is_alloc(result), results=[result])
+
+
+def _lower(op: ir.Operation, how: Joining, around: Operators, kernels: Kernels) -> None:
     source, dim = op.operands[0], attr_int(op, "dimension")
     kind = ir.MemRefType(source.type)
     inner = [WARP if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(dim + 1, kind.rank)]
-    scan = _Scan(op, how, [d for d in range(kind.rank) if d != dim], dim)
+    scan = _Scan(op, how, around, [d for d in range(kind.rank) if d != dim], dim)
     if inner and product(inner) >= LEAST_BESIDE:
         _of_lanes(
             scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
@@ -89,52 +105,67 @@ class _Scan:
 
     op: ir.Operation
     how: Joining
+    around: Operators
     outer: list[int]
     dim: int
 
     def sizes(self, see: See) -> list[Size]:
         """Those of the other dimensions."""
-        return [extent(see(self.op.operands[0]), d) for d in self.outer]
+        return [self.around.size(self.op.operands[0], d, see) for d in self.outer]
+
+    def length(self, see: See) -> Size:
+        """That of the lines."""
+        return self.around.size(self.op.operands[0], self.dim, see)
 
     def at(self, place: list[ir.Value], number: ir.Value) -> list[ir.Value]:
         """The indices of an element of a line."""
         return [*place[: self.dim], number, *place[self.dim :]]
 
-    def load(self, x: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> Found:
+    def load(self, kernel: Kernel, place: list[ir.Value], number: ir.Value, size: ir.Value) -> Found:
         """An element; what is neutral behind the last."""
         last = arith.minui(number, arith.subi(size, as_value(1)))
-        found = arith.select(below(number, size), memref.load(x, self.at(place, last)), self.how.neutral())
-        return self.how.of(found)
+        at, made = self.at(place, last), self.around.before[0]
+        if made is None:
+            own = memref.load(kernel.inside(self.op.operands[0]), at)
+        else:
+            generic, result = made
+            own = body_at(generic, kernel, dict(enumerate(at)), [None] * len(generic.outputs))[result]
+        return self.how.of(arith.select(below(number, size), own, self.how.neutral()))
 
-    def load_each(self, x: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value) -> list[Found]:
+    def load_each(self, kernel: Kernel, place: list[ir.Value], first: ir.Value, size: ir.Value) -> list[Found]:
         """EACH neighbours of a line, as a word where they are one."""
-        if not self._has_words():
-            return [self.load(x, place, arith.addi(first, as_value(e)), size) for e in range(EACH)]
+        if not self._has_words(0):
+            return [self.load(kernel, place, arith.addi(first, as_value(e)), size) for e in range(EACH)]
         last = arith.minui(first, arith.subi(size, as_value(EACH)))
         there, neutral = below(first, size), self.how.neutral()
-        words = load_word(x, self.at(place, last), EACH)
+        words = load_word(kernel.inside(self.op.operands[0]), self.at(place, last), EACH)
         return [self.how.of(arith.select(there, value, neutral)) for value in words]
 
     def store_each(
-        self, found: list[Found], y: ir.Value, place: list[ir.Value], first: ir.Value, size: ir.Value
+        self, found: list[Found], kernel: Kernel, place: list[ir.Value], first: ir.Value, size: ir.Value
     ) -> None:
-        if self._has_words():
+        if self._has_words(1):
             with only_if(first, size):
-                store_word([self.how.result(each) for each in found], y, self.at(place, first))
+                values = [self.how.result(each) for each in found]
+                store_word(values, kernel.inside(self.op.operands[1]), self.at(place, first))
             return
         for e, each in enumerate(found):
-            self.store(each, y, place, arith.addi(first, as_value(e)), size)
+            self.store(each, kernel, place, arith.addi(first, as_value(e)), size)
 
-    def store(self, found: Found, y: ir.Value, place: list[ir.Value], number: ir.Value, size: ir.Value) -> None:
-        """Stores an element, where there is one."""
+    def store(self, found: Found, kernel: Kernel, place: list[ir.Value], number: ir.Value, size: ir.Value) -> None:
+        """Stores an element, where there is one, or has others take it."""
         with only_if(number, size):
-            memref.store(self.how.result(found), y, self.at(place, number))
+            value, at, result = self.how.result(found), self.at(place, number), self.op.operands[1]
+            if self.around.after:
+                self.around.take(kernel, {result: value}, at)
+            else:
+                memref.store(value, kernel.inside(result), at)
 
-    def _has_words(self) -> bool:
-        """Whether lines are whole words of EACH elements that lie side by side."""
-        buffers = list(self.op.operands)[:2]
-        is_last = self.dim == len(self.outer)
-        return is_last and all(keeps_words(x, EACH) and 0 < EACH * bytes_of(x.type) <= WORD for x in buffers)
+    def _has_words(self, side: int) -> bool:
+        """Whether lines of what is read (0), or written (1), are whole words of EACH elements that lie side by side."""
+        is_made, x = (self.around.before[0], self.around.after)[side], self.op.operands[side]
+        fits = keeps_words(x, EACH) and 0 < EACH * bytes_of(x.type) <= WORD
+        return not is_made and self.dim == len(self.outer) and fits
 
     def keep_last(self, kernel: Kernel, found: Found, place: list[ir.Value], thread: ir.Value) -> None:
         """Stores what all elements of a line are together, where somebody reads that; thread 0 does."""
@@ -150,15 +181,14 @@ def _of_warps(scan: _Scan, kernels: Kernels) -> None:
     with kernel.body():
         (lane, line), own = of_warp(), scan.sizes(kernel.inside)
         with only_if(line, product(own)):
-            x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
-            size, place = as_value(extent(x, scan.dim)), delinearize(line, own)
+            size, place = as_value(scan.length(kernel.inside)), delinearize(line, own)
             loop = scf.ForOp(as_value(0), size, as_value(WARP * EACH), how.of(how.neutral()))
             with ir.InsertionPoint(loop.body):
                 first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(EACH)))
-                loaded = scan.load_each(x, place, first, size)
+                loaded = scan.load_each(kernel, place, first, size)
                 running = list(accumulate(loaded, how.join))
                 before, behind = _across(running[-1], lane, tuple(loop.inner_iter_args), how)
-                scan.store_each([how.join(before, found) for found in running], y, place, first, size)
+                scan.store_each([how.join(before, found) for found in running], kernel, place, first, size)
                 scf.yield_(behind)
             scan.keep_last(kernel, tuple(loop.results), place, lane)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
@@ -173,14 +203,13 @@ def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
         warp, lane = in_block(thread)
         line = arith.addi(arith.muli(gpu.block_id(gpu.Dimension.x), as_value(WARP)), lane)
         last = arith.subi(as_value(product(own)), as_value(1))
-        x, y = (kernel.inside(value) for value in list(scan.op.operands)[:2])
-        size, place = as_value(extent(x, scan.dim)), delinearize(arith.minui(line, last), own)
+        size, place = as_value(scan.length(kernel.inside)), delinearize(arith.minui(line, last), own)
         shared = [kernel.shared([warps, WARP], kind) for kind in how.kinds]
         loop = scf.ForOp(as_value(0), size, as_value(warps * ROWS), how.of(how.neutral()))
         with ir.InsertionPoint(loop.body):
             first = arith.addi(loop.induction_variable, arith.muli(warp, as_value(ROWS)))
             numbers = [arith.addi(first, as_value(e)) for e in range(ROWS)]
-            loaded = [scan.load(x, place, i, size) for i in numbers]  # on their way together
+            loaded = [scan.load(kernel, place, i, size) for i in numbers]  # on their way together
             running = list(accumulate(loaded, how.join))
             for value, buffer in zip(running[-1], shared, strict=True):
                 memref.store(value, buffer, [warp, lane])
@@ -191,7 +220,7 @@ def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:
                 before = _one_of(below(as_value(number), warp), behind, before)
             gpu.barrier()  # all have read before the next turn
             for i, found in zip(numbers, running, strict=True):
-                scan.store(how.join(before, found), y, place, i, size)
+                scan.store(how.join(before, found), kernel, place, i, size)
             scf.yield_(behind)
         scan.keep_last(kernel, tuple(loop.results), place, warp)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), WARP))

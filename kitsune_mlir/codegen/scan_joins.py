@@ -18,6 +18,8 @@ from kitsune_mlir.running_exponentials import joins_exponentials
 from .gpu_reduction import JOINS, Combiner
 
 Found = tuple[ir.Value, ...]  # what stands for some elements
+# Attributes of scans of rows: they begin with the last element; elements are joined with those before them alone.
+BACKWARDS, BEFORE = "kitsune.backwards", "kitsune.before"
 
 
 class Joining(Protocol):
@@ -35,7 +37,7 @@ class Joining(Protocol):
 
     def result(self, found: Found) -> ir.Value: ...
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         """What another lane has; see Combiner.moved."""
 
 
@@ -59,7 +61,7 @@ class _OneOperation:
     def result(self, found: Found) -> ir.Value:
         return found[0]
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         return (self.combine.moved(distance, found[0], mode),)
 
 
@@ -90,14 +92,14 @@ class _Exponentials:
     def result(self, found: Found) -> ir.Value:
         return arith.addf(found[0], functions.log1p(found[1]))
 
-    def moved(self, distance: int, found: Found, mode: gpu.ShuffleMode) -> Found:
+    def moved(self, distance: int | ir.Value, found: Found, mode: gpu.ShuffleMode) -> Found:
         combine = Combiner("arith.maximumf", self.kind)
         return tuple(combine.moved(distance, value, mode) for value in found)
 
 
 def joining(op: ir.Operation) -> Joining | None:
-    """How a tm_tensor.scan on memrefs joins elements; None where that is none of these, or leaves the first out."""
-    block, kind = op.regions[0].blocks[0], ir.MemRefType(op.operands[0].type).element_type
+    """How a tm_tensor.scan joins elements; None where that is none of these, or leaves the first out."""
+    block, kind = op.regions[0].blocks[0], op.operands[0].type.element_type
     join, *_, end = [inner.operation for inner in block.operations]
     if not isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type) or not is_inclusive(op):
         return None
@@ -106,6 +108,14 @@ def joining(op: ir.Operation) -> Joining | None:
     if join.name not in JOINS or list(end.operands) != list(join.results):
         return None
     return _OneOperation(Combiner(join.name, kind)) if set(join.operands) == set(block.arguments) else None
+
+
+def neutral_of(op: ir.Operation) -> float | int | None:
+    """The number that changes nothing that a tm_tensor.scan joins, where one operation does."""
+    join = op.regions[0].blocks[0].operations[0].operation
+    if joins_exponentials(op) or join.name not in JOINS or joining(op) is None:
+        return None
+    return Combiner(join.name, op.operands[0].type.element_type).neutral_number()
 
 
 def is_inclusive(op: ir.Operation) -> bool:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import func, ir, walk
-from kitsune_mlir.rows import producer, used_values
+from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
+from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
+from kitsune_mlir.rows import producer, size_of, used_values
 
 from .sampled_elements import Sample, between, windows
 from .tensor_specs import entry_function, retype
@@ -120,19 +121,91 @@ def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
-_KINDS = {
-    "fourier": _fourier,
-    "fourier_to_real": _fourier,
-    "firsts": _firsts,
-    "sample": _sample,
-    "between": _between,
-    "windows": _windows,
-}
-
-
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:
     """What makes an operation of this name."""
     return lambda parts, kinds: list(ir.Operation.create(name, kinds, parts, attributes).results)
+
+
+def _substitute(right: ir.Value, matrix: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """A kitsune.substitute, likewise."""
+    found = dict[str, ir.Attribute]()
+    for name, value in zip(("upper", "transposed", "unit"), said, strict=True):
+        found |= _if_so(name, _number(value))
+    return [right, matrix], _operation(SubstituteOp.OPERATION_NAME, found)
+
+
+def _plain(name: str) -> Callable[..., tuple[Parts, Make]]:
+    """What reads operators of which nothing is said, for an operation of that name."""
+    return lambda *parts: ([*parts], _operation(name, {}))
+
+
+def _extrema(x: ir.Value, dim: ir.Value, largest: ir.Value) -> tuple[Parts, Make]:
+    """A scan that gives the largest elements so far, or the least."""
+    number, is_largest = _number(dim), bool(ir.IntegerAttr(_number(largest)).value)
+    return [x], lambda parts, kinds: [_scan(parts[0], ir.RankedTensorType(kinds[0]), number, is_largest)]
+
+
+def _bits(x: ir.Value) -> tuple[Parts, Make]:
+    """The bits of a tensor's numbers, one by one."""
+    return [x], lambda parts, kinds: [_cast(parts[0], ir.RankedTensorType(kinds[0]))]
+
+
+def _cast(x: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+    """The bits of a tensor's numbers as a tensor of this type, at the insertion point."""
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
+    attributes = {
+        "indexing_maps": ir.ArrayAttr.get([identity] * 2),
+        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
+    }
+    made = ir.Operation.create("linalg.generic", [kind], [x, _like(x, kind, range(kind.rank))], attributes, regions=1)
+    block = made.regions[0].blocks.append(ir.RankedTensorType(x.type).element_type, kind.element_type)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([arith.bitcast(kind.element_type, block.arguments[0])])
+    return made.results[0]
+
+
+def _scan(x: ir.Value, kind: ir.RankedTensorType, dimension: ir.Attribute, largest: bool) -> ir.Value:
+    """What a tm_tensor.scan gives, which has also what all elements of a line give."""
+    dims, along = [*range(kind.rank)], ir.IntegerAttr(dimension).value
+    del dims[along]
+    whole = ir.RankedTensorType.get([kind.shape[d] for d in dims], kind.element_type)
+    attributes = {
+        "dimension": dimension,
+        "inclusive": ir.BoolAttr.get(True),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 2]),
+    }
+    operands = [x, _like(x, kind, range(kind.rank)), _like(x, whole, dims)]
+    made = ir.Operation.create("tm_tensor.scan", [kind, whole], operands, attributes, regions=1)
+    block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
+    is_float = isinstance(kind.element_type, ir.FloatType)
+    name = f"arith.{'max' if largest else 'min'}{'imumf' if is_float else 'si'}"
+    with ir.InsertionPoint(block):
+        joined = ir.Operation.create(name, [kind.element_type], list(block.arguments))
+        ir.Operation.create("tm_tensor.yield", [], [joined.result])
+    return made.results[0]
+
+
+def _like(x: ir.Value, kind: ir.RankedTensorType, dims: Sequence[int]) -> ir.Value:
+    """A tensor of a type, whose dimensions have the open sizes of these of another one."""
+    sizes = [size_of(x, d) if kind.is_dynamic_dim(i) else kind.shape[i] for i, d in enumerate(dims)]
+    return tensor.empty(sizes, kind.element_type)
+
+
+_KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
+    "between": _between,
+    "bits": _bits,
+    "cholesky": _plain(CholeskyOp.OPERATION_NAME),
+    "extrema": _extrema,
+    "firsts": _firsts,
+    "fourier": _fourier,
+    "fourier_to_real": _fourier,
+    "pivots": _plain(PivotsOp.OPERATION_NAME),
+    "sample": _sample,
+    "solve": _plain(SolveOp.OPERATION_NAME),
+    "substitute": _substitute,
+    "windows": _windows,
+}
 
 
 def _number(value: ir.Value) -> ir.Attribute:

@@ -1,7 +1,9 @@
-"""Systems of a few equations, inverses, determinants, Cholesky's factors and those of QR, of matrices of known sizes:
-column after column, each by elementwise operators of the whole batch. Where torch raises an error, or says that it
-failed, for a matrix that has no inverse or is not positive definite, results are infinite or no numbers. Exponentials
-of matrices are sums of powers. Vectors' products are made of their parts."""
+"""Systems of equations, inverses, determinants, Cholesky's factors and those of QR, of matrices of known sizes. Those
+of a few rows go column after column, each by elementwise operators of the whole batch, which are one kernel with what
+stands around them (passes/thread_rows.py). Larger ones are operators of ours (codegen/gpu_systems.py), up to as many
+rows as registers hold; Cholesky's factors and triangles of more are made of such blocks, and of products. Where torch
+raises an error, or says that it failed, for a matrix that has no inverse or is not positive definite, results are
+infinite or no numbers. Exponentials of matrices are sums of powers. Vectors' products are made of their parts."""
 
 from __future__ import annotations
 
@@ -11,80 +13,100 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kitsune_mlir.planning.systems import most_rows
+
+from .own_operators import CHOLESKY, PIVOTS, SOLVE, SUBSTITUTE
+
 aten = torch.ops.aten
 
-LARGEST = 32  # rows, for each is some operators of its own
+FEW, VOLUME = 4, 3  # rows of matrices that are worked on by elementwise operators, and whose determinants are
+BLOCKS = 16  # of the largest numbers of rows
+LARGEST = 32  # rows of what is factored by reflections, for each is some operators of its own
 
 TERMS = 18  # of an exponential's sum, beside the first; three at a time
 SUMMED = {torch.float32: 3.0, torch.float64: 1.0}  # norms up to which so many terms are exact, as torch has it
 SQUARED = 12  # times at most, which is enough for norms of thousands
 
 
-def _is_taken(x: Tensor) -> bool:
-    return x.is_floating_point() and isinstance(x.shape[-1], int) and 0 < x.shape[-1] <= LARGEST
+def _rows(x: Tensor) -> int:
+    """Those of square matrices of a known size and of a type that is worked on, or 0."""
+    rows = x.shape[-1]
+    return rows if x.dtype in (torch.float32, torch.float64) and isinstance(rows, int) else 0
+
+
+def _most(x: Tensor) -> int:
+    """The rows of the largest matrices that are one operator."""
+    return most_rows(4 if x.dtype == torch.float32 else 8)
+
+
+def _alike(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Matrices and right sides with the same dimensions in front."""
+    batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
+    return matrix.expand(*batch, -1, -1), right.expand(*batch, -1, -1)
 
 
 def _solve(matrix: Tensor, right: Tensor) -> Tensor:
     """Elimination above and below each column's largest number, whose row changes places with the column's."""
-    rows = matrix.shape[-1]
-    batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
-    both = torch.cat([matrix.expand(*batch, -1, -1), right.expand(*batch, -1, -1)], -1)
-    numbers = torch.arange(rows, device=matrix.device)
-    for k in range(rows):
-        best = both[..., k:, k].abs().argmax(-1, keepdim=True) + k
-        order = torch.where(numbers == k, best, torch.where(numbers == best, k, numbers))
-        both = both.gather(-2, order.unsqueeze(-1).expand(both.shape))
-        row = both[..., k : k + 1, :] / both[..., k : k + 1, k : k + 1]
-        here = (numbers == k).unsqueeze(-1)
-        both = torch.where(here, row, both - both[..., k : k + 1] * row)
-    return both[..., rows:]
+    count = matrix.shape[-1]
+    matrix, right = _alike(matrix, right)
+    if count > FEW:
+        return SOLVE(right, matrix)
+    rows = _rows_of(torch.cat([matrix, right], -1))
+    for k in range(count):
+        _bring_largest(rows, k)
+        row = rows[k] / rows[k][..., k : k + 1]
+        rows = [row if i == k else each - each[..., k : k + 1] * row for i, each in enumerate(rows)]
+    return torch.cat([row[..., count:] for row in rows], -2)
+
+
+def _rows_of(x: Tensor) -> list[Tensor]:
+    """The rows of a matrix, each as a matrix of one."""
+    return [x[..., i : i + 1, :] for i in range(x.shape[-2])]
+
+
+def _bring_largest(rows: list[Tensor], k: int) -> None:
+    """Has the row, from k on, whose number in column k is the largest change places with row k."""
+    for i in range(k + 1, len(rows)):
+        changes = rows[i][..., k : k + 1].abs() > rows[k][..., k : k + 1].abs()
+        rows[k], rows[i] = torch.where(changes, rows[i], rows[k]), torch.where(changes, rows[k], rows[i])
 
 
 def _inverse(x: Tensor) -> Any:
-    return _solve(x, torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)) if _is_taken(x) else NotImplemented
+    if not 0 < _rows(x) <= _most(x):
+        return NotImplemented
+    return _solve(x, torch.eye(x.shape[-1], dtype=x.dtype, device=x.device))
 
 
 def _solution(matrix: Tensor, right: Tensor, *, left: bool = True) -> Any:
-    if not _is_taken(matrix):
+    if not 0 < _rows(matrix) <= _most(matrix):
         return NotImplemented
     if right.dim() == 1 or (right.dim() == matrix.dim() - 1 and right.shape == matrix.shape[:-1]):  # as torch has it
         return _solve(matrix, right.unsqueeze(-1)).squeeze(-1) if left else NotImplemented
     return _solve(matrix, right) if left else _solve(matrix.mT, right.mT).mT
 
 
-def _pivots(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What elimination divides by, column after column, and the sign (a number) that rows changing places give."""
-    rows = x.shape[-1]
-    numbers, found, sign = torch.arange(rows, device=x.device), [], torch.ones_like(x[..., 0, 0])
-    for k in range(rows):
-        best = x[..., k:, k].abs().argmax(-1, keepdim=True) + k
-        order = torch.where(numbers == k, best, torch.where(numbers == best, k, numbers))
-        x = x.gather(-2, order.unsqueeze(-1).expand(x.shape))
-        pivot = x[..., k, k]
-        found.append(pivot)
-        sign = torch.where(best.squeeze(-1) == k, sign, -sign)
-        share = x[..., k] / torch.where(pivot == 0, 1.0, pivot).unsqueeze(-1)  # of zeros, where there is no pivot
-        x = x - torch.where(numbers > k, share, 0.0).unsqueeze(-1) * x[..., k : k + 1, :]
-    return torch.stack(found, -1), sign
-
-
 def _determinant(x: Tensor) -> Any:
-    if not _is_taken(x):
+    """The product of the pivots; of three rows at most the volume that they span."""
+    rows = _rows(x)
+    if not 0 < rows <= _most(x):
         return NotImplemented
-    pivots, found = _pivots(x)
-    for k in range(x.shape[-1]):
-        found = found * pivots[..., k]
-    return found
+    if rows > VOLUME:
+        return PIVOTS(x).prod(-1)
+    a = [[x[..., i, j] for j in range(rows)] for i in range(rows)]
+    if rows == 1:
+        return a[0][0]
+    if rows == 2:
+        return a[0][0] * a[1][1] - a[0][1] * a[1][0]
+    found = [a[0][i] * (a[1][j] * a[2][k] - a[1][k] * a[2][j]) for i, j, k in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
+    return found[0] + found[1] + found[2]
 
 
 def _log_determinant(x: Tensor) -> Any:
     """The sign of the determinant and the logarithm of its size, of each pivot's."""
-    if not _is_taken(x):
+    if not 0 < _rows(x) <= _most(x):
         return NotImplemented
-    pivots, sign = _pivots(x)
-    for k in range(x.shape[-1]):
-        sign = sign * pivots[..., k].sign()
-    return sign, pivots.abs().log().sum(-1)
+    pivots = PIVOTS(x)
+    return pivots.sign().prod(-1), pivots.abs().log().sum(-1)
 
 
 def _with_factors(rule: Any) -> Any:
@@ -101,23 +123,52 @@ def _with_factors(rule: Any) -> Any:
 
 
 def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
-    if not _is_taken(x):
+    rows, most = _rows(x), _most(x)
+    if not 0 < rows <= BLOCKS * most:
         return NotImplemented
-    numbers, columns = torch.arange(x.shape[-1], device=x.device), []
-    for k in range(x.shape[-1]):
+    if rows > FEW:
+        found = CHOLESKY(x) if rows <= most else _of_blocks(x, most)
+        return found.mT if upper else found
+    numbers, columns = torch.arange(rows, device=x.device), []
+    for k in range(rows):
         column = torch.where(numbers >= k, x[..., k] * x[..., k, k, None].rsqrt(), 0.0)
         columns.append(column)
         x = x - column.unsqueeze(-1) * column.unsqueeze(-2)
     return torch.stack(columns, -2 if upper else -1)
 
 
-def _triangular(matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
-    if not _is_taken(matrix):
+def _of_blocks(x: Tensor, most: int) -> Tensor:
+    """Cholesky's factor, so many columns at a time: of a block on the diagonal, of what is below it, which the block's
+    factor divides, and of what is left of the rest."""
+    first, below, rest = x[..., :most, :most], x[..., most:, :most], x[..., most:, most:]
+    factor = CHOLESKY(first)
+    across = SUBSTITUTE(below.mT, factor, False, False, False)
+    left = _cholesky(rest - across.mT @ across)
+    above = x.new_zeros(()).expand(*x.shape[:-2], most, x.shape[-1] - most)
+    return torch.cat([torch.cat([factor, above], -1), torch.cat([across.mT, left], -1)], -2)
+
+
+def _triangular(
+    matrix: Tensor,
+    right: Tensor,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+    transposed: bool = False,
+) -> Any:
+    """Solutions for a triangle of a matrix, or, `transposed`, for the transpose of that."""
+    rows, most = _rows(matrix), _most(matrix)
+    if not 0 < rows <= BLOCKS * most:
         return NotImplemented
     if not left:
-        found = _triangular(matrix.mT, right.mT, upper=not upper, unitriangular=unitriangular)
-        return found if found is NotImplemented else found.mT
-    places = range(matrix.shape[-1])
+        return _triangular(matrix, right.mT, upper=upper, unitriangular=unitriangular, transposed=True).mT
+    if rows > FEW:
+        matrix, right = _alike(matrix, right)
+        return _substituted(matrix, right, most, upper, transposed, unitriangular)
+    if transposed:
+        matrix, upper = matrix.mT, not upper
+    places = range(rows)
     found: dict[int, Tensor] = {}
     for k in reversed(places) if upper else places:
         row = right[..., k : k + 1, :]
@@ -126,11 +177,31 @@ def _triangular(matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True
     return torch.cat([found[k] for k in places], -2)
 
 
+def _substituted(matrix: Tensor, right: Tensor, most: int, upper: bool, transposed: bool, unit: bool) -> Tensor:
+    """The same of so many rows at a time: what is solved is taken off the rows that are left."""
+    rows, found = matrix.shape[-1], dict[int, Tensor]()
+    backwards = upper != transposed
+    starts = range(0, rows, most)
+    for first in reversed(starts) if backwards else starts:
+        own = slice(first, min(rows, first + most))
+        rest = slice(0, first) if backwards else slice(own.stop, rows)
+        here = right[..., -(own.stop - first) :, :] if backwards else right[..., : own.stop - first, :]
+        found[first] = SUBSTITUTE(here, matrix[..., own, own], upper, transposed, unit)
+        if rest.start < rest.stop:
+            across = matrix[..., own, rest].mT if transposed else matrix[..., rest, own]
+            kept = right[..., : rest.stop, :] if backwards else right[..., own.stop - first :, :]
+            right = kept - across @ found[first]
+    return torch.cat([found[first] for first in starts], -2) if len(found) > 1 else found[0]
+
+
 def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Any:
-    if not _is_taken(factor):
-        return NotImplemented
-    lower = factor.mT if upper else factor
-    return _triangular(lower.mT, _triangular(lower, right, upper=False), upper=True)
+    half = _triangular(factor, right, upper=upper, transposed=upper)
+    return half if half is NotImplemented else _triangular(factor, half, upper=upper, transposed=not upper)
+
+
+def _cholesky_inverse(factor: Tensor, upper: bool = False) -> Any:
+    one = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+    return _cholesky_solve(one, factor, upper)
 
 
 def _factors(x: Tensor, mode: str = "reduced") -> Any:
@@ -213,5 +284,6 @@ LINEAR_ALGEBRA = {
     aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
     aten.linalg_solve_triangular.default: _triangular,
     aten.cholesky_solve.default: _cholesky_solve,
+    aten.cholesky_inverse.default: _cholesky_inverse,
     aten.linalg_matrix_exp.default: _exponential,
 }

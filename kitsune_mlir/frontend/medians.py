@@ -1,13 +1,26 @@
-"""Medians, which are read off sorted numbers. A sort has NaN last, so that counting it says where the numbers end."""
+"""Medians and quantiles. The number that has so many before it in the order of its row is found bit by bit: how many
+numbers are less than one with the next bit set says whether the bit is (radix selection). That is a count of the row
+for each bit, all of which are one kernel that has the row in registers; nothing is sorted. Long rows are sorted, with
+NaN last, so that counting it says where the numbers end."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from .own_operators import BITS
+from .working import working
+
 aten = torch.ops.aten
+
+_MOST = 4096  # numbers of a row that is not sorted
+_FEWEST = 17
+_WORD = 32  # bits
+_KINDS = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+_LEAST, _GREATEST = -(2**31), 2**31 - 1
 
 
 def median(x: Tensor, dim: int, keepdim: bool = False) -> Any:
@@ -24,6 +37,9 @@ def _median(x: Tensor, dim: int, keepdim: bool, skip_nan: bool) -> Any:
     if not x.dim():
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
     size = x.shape[dim]
+    if _is_selected(x, dim):
+        found, place = (part.transpose(dim, -1) for part in _selected_median(x.transpose(dim, -1), skip_nan))
+        return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
     values, places = x.sort(dim)
     if x.is_floating_point():
         numbers = (x == x).sum(dim, keepdim=True)
@@ -36,9 +52,99 @@ def _median(x: Tensor, dim: int, keepdim: bool, skip_nan: bool) -> Any:
     return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
 
 
+def _is_selected(x: Tensor, dim: int) -> bool:
+    size = x.shape[dim]
+    return x.dtype in _KINDS and isinstance(size, int) and _FEWEST <= size <= _MOST
+
+
+def _selected_median(x: Tensor, skip_nan: bool) -> tuple[Tensor, Tensor]:
+    """The median of each row and its place, the first of equal ones."""
+    size, keys = x.shape[-1], _keys(x)
+    before: Tensor | int = (size - 1) // 2
+    if x.is_floating_point():
+        numbers = (x == x).to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+        if skip_nan:
+            before = torch.div((numbers - 1).clamp(min=0), 2, rounding_mode="trunc").to(torch.int32)
+        else:
+            before = torch.where(numbers < size, numbers, before)
+    is_found = keys == _select(keys, before)
+    places = torch.arange(size, dtype=torch.int32, device=x.device)
+    place = torch.where(is_found, places, size).amin(-1, keepdim=True)
+    return _one(x, is_found), place.long()
+
+
+def _keys(x: Tensor) -> Tensor:
+    """Integers (i32) in the order of the numbers, NaN behind all."""
+    if not x.is_floating_point():
+        return x
+    wide = working(x)
+    bits = BITS(wide)
+    return torch.where(wide != wide, _GREATEST, torch.where(bits < 0, (-1 - bits) + _LEAST, bits))
+
+
+def _select(keys: Tensor, before: Tensor | int) -> Tensor:
+    """The key that has so many before it in the order of its row."""
+    found: Tensor | int = _LEAST
+    for bit in reversed(range(_WORD)):
+        other = found + (1 << bit)  # 0, for the first
+        less = (keys < other).to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+        found = torch.where(less <= before, other, found)
+    return found
+
+
+def _one(x: Tensor, is_it: Tensor) -> Tensor:
+    """The number of each row of which one is marked, or several that are equal."""
+    if not x.is_floating_point():
+        return torch.where(is_it, x, _LEAST).amax(-1, keepdim=True)
+    wide = working(x)
+    return torch.where(is_it, wide, -torch.inf).amax(-1, keepdim=True).to(x.dtype)
+
+
+def quantile(
+    x: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """A quantile of a number that is known: between two neighbours in the order of a row."""
+    rows = x.flatten() if dim is None or not x.dim() else x.transpose(dim, -1)
+    selects = _is_selected(rows, -1) and x.dtype == torch.float32 and interpolation == "linear"
+    found = _selected_quantile(rows, q) if selects else _sorted_quantile(rows, q, interpolation)
+    if dim is None or not x.dim():
+        return found.reshape([1] * x.dim() if keepdim else [])
+    found = found.transpose(dim, -1)
+    return found if keepdim else found.squeeze(dim)
+
+
+def _sorted_quantile(x: Tensor, q: float, interpolation: str) -> Tensor:
+    """As torch has it, of any length."""
+    values, last = x.sort(-1).values, x.shape[-1] - 1
+    rank = torch.scalar_tensor(q, dtype=x.dtype, device=x.device) * last
+    rank = {"lower": rank.floor(), "higher": rank.ceil(), "nearest": rank.round()}.get(interpolation, rank)
+    rank = torch.where((x != x).any(-1, keepdim=True), last, rank)
+    low = values.gather(-1, rank.long())
+    if interpolation not in ("linear", "midpoint"):
+        return low
+    share = torch.full_like(rank, 0.5) if interpolation == "midpoint" else rank - rank.floor()
+    return torch.lerp(low, values.gather(-1, rank.ceil().long()), share)
+
+
+def _selected_quantile(x: Tensor, q: float) -> Tensor:
+    rank = np.float32(q) * np.float32(x.shape[-1] - 1)  # as torch has it
+    low, share = int(np.floor(rank)), float(rank - np.floor(rank))
+    keys = _keys(x)
+    key = _select(keys, low)
+    found = other = _one(x, keys == key)
+    if share:
+        least = torch.where(keys > key, keys, _GREATEST).amin(-1, keepdim=True)
+        upto = (keys <= key).to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+        other = torch.where(upto > low + 1, found, _one(x, keys == least))
+    found = torch.lerp(found, other, share)  # of two infinite numbers none
+    none = (x != x).to(torch.int32).sum(-1, keepdim=True, dtype=torch.int32)
+    return torch.where(none > 0, torch.nan, found)
+
+
 MEDIANS = {
     aten.median.dim: median,
     aten.median.default: lambda x: median(x.flatten(), 0)[0],
     aten.nanmedian.dim: nanmedian,
     aten.nanmedian.default: lambda x: nanmedian(x.flatten(), 0)[0],
+    aten.quantile.scalar: quantile,
 }

@@ -11,6 +11,12 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
+_library.define("bits(Tensor x) -> Tensor")
+_library.define("extrema(Tensor x, int dim, bool largest) -> Tensor")
+_library.define("cholesky(Tensor matrix) -> Tensor")
+_library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
+_library.define("solve(Tensor right, Tensor matrix) -> Tensor")
+_library.define("pivots(Tensor matrix) -> Tensor")
 
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 
@@ -62,9 +68,45 @@ def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int
     return x.new_empty([n, *counts, *kernel, c] if last else [n, c, *kernel, *counts])
 
 
+@torch.library.register_fake("kitsune::bits", lib=_library)
+def _bits(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape, dtype=torch.int32)
+
+
+@torch.library.register_fake("kitsune::extrema", lib=_library)
+def _extrema(x: Tensor, dim: int, largest: bool) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("kitsune::cholesky", lib=_library)
+def _cholesky(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape)
+
+
+@torch.library.register_fake("kitsune::substitute", lib=_library)
+def _substitute(right: Tensor, matrix: Tensor, upper: bool, transposed: bool, unit: bool) -> Tensor:
+    return right.new_empty(right.shape)
+
+
+@torch.library.register_fake("kitsune::solve", lib=_library)
+def _solve(right: Tensor, matrix: Tensor) -> Tensor:
+    return right.new_empty(right.shape)
+
+
+@torch.library.register_fake("kitsune::pivots", lib=_library)
+def _pivots(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape[:-1])
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
 WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows
+BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
+EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension
+CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
+SUBSTITUTE = torch.ops.kitsune.substitute.default
+SOLVE = torch.ops.kitsune.solve.default
+PIVOTS = torch.ops.kitsune.pivots.default

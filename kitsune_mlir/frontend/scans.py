@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .own_operators import EXTREMA
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -111,6 +112,9 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool
         y = x.to(torch.int32) if x.dtype == torch.bool else x
         least, most = (-inf, inf) if y.is_floating_point() else (torch.iinfo(y.dtype).min, torch.iinfo(y.dtype).max)
         values, places = _scan((y, places), dim, join, (least if largest else most, 0))
+        own = working(y) if y.is_floating_point() else y
+        if own.dtype in (torch.float32, torch.int32) and _way(own, dim) == Way.LINES:
+            values = EXTREMA(own, dim % x.dim(), largest)  # by one operator; places go in steps, if they are read
         return values.to(x.dtype), places.long()
 
     return rule

@@ -108,6 +108,7 @@ class KernelWork:
     atomics: float = 0.0
     cycles: float = 0.0
     joined: tuple[float, ...] = ()  # of several kernels, the distinct bytes of each
+    strands: tuple[tuple[int, float], ...] = ()  # of several side by side, the blocks of each and a thread's cycles
 
     @property
     def moved(self) -> tuple[float, ...]:
@@ -139,7 +140,8 @@ def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Ma
 
 def beside(works: Sequence[KernelWork]) -> KernelWork:
     """The work of kernels that run at the same time on blocks of their own."""
-    return replace(_summed(works), blocks=sum(work.blocks for work in works), cycles=max(work.cycles for work in works))
+    blocks, cycles = sum(work.blocks for work in works), max(work.cycles for work in works)
+    return replace(_summed(works), blocks=blocks, cycles=cycles, strands=tuple((w.blocks, w.cycles) for w in works))
 
 
 def in_turn(works: Sequence[KernelWork]) -> KernelWork:
@@ -185,10 +187,18 @@ def kernel_price(work: KernelWork, target: Target) -> Price:
         L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * ADDED * CYCLES_A_US)),
         L1: (work.lines / _LOOKED_UP + work.sent / _SENT) / (sms * CYCLES_A_US),
         ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),
-        LATENCY: ceil(work.blocks / (target.sms * resident)) * work.cycles / CYCLES_A_US,
+        LATENCY: _latency(work, target.sms * resident) / CYCLES_A_US,
     }
     limit = max(terms, key=terms.__getitem__)
     return Price(target.launch_us + terms[limit], LATENCY if terms[limit] < target.launch_us else limit)
+
+
+def _latency(work: KernelWork, places: int) -> float:
+    """Cycles from the first block's beginning to the last one's end, of which so many run at once. Kernels side by side
+    begin one after another; short blocks take the places beside long ones."""
+    strands = work.strands or ((work.blocks, work.cycles),)
+    longest = max(ceil(blocks / places) * cycles for blocks, cycles in strands)
+    return max(longest, sum(blocks * cycles for blocks, cycles in strands) / places)
 
 
 def dram_us(nbytes: float, target: Target) -> float:

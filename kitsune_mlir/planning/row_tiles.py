@@ -31,6 +31,8 @@ _REST = 0.1  # of what is not the limit, that is not hidden behind it
 # Blocks begin one after another, a few on each SM beside the end of the kernel before: nine products of 17 rows, 256
 # columns and k 256 took 2.7 us each, in 2,176 blocks, and were predicted to take 1.6 (H100).
 BEGUN, EARLY = 1.2, 4
+_WAITS = 3.0  # cycles more for an instruction that is done for a row, which the next one waits for
+_SCANNED = 2  # instructions of a scan for a column, besides its own
 _TURN = 60.0  # instructions of a turn, besides those of its columns
 # Norms of 262,144 rows of 1,024 numbers of 16 bits took 3 to 9 % longer by CTAs that go round many tiles than triton's,
 # whose CTAs have a row each (H100). The reason is taken to be, and was not measured: they get ahead of one another, and
@@ -44,10 +46,11 @@ _REST_SINGLE = 0.03
 class RowGroup:
     """What is done to rows of so many columns: `row_bytes` are read and written of each, `shared_bytes` are read for
     each of what others read too, `live` 32-bit registers hold what is kept of a column, `work` instructions deal with
-    one; `reductions` go along the row. `element_bytes` is the size of the smallest element of what is read or written
-    by rows and columns. `is_open`: the number of rows is only known when they are there. A tile has rows of one of
-    `segments` only, which are as many in each. Where they are `turned` not a row's columns are neighbours in memory but
-    a column's rows."""
+    one; `reductions` go along the row, and `scans`, which a warp's threads alone do. Each thread of a row has
+    `row_live` numbers of it besides, and `row_work` instructions to do for it. `element_bytes` is the size of the
+    smallest element of what is read or written by rows and columns. `is_open`: the number of rows is only known when
+    they are there. A tile has rows of one of `segments` only, which are as many in each. Where they are `turned` not a
+    row's columns are neighbours in memory but a column's rows."""
 
     rows: int
     columns: int
@@ -60,6 +63,9 @@ class RowGroup:
     is_open: bool = False
     segments: int = 1
     turned: bool = False
+    scans: int = 0
+    row_work: float = 0.0
+    row_live: int = 0
 
     def tiles(self, rows: int) -> int:
         """Tiles of so many rows."""
@@ -157,7 +163,10 @@ def of_lanes(
     side_by_side, own_rows = (1, vector) if group.turned else (vector, 1)
     each = ceil(group.columns / (lanes * side_by_side)) * side_by_side * own_rows  # elements of a thread
     registers = OWN_REGISTERS + each * group.live
-    if group.reductions and each > MOST_COLUMNS or registers > MOST_REGISTERS:
+    if (group.reductions or group.scans) and each > MOST_COLUMNS or registers > MOST_REGISTERS:
+        return None
+    registers = min(registers + group.row_live * own_rows, MOST_REGISTERS)
+    if group.scans and (group.turned or lanes > WARP):
         return None
     made = RowTiles(lanes, vector, copies, 0, 0.0, single, group.turned)
     warps = made.warps
@@ -169,9 +178,14 @@ def of_lanes(
     ctas = min(ctas, ceil(count / target.sms))
     turns = ceil(count / (target.sms * ctas))
     steps = lanes - 1 if group.turned else log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
-    joins = group.reductions * steps
-    instructions = each * (group.work + group.reductions) + 2 * joins * own_rows + _TURN
-    latency = FETCH + 2 * instructions + joins * SHUFFLE + (group.reductions * BARRIER if warps > 1 else 0)
+    joins = (group.reductions + group.scans * each / side_by_side) * steps
+    work = group.work + group.reductions + _SCANNED * group.scans
+    of_row = group.row_work * own_rows
+    instructions = each * work + 2 * joins * own_rows + of_row + _TURN
+    chains = (group.reductions + group.scans) * steps
+    latency = (
+        FETCH + 2 * instructions + _WAITS * of_row + chains * SHUFFLE + (group.reductions * BARRIER if warps > 1 else 0)
+    )
     issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
     own = 1 if group.turned else WARP // min(lanes, WARP)  # rows, or columns, that a warp loads of at once
     lines = own * ceil(WARP // own * vector * group.element_bytes / LINE)

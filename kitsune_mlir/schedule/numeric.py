@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location
@@ -300,6 +301,33 @@ def _generic(op: ir.Operation) -> Function:
     return compute
 
 
+def _scan(op: ir.Operation) -> Function:
+    """Running results along a dimension, and those of all elements."""
+    along, name = ir.IntegerAttr(op.attributes["dimension"]).value, element(op.results[0].type)
+    block = op.regions[0].blocks[0]
+    *inner, last = [inner.operation for inner in block.operations]
+    steps = [(compile_op(step), [hash(v) for v in step.operands], [hash(v) for v in step.results]) for step in inner]
+    arguments, (found,) = [hash(argument) for argument in block.arguments], [hash(value) for value in last.operands]
+
+    order = slice(None, None, -1 if BACKWARDS in op.attributes else 1)
+    neutral = neutral_of(op) if BEFORE in op.attributes else None
+
+    def compute(xs: Sequence[Any]) -> Sequence[Any]:
+        lines = np.moveaxis(np.asarray(xs[0]), along, 0)[order]
+        results = [lines[0]]
+        for line in lines[1:]:
+            values = dict(zip(arguments, (line, results[-1]), strict=True))
+            for run, operands, made in steps:
+                values.update(zip(made, run([values[o] for o in operands]), strict=True))
+            results.append(rounded(values[found], name))
+        whole = results[-1]
+        if neutral is not None:
+            results = [np.full_like(whole, neutral), *results[:-1]]
+        return [np.moveaxis(np.stack(results)[order], 0, along), whole]
+
+    return compute
+
+
 def _index(op: ir.Operation) -> Function:
     dimension = ir.IntegerAttr(op.attributes["dim"]).value
     return lambda loops: [loops[dimension]]
@@ -347,6 +375,7 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "linalg.fill": _fill,
     "linalg.generic": _generic,
     "tensor.collapse_shape": tensors.reshape,
+    "tm_tensor.scan": _scan,
     "tensor.concat": tensors.concat,
     "tensor.expand_shape": tensors.reshape,
     "tensor.extract_slice": tensors.slice_,

@@ -4278,6 +4278,54 @@ func.func @firsts(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @systems(%a: tensor<4x8x8xbf16>) {
+  // expected-error@+1 {{'kitsune.cholesky' op takes matrices of f32 or f64, found tensor<4x8x8xbf16>}}
+  %y = "kitsune.cholesky"(%a) : (tensor<4x8x8xbf16>) -> tensor<4x8x8xbf16>
+  return
+}
+
+// -----
+
+func.func @systems(%a: tensor<4x8x9xf32>) {
+  // expected-error@+1 {{'kitsune.pivots' op takes square matrices of 1 to 128 rows, found tensor<4x8x9xf32>}}
+  %y = "kitsune.pivots"(%a) : (tensor<4x8x9xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @systems(%a: tensor<4x8x8xf32>, %b: tensor<4x7x2xf32>) {
+  // expected-error@+1 {{'kitsune.solve' op takes right sides of as many rows as tensor<4x8x8xf32> has, found tensor<4x7x2xf32>}}
+  %y = "kitsune.solve"(%b, %a) : (tensor<4x7x2xf32>, tensor<4x8x8xf32>) -> tensor<4x7x2xf32>
+  return
+}
+
+// -----
+
+func.func @systems(%a: tensor<4x8x8xf32>, %b: tensor<4x8x2xf64>) {
+  // expected-error@+1 {{'kitsune.solve' op takes numbers of one type, found tensor<4x8x2xf64> and tensor<4x8x8xf32>}}
+  %y = "kitsune.solve"(%b, %a) : (tensor<4x8x2xf64>, tensor<4x8x8xf32>) -> tensor<4x8x2xf64>
+  return
+}
+
+// -----
+
+func.func @systems(%a: tensor<4x8x8xf32>, %b: tensor<4x8x2xf32>) {
+  // expected-error@+1 {{'kitsune.substitute' op upper must be said without a value, found true}}
+  %y = "kitsune.substitute"(%b, %a) {upper = true} : (tensor<4x8x2xf32>, tensor<4x8x8xf32>) -> tensor<4x8x2xf32>
+  return
+}
+
+// -----
+
+func.func @systems(%a: tensor<4x8x8xf32>) {
+  // expected-error@+1 {{'kitsune.pivots' op gives a tensor of type tensor<4x8xf32>, found tensor<4x8x8xf32>}}
+  %y = "kitsune.pivots"(%a) : (tensor<4x8x8xf32>) -> tensor<4x8x8xf32>
+  return
+}
+
+// -----
+
 func.func @transformed(%x: tensor<4x8xf32>) {
   // expected-error@+1 {{'kitsune.fourier' op takes one or two parts and gives two, or two and one, found 1 and 1}}
   %y = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>

@@ -389,6 +389,19 @@ func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) ->
   return %rows, %places : tensor<?xi32>, tensor<?xi32>
 }
 
+// CHECK-LABEL: func.func @systems
+func.func @systems(%a: tensor<?x8x8xf32>, %b: tensor<?x8x?xf32>) -> (tensor<?x8x?xf32>, tensor<?x8xf32>) {
+  // CHECK: "kitsune.cholesky"(%{{.*}}) : (tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  %factor = "kitsune.cholesky"(%a) : (tensor<?x8x8xf32>) -> tensor<?x8x8xf32>
+  // CHECK: "kitsune.substitute"(%{{.*}}, %{{.*}}) {transposed, unit, upper} : (tensor<?x8x?xf32>, tensor<?x8x8xf32>) -> tensor<?x8x?xf32>
+  %half = "kitsune.substitute"(%b, %factor) {upper, transposed, unit} : (tensor<?x8x?xf32>, tensor<?x8x8xf32>) -> tensor<?x8x?xf32>
+  // CHECK: "kitsune.solve"(%{{.*}}, %{{.*}}) : (tensor<?x8x?xf32>, tensor<?x8x8xf32>) -> tensor<?x8x?xf32>
+  %x = "kitsune.solve"(%half, %a) : (tensor<?x8x?xf32>, tensor<?x8x8xf32>) -> tensor<?x8x?xf32>
+  // CHECK: "kitsune.pivots"(%{{.*}}) : (tensor<?x8x8xf32>) -> tensor<?x8xf32>
+  %pivots = "kitsune.pivots"(%a) : (tensor<?x8x8xf32>) -> tensor<?x8xf32>
+  return %x, %pivots : tensor<?x8x?xf32>, tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func.func @transformed
 func.func @transformed(%x: tensor<?x100xf32>) -> tensor<?x100xf32> {
   // CHECK: %{{.*}}:2 = "kitsune.firsts"(%{{.*}}) {descending} : (tensor<?x100xf32>) -> (tensor<?x20xf32>, tensor<?x20xi64>)

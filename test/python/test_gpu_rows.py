@@ -360,3 +360,31 @@ def test_elements_that_are_computed_one_of_another_many_times(monkeypatch):
     assert deep and any(launch["form"] == "scheduled rows" for launch in compiled.plan["launches"])
     for found, wanted in zip(Simulation(compiled, seed=1)(*args), function(*args), strict=True):
         torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_columns_that_rows_read(small_gpu):
+    """Steps of a series behind a sum of all are one kernel, which reads their columns where they lie; of a part of
+    the rows they are other rows' columns."""
+
+    def of(x):
+        found = x.var(1)
+        for t in range(x.shape[1]):
+            found = 0.1 + 0.2 * x[:, t].square() + 0.7 * found
+        return found
+
+    batch = torch.export.Dim("batch", min=5)
+    shapes = (({0: batch},),)
+    compiled = kitsune_mlir.compile(Function(of), (torch.randn(40, 12),), target=small_gpu, dynamic_shapes=shapes)
+    assert len(compiled.plan["launches"]) == 1
+    for count in (5, 333):
+        x = torch.randn(count, 12)
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), of(x), rtol=1e-4, atol=1e-5)
+
+    def part(x):
+        return x[:-3].sum(1) * x[:-3, 2]
+
+    for shapes in (None, (({0: batch},),)):
+        compiled = kitsune_mlir.compile(Function(part), (torch.randn(40, 12),), target=small_gpu, dynamic_shapes=shapes)
+        x = torch.randn(40 if shapes is None else 57, 12)
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), part(x), rtol=1e-4, atol=1e-5)

@@ -35,3 +35,38 @@ def test_open_lengths(name):
         found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x)
         bound = 2e-2 if wanted.dtype == torch.bfloat16 else 1e-5
         torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=bound, atol=bound)
+
+
+AROUND = {
+    "lines that lie side by side": ((40, 33, 128), 1, torch.float32),
+    "lines that lie apart": ((3, 37, 5), 1, torch.float32),
+    "whole words": ((5000, 64), 1, torch.float64),
+    "a few lines": ((3, 37, 41), 1, torch.float32),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", AROUND)
+def test_what_is_elementwise_around_it(name):
+    """It is computed in a scan's kernel; not what takes long, where few lines leave SMs idle."""
+    shape, dim, kind = AROUND[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape).to(kind)
+
+    def function(x, y):
+        return (2 * x + 1).cumsum(dim) * y - 0.5
+
+    y = torch.randn(shape[:1] + (1,) * (len(shape) - 1)).to(kind)
+    compiled = kitsune_mlir.compile(Function(function), (x, y), target="sm_90a")
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == ["scan"]
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x, y))
+    torch.testing.assert_close(found, function(x, y), rtol=1e-5, atol=1e-4)
+
+    def others(x, y):  # results of the scan that two read, and that the model gives
+        total = (2 * x).cumsum(dim)
+        return total, total.exp2().mean(), total * y
+
+    small = x[:2].contiguous(), y[:2].contiguous()
+    compiled = kitsune_mlir.compile(Function(others), small, target="sm_90a")
+    for own, wanted in zip(Simulation(compiled, seed=1)(*small), others(*small), strict=True):
+        torch.testing.assert_close(torch.as_tensor(own), wanted, rtol=1e-4, atol=1e-4)

@@ -26,6 +26,7 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from .agent import AgentCode
 from .extents import is_from_tiles
 from .reductions import own_part, row_combiner
+from .scans import scan
 from .vectors import VectorBox
 
 WORD = 4  # bytes
@@ -271,6 +272,15 @@ class RowCode(AgentCode):
         for row, total in zip(self.own_rows, totals, strict=True):
             start = self.evaluator(op.operands[s.inputs], [row])
             self.evaluator.know(op.results[0], [row], combine.join(start, total))
+
+    def _tm_tensor_scan(self, op: ir.Operation) -> None:
+        if self.agent.is_turned:
+            raise UnsupportedError(f"{location(op.location)}: neighbouring rows have no scans")
+        runs = [
+            ([device.add(column.first, e) for e in range(column.count)], column.inside)
+            for column in self._vectors(rows.shape_of(op.operands[0])[-1])
+        ]
+        scan(op, self.evaluator, self.row, runs, self.lane, self.agent.lanes)
 
     def _own(self, s: rows.Structured, combine: Combiner, width: int, row: Int) -> ir.Value:
         """A thread's part of a reduction of one of its rows."""

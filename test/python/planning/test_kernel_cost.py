@@ -11,6 +11,7 @@ from kitsune_mlir.planning.cost import CYCLES_A_US
 from kitsune_mlir.planning.kernel_cost import (
     BlockWork,
     KernelWork,
+    beside,
     copied,
     kernel_price,
     loop_cycles,
@@ -65,3 +66,14 @@ def test_buffers_are_counted_once():
 @given(st.floats(0, 1e3), st.integers(1, 20), st.floats(0, 1))
 def test_turns_overlap_what_straight_code_waits_for(instructions, loads, share):
     assert loop_cycles(instructions, loads, share * loads) < straight_cycles(instructions, loads, share * loads)
+
+
+def test_short_blocks_run_beside_long_ones():
+    """A few long blocks and many short ones take what the long ones do, or what all of them do on all SMs."""
+    few, many = (
+        dataclasses.replace(IDLE, blocks=4, cycles=100 * CYCLES_A_US),
+        dataclasses.replace(IDLE, blocks=GPU.sms * 24, cycles=CYCLES_A_US),
+    )
+    assert kernel_price(beside([few, many]), GPU).us == pytest.approx(GPU.launch_us + 100)
+    assert kernel_price(beside([many, many]), GPU).us == pytest.approx(GPU.launch_us + 6, rel=0.01)
+    assert kernel_price(beside([many]), GPU).us == kernel_price(many, GPU).us

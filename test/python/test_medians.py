@@ -1,0 +1,87 @@
+"""Medians and quantiles of rows that are not sorted, beside torch's."""
+
+import pytest
+import torch
+from functions import Function
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+pytestmark = pytest.mark.usefixtures("unassembled")
+BATCH = torch.export.Dim("batch", min=1)
+NAN, INF = float("nan"), float("inf")
+
+
+def special(*shape):
+    """Numbers of which many are equal, and some are none."""
+    x = (torch.randn(shape) * 3).round() * torch.tensor(0.5)
+    x[:, 1::11], x[0, 3], x[1, ::2], x[2] = -0.0, NAN, INF, NAN
+    x[-1, 5::7], x[-2] = -INF, -INF
+    return x
+
+
+def every(x):
+    """All medians, and quantiles that are numbers of the row, and some between."""
+    along = [torch.median(x, 1), torch.nanmedian(x, 1), torch.median(x, 0, keepdim=True)]
+    quantiles = x.quantile(0.31, dim=1), x.quantile(1.0, dim=1), x.quantile(0.6, dim=0, keepdim=True)
+    return *(part for found in along for part in found), *quantiles, x[:3, :9].median(), x[3:5, :9].quantile(0.4)
+
+
+def check(found, x):
+    """Places are of such numbers as torch's are, which has none in particular of equal ones."""
+    for number, (own, wanted) in enumerate(zip(found, every(x), strict=True)):
+        own = torch.as_tensor(own)
+        if wanted.dtype != torch.int64:
+            torch.testing.assert_close(own, wanted, rtol=1e-6, atol=1e-6, equal_nan=True)
+            continue
+        dim = 0 if number > 3 else 1  # of places
+        places = [each if each.dim() == 2 else each.unsqueeze(dim) for each in (own, wanted)]
+        values = [x.gather(dim, each) for each in places]
+        torch.testing.assert_close(*values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+@pytest.mark.parametrize("shape", [(20, 18), (18, 101)])
+@pytest.mark.parametrize("drawn", [torch.randn, special])
+def test_as_torchs(drawn, shape, target, small_gpu):
+    torch.manual_seed(0)
+    x = drawn(*shape)
+    compiled = kitsune_mlir.compile(Function(every), (x,), target="cpu" if target == "cpu" else small_gpu)
+    check((compiled if target == "cpu" else Simulation(compiled, seed=1))(x), x)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.int32])
+def test_other_types(kind, small_gpu):
+    x = (torch.randn(19, 40) * 100).to(kind)
+    for target in ("cpu", small_gpu):
+        compiled = kitsune_mlir.compile(Function(lambda x: x.median(-1, keepdim=True)), (x,), target=target)
+        values, places = (compiled if target == "cpu" else Simulation(compiled))(x)
+        assert torch.equal(torch.as_tensor(values), x.median(-1, keepdim=True).values)
+        assert torch.equal(x.gather(-1, torch.as_tensor(places)), torch.as_tensor(values))
+
+
+def test_what_is_robust_is_one_kernel(small_gpu):
+    """A deviation of medians, and what is cut by it, of an open batch."""
+
+    def robust(x):
+        middle = x.median(1, keepdim=True).values
+        spread = (x - middle).abs().median(1, keepdim=True).values
+        return torch.minimum(torch.maximum(x, middle - spread), middle + spread).mean(1), spread
+
+    shapes = (({0: BATCH},),)
+    compiled = kitsune_mlir.compile(Function(robust), (torch.randn(50, 90),), target=small_gpu, dynamic_shapes=shapes)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled rows"]
+    for count in (1, 23):
+        x = torch.randn(count, 90)
+        for own, wanted in zip(Simulation(compiled)(x), robust(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(own), wanted)
+
+
+@pytest.mark.parametrize("mode", ["linear", "lower", "higher", "nearest", "midpoint"])
+def test_sorted_rows(mode):
+    """Of few numbers, of f64, and by other rules than the one between two neighbours."""
+    for x in (torch.randn(3, 8), torch.randn(3, 30, dtype=torch.float64), special(5, 40)):
+        function = Function(lambda x: (x.quantile(0.37, dim=1, interpolation=mode), x.flatten().quantile(0.9)))
+        compiled = kitsune_mlir.compile(function, (x,), target="cpu")
+        for own, wanted in zip(compiled(x), function(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(own), wanted, equal_nan=True)
