@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from . import fields_images as i
+from . import fields_steps as s
 from . import fields_tokens as t
 from .everyday_sequences import Block
 from .zoo_models import repeated
@@ -100,6 +101,9 @@ MODELS: dict[str, Field] = {
     "soft-warp": Field("two frames", i.SoftWarp, tuple((4, c, 256, 448) for c in (3, 3, 4, 1)), (IMAGE,) * 4, F32),
 }
 # fmt: on
+MODELS |= {
+    name: Field(about, make, inputs, ({0: "b"},) * len(inputs), F32) for name, (about, make, inputs) in s.MODELS.items()
+}
 
 
 def names() -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -323,12 +322,3 @@ MODELS: dict[str, tuple[str, Callable[[], nn.Module], Inputs]] = {
     "selective": ("a recurrence in logarithms", Selective, ((8, 1024, 256),) * 3),
 }
 # fmt: on
-
-
-def make(name: str) -> tuple[nn.Module, tuple[Any, ...], tuple[dict[int, Any], ...]]:
-    """A model, in eval mode, with random arguments, and torch.export's `dynamic_shapes`. Raises KeyError for a name
-    that is none."""
-    _, module, inputs = MODELS[name]
-    args = tuple(torch.randn(one) if isinstance(one, tuple) else one() for one in inputs)
-    batch = torch.export.Dim("b", min=2)
-    return module().eval(), args, tuple({0: batch} for _ in args)

@@ -56,7 +56,9 @@ func.func @main(%q: tensor<3x?x64xbf16>, %v: tensor<3x?x72xbf16>) -> tensor<3x?x
 // CHECK:     %[[M:.*]] = tensor.dim %arg0
 // CHECK:     %[[N:.*]] = tensor.dim %arg1
 // CHECK:     "kitsune.tiles"(%[[M]], %[[N]])
-// CHECK:     "kitsune.result"(%{{.*}}, %[[M]], %[[N]]) {index = 0 : i64{{.*}}} : (!kitsune.outputs, index, index) -> tensor<?x?xf32>
+// CHECK:     %[[ROWS:.*]] = tensor.dim %arg0
+// CHECK:     %[[COLUMNS:.*]] = tensor.dim %arg1
+// CHECK:     "kitsune.result"(%{{.*}}, %[[ROWS]], %[[COLUMNS]]) {index = 0 : i64{{.*}}} : (!kitsune.outputs, index, index) -> tensor<?x?xf32>
 
 #x = affine_map<(i, j, k) -> (i, k)>
 #y = affine_map<(i, j, k) -> (j, k)>
