@@ -251,11 +251,6 @@ class Selective(nn.Module):
 Inputs = tuple[tuple[int, ...] | Callable[[], Tensor], ...]  # shapes of normal values, or what makes one
 
 
-def _definite(*shape: int) -> Tensor:
-    x = torch.randn(*shape, shape[-1])
-    return x @ x.mT / shape[-1] + torch.eye(shape[-1])
-
-
 def _ends(*shape: int) -> Tensor:
     return (torch.rand(shape) < 0.02).float()
 
@@ -285,7 +280,7 @@ def _rollout(count: int, steps: int) -> Inputs:
 
 
 def _densities(count: int, size: int) -> Inputs:
-    return (count, size), (count, size), partial(_definite, count, size)
+    return (count, size), (count, size), (count, size, size)
 
 
 _TIMES = partial(_times, 0.4, 0.9, 16), partial(_times, 0.05, 0.35, 16)

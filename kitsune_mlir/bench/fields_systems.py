@@ -76,10 +76,11 @@ class Whitening(nn.Module):
 
 
 class NormalLogLikelihood(nn.Module):
-    """The logarithms of densities of normal numbers with covariances of their own: [b, d], [b, d], [b, d, d] -> [b]."""
+    """The logarithms of densities of normal numbers whose covariances are made of parts of their own: [b, d], [b, d],
+    [b, d, d] -> [b]."""
 
-    def forward(self, x: Tensor, mean: Tensor, spread: Tensor) -> Tensor:
-        factor = torch.linalg.cholesky(spread)
+    def forward(self, x: Tensor, mean: Tensor, parts: Tensor) -> Tensor:
+        factor = torch.linalg.cholesky(parts @ parts.mT + torch.eye(x.shape[-1], dtype=x.dtype, device=x.device))
         z = torch.linalg.solve_triangular(factor, (x - mean).unsqueeze(-1), upper=False).squeeze(-1)
         return -0.5 * z.square().sum(-1) - factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
