@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 
 import kitsune_mlir
@@ -182,3 +183,13 @@ def test_an_unknown_operation_is_not_a_fault(compiled, monkeypatch):
     monkeypatch.delattr(lockstep.Lockstep, "_gpu_thread_id")
     with pytest.raises(UnsupportedError, match="the simulator does not know gpu.thread_id"):
         Simulation(compiled, "sm_80")(*small()[1])
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_parts_of_a_tensor_that_have_elements_in_common():
+    """A kernel reads two of them."""
+    model = Function(lambda x: (2 * x[:30] + x[1:31]).softmax(-1))
+    x = torch.randn(31, 700)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["rows0"]
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), model(x), rtol=1e-5, atol=1e-6)

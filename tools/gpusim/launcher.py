@@ -124,12 +124,27 @@ class Launcher:
             raise Deadlock([f"reported: {said(self._launch['watched'], report[1 : 1 + len(REPORT)].tolist())}"])
 
     def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
+        """The memory of tensors; what is read alone may be parts of a tensor that have elements in common."""
         seen: dict[int, int] = {}
         for pointer, shape, dtype in tensors:
             seen[pointer] = max(_nbytes(shape, dtype), seen.get(pointer, 0))
+        if not writable:
+            seen = _joined(seen)
         for number, (pointer, nbytes) in enumerate(seen.items()):
             content = self._device.bytes_of(pointer, nbytes) if nbytes else np.zeros(0, np.uint8)
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
+
+
+def _joined(places: dict[int, int]) -> dict[int, int]:
+    """Parts of memory, bytes by address, of which those that overlap are one."""
+    found: dict[int, int] = {}
+    last = 0
+    for pointer, nbytes in sorted(places.items()):
+        if found and pointer < last + found[last]:
+            found[last] = max(found[last], pointer + nbytes - last)
+        else:
+            last, found[pointer] = pointer, nbytes
+    return found
 
 
 def _encoded(described: dict[str, Any], places: Sequence[int], sizes: Sequence[int]) -> Box | None:
