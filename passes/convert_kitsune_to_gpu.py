@@ -62,7 +62,8 @@ class ConvertKitsuneToGpu(ModulePass):
                     code = ScheduledKernel(kernel, target, self.wait_budget, constant[form])
                     ends = [_end(result.results[0]) for result in code.results]
                     positions = [result.position for result in code.results]
-                    key = form, tuple(end.type for end in ends), tuple(positions)
+                    sizes = [code.sizes.all, *(code.sizes_from(n, end.type) for n, end in enumerate(ends))]
+                    key = form, tuple(end.type for end in ends), tuple(positions), tuple(map(tuple, sizes))
                     name = known.get(key)
                     if name is None:
                         name = kernel.label

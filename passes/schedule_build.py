@@ -233,7 +233,7 @@ def cut_for(own: Sequence[int], wanted: Sequence[int]) -> list[int]:
     while left and right:
         a, b = left.pop(0), right.pop(0)
         size = 1 if 1 in (a, b) else min(a, b)
-        if max(a, b) % size:
+        if not size or max(a, b) % size:
             break
         found.append(size)
         left = left if a == size else [a // size, *left]

@@ -71,3 +71,16 @@ def test_a_mask_of_the_columns_that_are_there():
         x, mask = torch.randn(batch, rows, columns), torch.rand(batch, columns) > 0.2
         found = torch.as_tensor(simulation(x, mask)).double()
         torch.testing.assert_close(found, logs(x.double(), mask), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_one_open_size_beside_two():
+    """A square's kernel is not that of other matrices, alike as they are."""
+    function = Function(lambda x, y: (x.softmax(-1), y.softmax(-1), x @ x.mT, x @ y))
+    shapes = (({0: ROWS, 1: ROWS}, {0: ROWS, 1: COLUMNS}),)
+    args = torch.randn(70, 70), torch.randn(70, 50)
+    simulation = Simulation(kitsune_mlir.compile(function, args, target="sm_90a", dynamic_shapes=shapes))
+    for rows, columns in ((70, 50), (33, 129), (2, 1)):
+        args = torch.randn(rows, rows), torch.randn(rows, columns)
+        for found, wanted in zip(simulation(*args), function(*args), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)

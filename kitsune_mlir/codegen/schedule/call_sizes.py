@@ -99,6 +99,8 @@ class CallSizes:
                     continue
                 for d in open_dims(tensor.type):
                     source, at = (self._numbers[hash(tensor)], d), hash(copy.operands[2 + d])
+                    if constant(copy.operands[2 + d]) is not None:
+                        continue
                     if copy.is_longer and d == tensor.type.rank - 1:
                         longer.append((source, at))
                     else:
