@@ -32,7 +32,7 @@ declared operands, attributes, results and regions were checked, so it may rely 
 """
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
@@ -45,7 +45,6 @@ from .checks import (
     check_body,
     check_integer,
     check_kind,
-    defined_by,
     fail,
     integer,
     number,
@@ -65,8 +64,8 @@ from .gather_rows import GatherRowsOp  # noqa: F401  (part of the dialect)
 from .look_up import LookUpOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .prefetch import PrefetchOp  # noqa: F401  (part of the dialect)
+from .results import ResultOp, result  # noqa: F401  (part of the dialect)
 from .roles import FillOp, RoleOp  # noqa: F401  (part of the dialect)
-from .schedule import KernelOp
 from .spread import SpreadOp  # noqa: F401  (part of the dialect)
 from .stow import StowOp  # noqa: F401  (part of the dialect)
 from .systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp  # noqa: F401  (part of the dialect)
@@ -285,7 +284,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def result_ops(self) -> list["ResultOp"]:
         """The `kitsune.result`s that take outputs out, by index; an output may have none."""
         found = [use.owner.operation.opview for use in self.results[0].uses]
-        return sorted(found, key=lambda result: result.position)
+        return sorted(found, key=lambda taken: taken.position)
 
     @property
     def inputs(self) -> list[ir.Value]:
@@ -349,51 +348,6 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
                 labels.add(member.label)
         order = {stage.label: i for i, stage in enumerate(stages)}
         return all(verify_queue(queue, order) for queue in queues)
-
-
-class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
-    """Output `index` of a pipeline or a kernel as a whole tensor. Where a kernel's tensors have several sizes that are
-    open until the call, `sizes` are those of the result, in the order of its dimensions, each a tensor.dim of a tensor
-    that the kernel uses; without them all open sizes of the kernel are the same one."""
-
-    pipeline: ext.Operand[Outputs]
-    sizes: Sequence[ext.Operand[ir.IndexType]]
-    index: ir.IntegerAttr
-    whole: ext.Result[Any]
-
-    @property
-    def position(self) -> int:
-        return integer(self, "index")
-
-    @property
-    def size_operands(self) -> list[ir.Value]:
-        """Its open sizes, in the order of its dimensions; none where the kernel has one alone."""
-        return list(self.operands)[1:]
-
-    @property
-    def store(self) -> OutputOp | None:
-        """What writes this output."""
-        stores = self.operands[0].owner.operation.opview.stores
-        return next((store for store in stores if store.position == self.position), None)
-
-    def verify_region_invariants(self) -> bool:
-        if not defined_by(self.operands[0], PipelineOp.OPERATION_NAME, KernelOp.OPERATION_NAME):
-            return fail(self, "takes its operand straight from a kitsune.pipeline or a kitsune.kernel")
-        wanted = self.results[0].type.shape.count(ir.ShapedType.get_dynamic_size()) if self.size_operands else 0
-        if len(self.size_operands) != wanted:
-            return fail(
-                self, f"has {len(self.size_operands)} sizes for the {wanted} open ones of {self.results[0].type}"
-            )
-        return check_integer(self, "index", 0)
-
-
-def result(outputs: ir.Value, number: int, kind: ir.Type, sizes: Sequence[ir.Value] = ()) -> ir.Value:
-    """Output `number` of a pipeline or a kernel as a whole tensor of this type, at the insertion point; `sizes` as a
-    kitsune.result has them."""
-    index = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
-    made = ResultOp(outputs, sizes, index, kind)
-    del made.operation.attributes["operandSegmentSizes"]  # the first operand is one
-    return made.results[0]
 
 
 def pipelines(module: Any) -> Iterator[PipelineOp]:

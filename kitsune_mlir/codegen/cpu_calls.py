@@ -10,13 +10,14 @@ from kitsune_mlir.mlir import func, ir, memref, replace_op, walk
 
 from .cpu_build import dim
 from .cpu_products import result_sizes
+from .outlined import callee
 
 
 def pass_results_by_reference(module: ir.Module) -> None:
     """Turns the memref results of functions without a body into trailing arguments, and mends the calls."""
     missing = {op.opview.name.value: op.opview for op in walk(module, "func.func") if op.opview.is_external}
     for op in walk(module, "func.call"):
-        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        name = callee(op)
         if name not in missing:
             continue
         with module.context, op.location, ir.InsertionPoint(op):

@@ -11,7 +11,7 @@ from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.rows import size_of
 
-from .outlined import outlined
+from .outlined import calls, outlined
 
 CALL = "kitsune_firsts"  # what a kitsune.firsts is a call of while tensors become buffers
 _DESCENDING = "descending"
@@ -47,13 +47,7 @@ def outline_firsts(module: ir.Module) -> None:
 
 def firsts(module: ir.Module) -> list[Firsts]:
     """Those that calls stand for, after bufferization."""
-    functions = {op.opview.name.value: op for op in walk(module, "func.func")}
-    found = []
-    for op in walk(module, "func.call"):
-        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        if name.startswith(CALL):
-            found.append(Firsts(op, functions[name], _DESCENDING in functions[name].attributes))
-    return found
+    return [Firsts(op, function, _DESCENDING in function.attributes) for op, function in calls(module, CALL)]
 
 
 def sort_whole_rows(module: ir.Module) -> None:

@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import arith, ir, replace_op, slice_of, walk
 from kitsune_mlir.planning.fourier import radices
 from kitsune_mlir.rows import is_size_of
 
-from .outlined import outlined
+from .outlined import calls, outlined
 
 CALL = "kitsune_fourier"  # what a kitsune.fourier is a call of while tensors become buffers
 _LOADED = 4
@@ -156,15 +156,12 @@ def _begins(part: ir.Operation, d: int) -> bool:
 
 def transforms(module: ir.Module) -> list[Transform]:
     """Those that calls stand for, after bufferization."""
-    functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
     found = []
-    for op in walk(module, "func.call"):
-        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        if name.startswith(CALL):
-            said = functions[name].attributes
-            dimension, size = (ir.IntegerAttr(said[key]).value for key in ("dimension", "size"))
-            scale = ir.FloatAttr(said["scale"]).value
-            found.append(Transform(op, functions[name].operation, dimension, size, scale, "inverse" in said))
+    for op, function in calls(module, CALL):
+        said = function.attributes
+        dimension, size = (ir.IntegerAttr(said[key]).value for key in ("dimension", "size"))
+        scale = ir.FloatAttr(said["scale"]).value
+        found.append(Transform(op, function, dimension, size, scale, "inverse" in said))
     return found
 
 

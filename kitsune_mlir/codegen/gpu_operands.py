@@ -20,6 +20,7 @@ from kitsune_mlir.runtime.host_program import row_major
 
 from .gpu_buffers import is_alloc, root_of
 from .gpu_word_access import WORD, bytes_of
+from .outlined import callee
 
 
 def take_rows(main: func.FuncOp, written: Mapping[str, set[int | None]]) -> None:
@@ -29,7 +30,7 @@ def take_rows(main: func.FuncOp, written: Mapping[str, set[int | None]]) -> None
         if (own := copied(target)) is None or own != copy or not _are_rows(source.type):
             continue
         uses = [use for use in target.uses if use.owner.operation != copy]
-        if not any(use.operand_number in written.get(_callee(use.owner), {use.operand_number}) for use in uses):
+        if not any(use.operand_number in written.get(callee(use.owner), {use.operand_number}) for use in uses):
             for use in uses:
                 use.owner.operands[use.operand_number] = source
             erase_copy(copy)
@@ -39,8 +40,8 @@ def agree(main: func.FuncOp, kernels: Mapping[str, func.FuncOp]) -> None:
     """Has functions take tensors at any place, where a call gives one that begins within another tensor."""
     calls: dict[str, list[ir.Operation]] = {name: [] for name in kernels}
     for op in main.body.blocks[0].operations:
-        if op.operation.name == "func.call" and _callee(op.operation) in calls:
-            calls[_callee(op.operation)].append(op.operation)
+        if op.operation.name == "func.call" and callee(op.operation) in calls:
+            calls[callee(op.operation)].append(op.operation)
     for name, function in kernels.items():
         inputs = list(function.type.inputs)
         for number, kind in enumerate(inputs):
@@ -94,10 +95,6 @@ def rows_around(value: ir.Value, first: int, pitch: int) -> ir.Value | None:
     rows = [memref.dim(value, arith.ConstantOp.create_index(0).result)] if count < 0 else []
     static = [begins], [count, pitch], [pitch, 1]
     return memref.ReinterpretCastOp(type_, root, [], rows, [], *static).result
-
-
-def _callee(call: ir.Operation) -> str:
-    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
 
 
 def _is_identity(kind: ir.MemRefType) -> bool:

@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, func, ir, memref, replace_op, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
 from .gpu_radix import RadixSort
-from .outlined import outlined
+from .outlined import callee, outlined
 from .pipeline import device
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
@@ -36,7 +36,7 @@ def outline_orders(module: ir.Module, main: func.FuncOp) -> None:
 def lower_orders(main: func.FuncOp, kernels: Kernels) -> None:
     """Puts the kernels' launches in the place of such calls."""
     for op in walk(main, "func.call"):
-        if ir.FlatSymbolRefAttr(op.attributes["callee"]).value.startswith(CALL):
+        if callee(op).startswith(CALL):
             _lower(op, kernels)
 
 

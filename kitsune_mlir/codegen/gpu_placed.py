@@ -21,6 +21,7 @@ from .gpu_buffers import VIEWS, ancestor_in, behind, is_alloc, root_of, uses_of,
 from .gpu_kernel import as_value
 from .gpu_operands import agree, copied, erase_copy, rows_around, take_rows
 from .gpu_parts import is_dense, lie_apart, needed
+from .outlined import callee
 
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
@@ -54,7 +55,7 @@ def place(module: ir.Module, main: func.FuncOp) -> None:
     functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
     with module.context:
         for call in [op.operation for op in main.body.blocks[0].operations if op.operation.name == "func.call"]:
-            function = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
+            function = functions[callee(call)]
             if _READ in function.attributes or _WRITTEN in function.attributes:
                 _place_call(call, function, functions)
         for function in functions.values():
@@ -137,7 +138,7 @@ def _finds(use: ir.OpOperand, functions: dict[str, func.FuncOp]) -> bool:
     if _is_columns(op) or _is_column(op):
         return all(_finds(one, functions) for one in op.results[0].uses)
     if op.name == "func.call":
-        function = functions[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+        function = functions[callee(op)]
         return use.operand_number in _places(function, _READ)
     return op.name == "memref.dim" or op.name not in VIEWS
 

@@ -37,6 +37,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .gpu_buffers import VIEWS, uses_of
 from .gpu_parts import is_dense
 from .gpu_placed import into_of
+from .outlined import callee
 
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
 # has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
@@ -187,7 +188,7 @@ class _Translation:
         return seen if isinstance(value.type, ir.MemRefType) else [dtype(value.type), seen]
 
     def _pipeline(self, op: ir.Operation) -> None:
-        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        name = callee(op)
         places = into_of(self._functions[name].operation)
         arguments = self._all(op.operands)[: len(op.operands) - sum(place is not None for place in places)]
         results: list[dict[str, Any]] = []

@@ -3,9 +3,9 @@ these for code from elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from kitsune_mlir.mlir import func, ir
+from kitsune_mlir.mlir import func, ir, walk
 
 
 def outlined(
@@ -17,3 +17,16 @@ def outlined(
             own = func.FuncOp(name, ([value.type for value in operands], list(results)), visibility="private")
         with ir.InsertionPoint(op):
             return own, func.CallOp(list(results), name, list(operands))
+
+
+def calls(module: ir.Module, prefix: str) -> Iterator[tuple[ir.Operation, ir.Operation]]:
+    """The calls of functions whose names begin so, each with its function."""
+    functions = {op.opview.name.value: op for op in walk(module, "func.func")}
+    for op in walk(module, "func.call"):
+        if callee(op).startswith(prefix):
+            yield op, functions[callee(op)]
+
+
+def callee(call: ir.Operation) -> str:
+    """The name of the function that is called."""
+    return str(ir.FlatSymbolRefAttr(call.attributes["callee"]).value)

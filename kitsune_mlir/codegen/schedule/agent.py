@@ -327,7 +327,7 @@ class AgentCode(ProductCode):
     def _is_of_rows(self, s: Structured) -> bool:
         """Whether an elementwise operator is of rows alone: of numbers that all threads of a row have."""
         if len(s.iterators) == 1:
-            return not _is_along_columns(s.op.results[0])
+            return not parts.is_along_columns(s.op.results[0])
         inputs = list(s.op.operands)[: s.inputs]
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
@@ -390,18 +390,3 @@ def _takes(op: ir.Operation) -> bool:
     if op.name == schedule.WaitOp.OPERATION_NAME:
         return schedule.is_between(op.operands[0])
     return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).is_between_roles
-
-
-def _is_along_columns(value: ir.Value) -> bool:
-    """Whether a vector has a number for each column of tiles, as a mask of keys does, by what reads it."""
-    for use in value.uses:
-        reader = use.owner.operation
-        if reader.name != "linalg.generic":
-            continue
-        s = Structured(reader)
-        if len(s.iterators) == 1:
-            if use.operand_number < s.inputs and _is_along_columns(reader.results[0]):
-                return True
-        elif s.maps[use.operand_number] == ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)]):
-            return True
-    return False

@@ -122,3 +122,18 @@ def of_sums(sums: Sequence[ir.Value], type_: ir.Type, lanes: Lanes) -> Fragment:
     for i, x in enumerate(sums):
         tile.values[i // 4, i // 2 % 2, i % 2] = x
     return tile
+
+
+def is_along_columns(value: ir.Value) -> bool:
+    """Whether a vector has a number for each column of tiles, as a mask of keys does, by what reads it."""
+    for use in value.uses:
+        reader = use.owner.operation
+        if reader.name != "linalg.generic":
+            continue
+        s = Structured(reader)
+        if len(s.iterators) == 1:
+            if use.operand_number < s.inputs and is_along_columns(reader.results[0]):
+                return True
+        elif s.maps[use.operand_number] == ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)]):
+            return True
+    return False
