@@ -15,7 +15,7 @@
 All of these are of the same points, so that one kernel computes them (shared_elements.py): a thread has all channels of
 a place, and what they share is computed once, where a kernel for each sum would write and read what is between. A
 slice, as one for each neighbour of a window is, is read by number in the tensor that it is of. Where rows have a kernel
-that holds them in registers (schedule-rows), which reads whole tensors of known sizes, they are left to it.
+that holds them in registers (schedule-rows), they are left to it: of whole tensors, with one open size at most.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, linalg, slice
 from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 MOST = 4  # channels
-_OPEN = 2  # sizes from which on rows have no kernel
+_OPEN = 2  # open sizes, from which on planes are taken before rows' kernels
 
 
 def split_channels(block: ir.Block) -> None:
@@ -70,7 +70,7 @@ class _Space:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether rows' kernels, which read whole tensors of known sizes, are not for them."""
+        """Whether planes are taken before rows' kernels: there are several open sizes, or several slices to be read."""
         slices = {value for op in self.ops for value in op.operands if _is_cut(value)}
         return self.shape.count(rows.DYNAMIC) >= _OPEN or len(slices) > 1
 

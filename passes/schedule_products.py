@@ -230,26 +230,29 @@ class _Scheduler(PricedProduct):
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
     @property
+    def _operands(self) -> tuple[tuple[ir.Value, Roles], tuple[ir.Value, Roles]]:
+        """Both operands as they stand in the product, with the roles of their dimensions."""
+        return (self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)
+
+    @property
     def _is_apart(self) -> bool:
         """Whether operands of a product of several open sizes are read where they lie: both have the batch in the same
         parts, one of which is open, and that is an argument's size."""
         assert self.several is not None
-        shape, found = self.several.shape, self.found
+        shape = self.several.shape
         try:
-            for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            for value, roles in self._operands:
                 check_apart(value, roles, 0, shape, self.several.is_given)
         except UnsupportedError:
             return False
-        parts = [batch_parts(found.left, found.left_roles, shape), batch_parts(found.right, found.right_roles, shape)]
-        return None not in parts and parts[0] == parts[1]
+        left, right = (batch_parts(value, roles, shape) for value, roles in self._operands)
+        return left is not None and left == right
 
     def _read_open(self, given: TensorSizes) -> None:
         """Finds out whether several sizes are open that are not known to be the same one."""
-        operands, shape = (
-            ((self.found.left, self.found.left_roles), (self.found.right, self.found.right_roles)),
-            given.shape,
-        )
-        sizes = {role: size for value, roles in operands for role, size in zip(roles, shape(value), strict=True)}
+        sizes = {
+            role: size for value, roles in self._operands for role, size in zip(roles, given.shape(value), strict=True)
+        }
         if len({size for role, size in sizes.items() if role in self.sizes and is_open(size)}) > 1:
             self.several = given
         vectors = 1 in (self.sizes["m"], self.sizes["n"])

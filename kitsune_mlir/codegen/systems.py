@@ -42,7 +42,7 @@ class System(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of a matrix."""
+        """The number of rows, and of columns, of each matrix."""
         return int(ir.MemRefType(self.matrix.type).shape[-1])
 
     @property

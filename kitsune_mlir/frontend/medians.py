@@ -114,7 +114,7 @@ def quantile(
 
 
 def _sorted_quantile(x: Tensor, q: float, interpolation: str) -> Tensor:
-    """As torch has it, of any length."""
+    """The quantile as torch computes it: from rows that are sorted, of any length."""
     values, last = x.sort(-1).values, x.shape[-1] - 1
     rank = torch.scalar_tensor(q, dtype=x.dtype, device=x.device) * last
     rank = {"lower": rank.floor(), "higher": rank.ceil(), "nearest": rank.round()}.get(interpolation, rank)

@@ -17,11 +17,8 @@ _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
 _library.define("pivots(Tensor matrix) -> Tensor")
-
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
-
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
-
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
 
 
