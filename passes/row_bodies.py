@@ -17,7 +17,7 @@ from .row_columns import column_of
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
 from .row_scans import on_tile
-from .schedule_build import constant_index, cut_for, elementwise, empty_generic, map_of, reshaped, reshaped_as
+from .schedule_build import constant_index, cut_for, elementwise, empty_generic, generic, map_of, reshaped, reshaped_as
 from .tensor_sizes import TensorSizes, or_none
 
 Key = tuple[ir.Value, tuple[bool, ...], bool]
@@ -70,7 +70,7 @@ class RowBody:
 
     def _input(self, key: Key) -> ir.Value:
         value, present, columns = key
-        if not columns and sum(present) == 1 and present[-1] and (column := column_of(value)) is not None:
+        if not columns and sum(present) == 1 and present[self.plan.along] and (column := column_of(value)) is not None:
             self.places[key] = column.place
             return column.source
         if self.several is not None:
@@ -168,7 +168,7 @@ class RowBody:
             offsets = [constant_index(0)] * kind.rank
         if key in self.places:
             offsets = [*offsets, constant_index(self.places[key])]
-        shape = [self.rows] * present[-1] + [self.columns] * columns
+        shape = [self.rows] * present[self.plan.along] + [self.columns] * columns
         return read_box(whole, offsets, shape, dims, marks)
 
     def _box(
@@ -179,8 +179,8 @@ class RowBody:
         offsets, place = [place for place, here in zip(at, present) if here], self.plan.place(present)
         if columns:
             offsets.insert(place, zero)
-        own = [d for d in range(len(offsets)) if not columns or d != place]
-        return offsets, own[-1:] * present[-1] + [place] * columns
+        own, along = [d for d in range(len(offsets)) if not columns or d != place], self.plan.along
+        return offsets, [own[sum(present[:along])] for _ in range(present[along])] + [place] * columns
 
     def _operands(
         self, member: Member, tiles: dict[Key, ir.Value], count: int
@@ -193,7 +193,7 @@ class RowBody:
                 scalars[argument] = scalar_of(value)
                 continue
             inputs.append((self.given | self.values)[root(value)] if key is None else tiles[key])
-            has_rows = key is None or key[1][-1]
+            has_rows = key is None or key[1][self.plan.along]
             maps.append(map_of(count, [0] * has_rows + [1] * role.columns))
         return inputs, maps, scalars
 
@@ -202,7 +202,7 @@ class RowBody:
         count = 1 if member.kind == "rows" else 2
         inputs, maps, scalars = self._operands(member, tiles, count)
         if member.kind == "scan":
-            return on_tile(member.op, inputs[0])
+            return on_tile(member.op, self._of_rows(inputs[0]))
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
@@ -211,6 +211,14 @@ class RowBody:
             return rounded(member, value)
         maps.append(map_of(count, list(range(len(shape)))))
         return self._cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+
+    def _of_rows(self, tile: ir.Value) -> ir.Value:
+        """The columns of a tensor that has one row only, as those of a tile's rows."""
+        kind = ir.RankedTensorType(tile.type)
+        if kind.rank == 2:
+            return tile
+        start, maps = tensor.empty([self.rows, self.columns], kind.element_type), [map_of(2, [1]), map_of(2, [0, 1])]
+        return generic([tile], [start], maps, ["parallel"] * 2, lambda x, _: x).results[0]
 
     def _cloned(
         self,

@@ -18,7 +18,8 @@ from .stage_cost import DEAR
 class RowPlan:
     """What a group reads and writes. `segments` are the dimensions into which its rows are cut, the first None where it
     is open until the call; None where operands cut them in ways that do not agree. `cuts`: the numbers of rows behind
-    each, also those that are asked for; `taken` says which size one is taken to be that stands for an open one."""
+    each, also those that are asked for; `taken` says which size one is taken to be that stands for an open one. The
+    rows of a tile are neighbours `along` one of the segments, the last if nothing else is said."""
 
     def __init__(self, group: Group, cuts: Sequence[int] = (), taken: Callable[[int], int] = int):
         self.group, self.space, self._taken = group, group.space, taken
@@ -27,6 +28,7 @@ class RowPlan:
         self.cuts = sorted({*self._cuts(), *cuts, *inner}, reverse=True)
         self.segments = self._segments()
         self.behind = sum(cut < self.space.inner for cut in [*self.cuts, 1])  # segments that stand behind columns
+        self.along = len(self.cuts)
 
     def _cuts(self) -> set[int]:
         """The numbers of rows behind each cut: where an operand has a loop and not its neighbour."""
@@ -116,9 +118,16 @@ class RowPlan:
             row_live=len(of_rows),
             shared_bytes=shared * columns,
             is_open=space.is_open or is_open(space.rows),
-            segments=max(1, count // max(1, self._taken(segments[-1] or 1))) if len(segments) > 1 else 1,
+            segments=self._apart(count) if len(segments) > 1 else 1,
             turned=self.behind > 0,
         )
+
+    def _apart(self, count: int) -> int:
+        """In how many parts these rows are of which no tile has rows of two."""
+        segments = self.segments or []
+        if (together := segments[self.along]) is not None:
+            return max(1, count // max(1, self._taken(together)))
+        return prod(self._taken(size or 1) for size in segments[1:])
 
     def place(self, present: Sequence[bool]) -> int:
         """The dimension of the columns in a tensor that has these segments of rows."""

@@ -67,6 +67,7 @@ from .tensor_sizes import TensorSizes
 from .thread_rows import schedule_thread_rows
 from .variances import join_variances
 
+_SECTOR = 32  # bytes that memory gives at once
 _FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
 
 
@@ -158,7 +159,7 @@ def _schedule(
     last, taken = group.ordered[-1].op, sizes.taken
     plan, tiles = RowPlan(group, (), taken), None
     if not is_open(group.space.columns):
-        tiles = choose(plan.counts(), target)
+        tiles = _choose_along(plan, target)
     if tiles is None and (long := plan_long(group, taken)) is not None:
         plan, tiles = long, choose_parts(long, target)
     used = [lengths.get(result, []) for result in group.members]
@@ -172,6 +173,19 @@ def _schedule(
         known = [value for own in used if own is not None for value in own]
         replace(group.results, _Builder(plan, tiles, target, name, known, several).build(), group.ops)
     return True
+
+
+def _choose_along(plan: RowPlan, target: Target) -> RowTiles | None:
+    """The fastest way to deal with a plan's rows, which is told along which segment tiles have neighbours: the last, or
+    another where so few rows are neighbours that a tile has place for more, such as the heads of a node."""
+    counts, last = plan.counts(), plan.along
+    is_apart = plan.segments is not None and not plan.behind and counts.columns * counts.element_bytes >= _SECTOR
+    found = {}
+    for plan.along in range(last, -1, -1) if is_apart else [last]:
+        found[plan.along] = choose(plan.counts(), target)
+    fits = {along: tiles.microseconds for along, tiles in found.items() if tiles is not None}
+    plan.along = min(fits, key=lambda along: fits[along], default=last)
+    return found[plan.along]
 
 
 def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool, several: TensorSizes | None) -> str | None:
@@ -253,7 +267,7 @@ class _Builder:
         with new_kernel(self.name, self.target, tiles.microseconds, ctas=tiles.ctas) as built:
             if tiles.single:
                 built.attributes["single"] = ir.UnitAttr.get()
-            dealt = deal_tiles(extents, [1] * (len(extents) - 1) + [tiles.rows])
+            dealt = deal_tiles(extents, [tiles.rows if i == self.plan.along else 1 for i in range(len(extents))])
             counts = {"lanes": tiles.lanes, "vector": tiles.vector}
             with new_agent("rows", tiles.copies, tiles.warps, tiles.registers, **counts) as copy:
                 if tiles.turned:
@@ -264,14 +278,14 @@ class _Builder:
 
     def _place(self, number: ir.Value, extents: Sequence[ir.Value], copy: ir.Value) -> list[ir.Value]:
         """The first element, along each segment, of what a copy has of a tile."""
-        *outer, last = extents
-        each, within, rest = constant_index(self.tiles.rows), number, number
-        if outer:
-            count = arith.ceildivui(last, each)
-            within, rest = arith.remui(number, count), arith.divui(number, count)
-        first = arith.addi(arith.muli(within, each), arith.muli(copy, constant_index(self.tiles.copy_rows)))
-        at = [first]
-        for i, extent in reversed(list(enumerate(outer))):
-            at.insert(0, arith.remui(rest, extent) if i else rest)
-            rest = arith.divui(rest, extent) if i else rest
+        at, rest = [], number
+        for i in range(len(extents) - 1, -1, -1):
+            count = extents[i]
+            if i == self.plan.along:
+                count = arith.ceildivui(count, constant_index(self.tiles.rows))
+            at.insert(0, arith.remui(rest, count) if i else rest)
+            rest = arith.divui(rest, count) if i else rest
+        own = arith.muli(copy, constant_index(self.tiles.copy_rows))
+        first = arith.muli(at[self.plan.along], constant_index(self.tiles.rows))
+        at[self.plan.along] = arith.addi(first, own)
         return at

@@ -78,6 +78,20 @@ def test_rows(function, shape, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("length", [12, 100, 700])
+def test_a_single_row(length, small_gpu):
+    """A vector, which has no dimension of rows."""
+
+    def function(x):
+        return torch.logcumsumexp(x, 0) / 4 - x.softmax(0), (x * x).cumsum(0)
+
+    x = torch.randn(length)
+    compiled = kitsune_mlir.compile(Function(function), (x,), target=small_gpu)
+    assert len(compiled.plan["launches"]) == 1
+    check(compiled, function, x)
+
+
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("function", [paths, returns, logarithms, backwards, before, columns, extrema])
 def test_open_batches(function, small_gpu):
     example = torch.randn(40, 100)
