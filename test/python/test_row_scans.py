@@ -78,7 +78,7 @@ def test_rows(function, shape, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("length", [12, 100, 700])
+@pytest.mark.parametrize("length", [65, 100, 256])
 def test_a_single_row(length, small_gpu):
     """A vector, which has no dimension of rows."""
 
