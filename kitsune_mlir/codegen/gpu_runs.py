@@ -23,6 +23,7 @@ from math import ceil, prod
 from kitsune_mlir.example_sizes import known_shape
 from kitsune_mlir.mlir import arith, ir, memref, scf, walk
 from kitsune_mlir.planning import run_sums
+from kitsune_mlir.planning.kernel_cost import TRIES
 from kitsune_mlir.planning.run_sums import RUN
 from kitsune_mlir.planning.target import Target
 
@@ -267,10 +268,10 @@ def _described(op: ir.Operation) -> run_sums.Updates | None:
     columns, rows, places = prod(updates.shape[2:]), known_shape(op.operands[1])[0], known_shape(op.operands[2])[0]
     if any(map(updates.is_dynamic_dim, range(1, updates.rank))) or rows is None or places is None:
         return None
-    nbytes = bytes_of(table)
-    return (
-        run_sums.Updates(rows, columns, nbytes, places, _adds(op), _read(op) * columns) if columns and nbytes else None
-    )
+    nbytes, tries = bytes_of(table), 1 if isinstance(table.element_type, ir.F32Type) else TRIES
+    if not columns or not nbytes:
+        return None
+    return run_sums.Updates(rows, columns, nbytes, places, _adds(op), _read(op) * columns, tries)
 
 
 def _read(op: ir.Operation) -> int:

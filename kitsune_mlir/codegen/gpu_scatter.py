@@ -8,9 +8,10 @@ atomics, one thread an update, so repeated rows are right; many are first put in
 that pays (gpu_runs.py). A body that no atomic does, of updates that may meet, runs one update after the other, in
 parallel over the other dimensions only, or, of many updates, over the places that they go to, too (gpu_in_order.py).
 Sums of f32 are added four columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on):
-memory does as many additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks
-of columns take their turns. In a module that is to be deterministic (determinism.py) each row takes its updates in
-their order (gpu_in_order.py). A row that the table does not have is left out, and reported (index_checks.py).
+memory does as many additions a second whatever they add. The largest and the least of f32 are those of their bits.
+Where L2 would not hold the table beside the updates, blocks of columns take their turns. In a module that is to be
+deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table does
+not have is left out, and reported (index_checks.py).
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ MOST_TABLE, LEAST_PART = 1 << 25, 128  # bytes of a table that are added to toge
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _CMP = arith.CmpFPredicate
 _CHANGES = {"maximumf": _CMP.ULT, "minimumf": _CMP.UGT}  # an element that is no NaN: a value that is one, too
+# The largest and the least of floats by their bits, and the NaN that is beyond all: of numbers from zero on as signed
+# integers, of others, the larger the less, as unsigned ones. Either way all that were joined before are in order.
+_BY_BITS = {"maximumf": ("max.s", "min.u", (1 << 31) - 1), "minimumf": ("min.s", "max.u", -1)}
 _ATOMIC = {
     "arith.addf": "addf",
     "arith.addi": "addi",
@@ -157,9 +161,9 @@ def _join_all(atomic: str, together: int, values: list[ir.Value], table: ir.Valu
 
 
 def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value]) -> None:
-    """Joins a value to an element of a table. No instruction does that of the largest and the least of floats, but a
-    loop of loads and exchanges, which the many are spared that would change nothing: elements grow, or fall, only, so
-    what a load sees, however old, tells it."""
+    """Joins a value to an element of a table. Of the largest and the least of floats the many are spared that would
+    change nothing: elements grow, or fall, only, so what a load sees, however old, tells it. No instruction knows those
+    of 16 and 64 bits, but a loop of loads and exchanges does them."""
     kind = getattr(arith.AtomicRMWKind, atomic)
     if atomic in _CHANGES:
         before = memref.load(table, target)
@@ -170,7 +174,20 @@ def _join(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value])
         memref.atomic_rmw(kind, value, table, target)
         return
     with device.when(changes):
-        memref.atomic_rmw(kind, value, table, target)
+        if atomic in _BY_BITS and isinstance(value.type, ir.F32Type):
+            _join_bits(atomic, value, table, target)
+        else:
+            memref.atomic_rmw(kind, value, table, target)
+
+
+def _join_bits(atomic: str, value: ir.Value, table: ir.Value, target: list[ir.Value]) -> None:
+    """The largest, or the least, of an f32 and an element of a table, by one operation on integers (PTX ISA, red)."""
+    above, below, nan = _BY_BITS[atomic]
+    is_nan = arith.cmpf(_CMP.UNO, value, value)
+    bits = arith.select(is_nan, device.value(nan), arith.bitcast(device.i32(), value))
+    names = [f"red.relaxed.gpu.global.{name}32 [$0], $1;" for name in (above, below)]
+    text = f"{{\n.reg .pred p;\nsetp.ge.s32 p, $1, 0;\n@p {names[0]}\n@!p {names[1]}\n}}"
+    device.assembly(text, _address(table, target), bits)
 
 
 def _is_some(values: list[ir.Value]) -> ir.Value:
@@ -248,14 +265,19 @@ def _parts(op: ir.Operation, together: int) -> int:
 
 def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
     """Adds neighbouring f32 to those of a table from a place on."""
+    names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
+    text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
+    address = _address(table, target)
+    with device.when(_is_some(values)):
+        device.assembly(text, address, *values)
+
+
+def _address(table: ir.Value, target: list[ir.Value]) -> ir.Value:
+    """That of an element of a table of f32, as an i64."""
     place = memref.extract_aligned_pointer_as_index(table)
     for index, nbytes in zip(target, _bytes_between(table), strict=True):
         place = arith.addi(place, arith.muli(index, as_value(nbytes)))
-    names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
-    text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
-    address = arith.index_cast(ir.IntegerType.get_signless(64), place)
-    with device.when(_is_some(values)):
-        device.assembly(text, address, *values)
+    return arith.index_cast(ir.IntegerType.get_signless(64), place)
 
 
 def _bytes_between(table: ir.Value) -> list[Size]:

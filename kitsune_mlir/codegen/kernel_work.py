@@ -156,7 +156,7 @@ class _Reader:
                 kind = ir.IntegerAttr(op.attributes["kind"]).value if "kind" in op.attributes else None
                 self._atomic(turn, TRIES if kind in _TRIED else 1)
                 thread.instructions += ADDRESSED
-            case "llvm.inline_asm" if _adds_words(op):
+            case "llvm.inline_asm" if _joins_words(op):
                 place = self._see(op.operands[0])
                 for moved in (self.work.read, self.work.written):
                     self._touch(*self._pointed(place), turn, moved)
@@ -309,9 +309,10 @@ def _is_fused(op: ir.Operation) -> bool:
     return len(uses) == 1 and uses[0].owner.name == "arith.addf"
 
 
-def _adds_words(op: ir.Operation) -> bool:
-    """Whether inline assembly adds a word to memory (gpu_scatter.py)."""
-    return ir.StringAttr(op.attributes["asm_string"]).value.startswith("red.relaxed.gpu.global.add.v")
+def _joins_words(op: ir.Operation) -> bool:
+    """Whether inline assembly joins a word to one in memory (gpu_scatter.py)."""
+    text = ir.StringAttr(op.attributes["asm_string"]).value
+    return any(f"red.relaxed.gpu.global.{name}" in text for name in ("add.v", "max.s32", "min.s32"))
 
 
 def _is_shared(buffer: ir.Value) -> bool:

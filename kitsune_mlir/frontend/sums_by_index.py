@@ -52,8 +52,9 @@ def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor 
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and products of 16-bit numbers in f32; means are sums that are divided, those of integers rounded down. Of
-    dimensions that count from the end torch-mlir dies."""
+    """Of 16-bit numbers in f32, which sums and products are rounded in once, and memory knows the largest and the least
+    of; means are sums that are divided, those of integers rounded down. Of dimensions that count from the end
+    torch-mlir dies."""
     if dim < 0 < x.dim():
         return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
@@ -63,7 +64,7 @@ def scatter_reduce(
         return _as_matrix(x, dim, rows, source, reduce, include_self)
     if x.is_floating_point() and rows is not None and reduce in ("sum", "mean"):
         return _of_rows(x, dim, rows, source, reduce, include_self)
-    if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
+    if x.dtype in NARROW:
         wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
         return wide.to(x.dtype)
     if reduce != "mean":

@@ -31,7 +31,7 @@ MOVED = 2  # times that an atomic operation moves its bytes
 @dataclass(frozen=True)
 class Updates:
     """`rows` updates of `columns` numbers, of `nbytes` each in the table, to some of `places` rows of it. `adds`: they
-    are sums of f32. `read` are the bytes that each of them reads."""
+    are sums of f32. `read` are the bytes that each of them reads. `tries`: operations of memory for one number."""
 
     rows: int
     columns: int
@@ -39,6 +39,7 @@ class Updates:
     places: int
     adds: bool
     read: int
+    tries: int = TRIES
 
 
 def saved_us(updates: Updates, target: Target) -> float:
@@ -46,7 +47,7 @@ def saved_us(updates: Updates, target: Target) -> float:
     if updates.columns < LEAST_COLUMNS:
         return 0.0
     numbers = updates.rows * updates.columns
-    operations = numbers / WORD if updates.adds else numbers * TRIES * changing(updates.rows, updates.places)
+    operations = numbers / WORD if updates.adds else numbers * updates.tries * changing(updates.rows, updates.places)
     bytes_us = MOVED * numbers * updates.nbytes / (target.l2_gbps * 1e3)
     atomic_us = max(operations / (target.sms * ADDED * CYCLES_A_US), bytes_us)
     read_us = updates.rows * updates.read / (target.l2_gbps * 1e3)

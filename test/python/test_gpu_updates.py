@@ -63,3 +63,24 @@ def test_neighbours_are_added_together(width, target, added, monkeypatch):
     assert [compiled.ptx.count(f"red.relaxed.gpu.global.add.v{n}.f32") for n in (2, 4)] == [
         3 * gpu_scatter.TURNS * (added == n) for n in (2, 4)
     ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+def test_the_largest_and_the_least(dtype):
+    """By the bits of f32, of both signs, zeros, infinities and NaNs among them, in the table as well."""
+
+    def extrema(x, to, start):
+        rows = to.view(-1, 1).expand_as(x)
+        found = [start.scatter_reduce(0, rows, x, way) for way in ("amax", "amin")]
+        return (*found, start.scatter_reduce(0, rows, x, "amax", include_self=False), x.abs().amin(0))
+
+    torch.manual_seed(7)
+    special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, -torch.nan])
+    x, start, to = torch.randn(400, 10), torch.randn(30, 10), torch.randint(0, 29, (400,))
+    for table in (x, start):
+        table.view(-1)[torch.randperm(table.numel())[:12]] = special.repeat(2)
+    x, start = x.to(dtype), start.to(dtype)
+    compiled = kitsune_mlir.compile(Function(extrema), (x, to, start), target="sm_90a")
+    for found, wanted in zip(Simulation(compiled)(x, to, start), extrema(x, to, start), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+    assert ("red.relaxed.gpu.global.max.s32" in compiled.ptx) == (dtype != torch.float64)

@@ -181,14 +181,15 @@ def test_products_beside_one_another_are_described():
 
 
 def test_atomic_operations_are_counted():
-    """An addition of four numbers is one; the largest of floats is tried again and again."""
+    """An addition of four numbers is one, the largest of two floats another; that of f64 is tried again and again."""
 
-    def sums(x, to):
+    def sums(x, y, to):
         rows = to.view(-1, 1).expand_as(x)
-        return torch.zeros(2000, 32).index_add(0, to, x), torch.zeros(2000, 32).scatter_reduce(0, rows, x, "amax")
+        sums = torch.zeros(2000, 32).index_add(0, to, x)
+        largest = torch.zeros(2000, 32, dtype=torch.float64).scatter_reduce(0, rows, y, "amax")
+        return sums, torch.zeros(2000, 32).scatter_reduce(0, rows, x, "amax"), largest
 
-    compiled = kitsune_mlir.compile(
-        Function(sums), (torch.randn(512, 32), torch.randint(0, 2000, (512,))), target="sm_90a"
-    )
+    args = (torch.randn(512, 32), torch.randn(512, 32, dtype=torch.float64), torch.randint(0, 2000, (512,)))
+    compiled = kitsune_mlir.compile(Function(sums), args, target="sm_90a")
     found = [launch["work"]["atomics"] for launch in compiled.plan["launches"] if "scatter" in launch["computes"]]
-    assert sum(found) == 512 * 8 + 512 * 32 * TRIES
+    assert sum(found) == 512 * 8 + 512 * 32 + 512 * 32 * TRIES
