@@ -4,10 +4,11 @@ call, and of those that are known the many or short lines (others are elementwis
     tm_tensor.scan dimension(1) inclusive(true) ins(%x) outs(%y, %last) { arith.addf }
 
 A warp has a line. In a turn each lane joins EACH neighbours, lanes tell each other what those before them have (PTX
-ISA, shfl.up), and what came before the turn goes from turn to turn.
+ISA, shfl.up), and what came before the turn goes from turn to turn. Where lines are too few for all warps of a GPU, a
+block of several has one: what each warp joined goes through shared memory, and every warp joins that of those before.
 
-Where lines are neighbours in memory, the lanes of a warp have one each, and the warps of a block share these: in a turn
-each has the next ROWS elements, and what those before it found it reads in shared memory.
+Where many lines are neighbours in memory, the lanes of a warp have one each, and the warps of a block share these: in a
+turn each has the next ROWS elements, and what those before it found it reads in shared memory.
 
     thread (warp w of W, lane c):   for first in 0, W ROWS, ...:  x[0 .. ROWS] = what stands at first + w ROWS, joined
                                     shared[w][c] = x[ROWS - 1];  barrier;  before = shared[0 .. w][c] joined
@@ -21,13 +22,13 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
+from kitsune_mlir.planning.scans import EACH, WARP, warps_of_line
 from kitsune_mlir.rows import producer
 
 from .gpu_around import Around, Operators
 from .gpu_buffers import is_alloc, uses_of
 from .gpu_kernel import (
     THREADS,
-    WARP,
     Kernel,
     Kernels,
     See,
@@ -43,10 +44,9 @@ from .gpu_kernel import (
 )
 from .gpu_points import body_at
 from .gpu_word_access import WORD, bytes_of, keeps_words, load_word, store_word
-from .pipeline.device import below
+from .pipeline.device import below, narrow
 from .scan_joins import Found, Joining, is_inclusive, joining
 
-EACH = 4  # neighbours of a lane
 MOST, LITTLE = 96, 8  # operations of what is computed in front of a kernel of many lines, and of others
 _MANY = 132 * WARP  # lines, of which each SM has a block
 LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
@@ -91,7 +91,9 @@ def _lower(op: ir.Operation, how: Joining, around: Operators, kernels: Kernels) 
     kind = ir.MemRefType(source.type)
     inner = [WARP if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(dim + 1, kind.rank)]
     scan = _Scan(op, how, around, [d for d in range(kind.rank) if d != dim], dim)
-    if inner and product(inner) >= LEAST_BESIDE:
+    if (warps := _warps_of_line(scan)) > 1:
+        _of_blocks(scan, kernels, warps)
+    elif inner and product(inner) >= LEAST_BESIDE:
         _of_lanes(
             scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
         )
@@ -192,6 +194,44 @@ def _of_warps(scan: _Scan, kernels: Kernels) -> None:
                 scf.yield_(behind)
             scan.keep_last(kernel, tuple(loop.results), place, lane)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
+
+
+def _warps_of_line(scan: _Scan) -> int:
+    """How many warps are to have a line, as the example has it."""
+    sizes = list(example_sizes.shape_of(scan.op.operands[0]))
+    return warps_of_line(sizes.pop(scan.dim), prod(sizes))
+
+
+def _of_blocks(scan: _Scan, kernels: Kernels, warps: int) -> None:
+    """So many warps have a line. What they joined in a turn lies in one of two places in turn: who writes there again
+    has met all others once more since they read it."""
+    how, kernel = scan.how, Kernel(kernels, scan.op, "scan", warps * WARP)
+    with kernel.body():
+        thread, own = gpu.thread_id(gpu.Dimension.x), scan.sizes(kernel.inside)
+        warp, lane = in_block(thread)
+        size, place = as_value(scan.length(kernel.inside)), delinearize(gpu.block_id(gpu.Dimension.x), own)
+        shared = [kernel.shared([2, warps], kind) for kind in how.kinds]
+        step = warps * WARP * EACH
+        loop = scf.ForOp(as_value(0), size, as_value(step), how.of(how.neutral()))
+        with ir.InsertionPoint(loop.body):
+            turn = arith.remui(arith.divui(loop.induction_variable, as_value(step)), as_value(2))
+            first = arith.addi(loop.induction_variable, arith.muli(thread, as_value(EACH)))
+            running = list(accumulate(scan.load_each(kernel, place, first, size), how.join))
+            nothing = how.of(how.neutral())
+            before, whole = _across(running[-1], lane, nothing, how)
+            with only_if(lane, 1):
+                for value, buffer in zip(whole, shared, strict=True):
+                    memref.store(value, buffer, [turn, warp])
+            gpu.barrier()
+            last = arith.minui(lane, as_value(warps - 1))
+            wholes = tuple(memref.load(buffer, [turn, last]) for buffer in shared)
+            wholes = _one_of(below(lane, as_value(warps)), wholes, nothing)
+            ahead, behind = _across(wholes, lane, tuple(loop.inner_iter_args), how)
+            before = how.join(how.moved(narrow(warp), ahead, gpu.ShuffleMode.IDX), before)
+            scan.store_each([how.join(before, found) for found in running], kernel, place, first, size)
+            scf.yield_(behind)
+        scan.keep_last(kernel, tuple(loop.results), place, thread)
+    kernel.launch(lambda: product(scan.sizes(on_host)))
 
 
 def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:

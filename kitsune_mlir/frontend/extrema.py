@@ -16,17 +16,17 @@ FEW_PLACES = 24  # of columns, which one kernel goes down, a thread a column, as
 def place(x: Tensor, extremum: Callable[..., Tensor], dim: int | None, keepdim: bool) -> Any:
     """Of the largest or the smallest element, of a dimension or of all: the least place of those where that number or a
     NaN is, two reductions in place of one that carries a place beside a number."""
-    if dim is None and isinstance(x.numel(), int):
+    if dim is None:
         at = place(x.reshape(-1), extremum, 0, False)
         return at.reshape([1] * x.dim()) if keepdim and at is not NotImplemented else at
-    if dim is None or not x.dim() or x.dtype == torch.bool:
+    if not x.dim() or x.dtype == torch.bool:
         return NotImplemented
     dim = dim % x.dim()
     size = x.shape[dim]
-    if not isinstance(size, int) or size < 2 or dim < x.dim() - 1 and size <= FEW_PLACES:
+    if isinstance(size, int) and (size < 2 or dim < x.dim() - 1 and size <= FEW_PLACES):
         return NotImplemented
     places = torch.arange(size, dtype=torch.int32, device=x.device).view(-1, *[1] * (x.dim() - 1 - dim))
-    none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
+    none = torch.scalar_tensor(torch.iinfo(torch.int32).max, dtype=torch.int32, device=x.device)
     found = x == extremum(x, dim, keepdim=True)
     if x.is_floating_point():
         found = found | (x != x)

@@ -4,7 +4,7 @@ element by element.
 A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
 before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
 is neutral in front of the first element. Sums, products and logarithms of many or short lines are one operator instead,
-torch-mlir's own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
+torch-mlir's own, which goes over memory once: a warp, or several, has a line (codegen/gpu_scan.py).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kitsune_mlir.planning.scans import TURN, lines_us
+
 from .own_operators import EXTREMA
 from .working import NARROW, working
 
 aten = torch.ops.aten
 
-TURN, TURN_US, WARPS = 128, 0.5, 8448  # of a GPU as an H100 is; so are the others
-LAUNCH_US, BYTES_A_US = 1.0, 3e6
+LAUNCH_US, BYTES_A_US = 1.0, 3e6  # of a GPU as an H100 is
 
 Parts = tuple[Tensor, ...]
 
@@ -58,22 +59,17 @@ def _way(x: Tensor, dim: int) -> Way:
         return Way.LINES
     piece, whole = _piece(size, lines), LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US
     times = {
-        Way.LINES: max(whole, LAUNCH_US + _lines_us(size, lines)),
+        Way.LINES: max(whole, LAUNCH_US + lines_us(size, lines)),
         Way.PIECES: 3 * whole + _pieces_us(size, lines, piece),
         Way.STEPS: steps * whole,
     }
     return min(times, key=lambda way: times[way])
 
 
-def _lines_us(size: int, lines: int) -> float:
-    """What one operator takes: a warp TURN_US for TURN elements of a line."""
-    return ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
-
-
 def _pieces_us(size: int, lines: int, piece: int) -> float:
     """The same of pieces, and of what each is together."""
     pieces = ceil(size / piece)
-    return _lines_us(piece, lines * pieces) + _lines_us(pieces, lines)
+    return lines_us(piece, lines * pieces) + lines_us(pieces, lines)
 
 
 def _piece(size: int, lines: int) -> int:
@@ -91,6 +87,11 @@ def _moved(x: Tensor, dim: int, far: int, value: float) -> Tensor:
     return aten.constant_pad_nd(x.narrow(dim, 0, x.shape[dim] - far), before, value) if far else x
 
 
+def _ends(kind: torch.dtype) -> tuple[int, int]:
+    """The least and the largest number of a type of integers."""
+    return torch.iinfo(kind).min, torch.iinfo(kind).max
+
+
 def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool) -> Callable[..., Any]:
     """A rule for the largest or the smallest element so far, and its place: the last of equal ones. NaN beats numbers.
     `is_later` says where a later element is at least as good as an earlier one."""
@@ -105,16 +106,16 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool
         if not x.dim():
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         size = x.shape[dim]
-        if not isinstance(size, int):
-            return NotImplemented
         lined_up = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
         places = torch.arange(size, dtype=torch.int32, device=x.device).view(lined_up).expand(x.shape)
-        y = x.to(torch.int32) if x.dtype == torch.bool else x
-        least, most = (-inf, inf) if y.is_floating_point() else (torch.iinfo(y.dtype).min, torch.iinfo(y.dtype).max)
-        values, places = _scan((y, places), dim, join, (least if largest else most, 0))
-        own = working(y) if y.is_floating_point() else y
-        if own.dtype in (torch.float32, torch.int32) and _way(own, dim) == Way.LINES:
-            values = EXTREMA(own, dim % x.dim(), largest)  # by one operator; places go in steps, if they are read
+        own = working(x) if x.is_floating_point() else x if x.dtype == torch.int64 else x.to(torch.int32)
+        if not isinstance(size, int) or _way(own, dim) == Way.LINES:
+            values = EXTREMA(own, dim % x.dim(), largest)
+            found = (own == values) | (own != own)
+            places = EXTREMA(torch.where(found, places, 0), dim % x.dim(), True)
+        else:
+            least, most = (-inf, inf) if own.is_floating_point() else _ends(own.dtype)
+            values, places = _scan((own, places), dim, join, (least if largest else most, 0))
         return values.to(x.dtype), places.long()
 
     return rule

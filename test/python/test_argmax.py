@@ -131,3 +131,35 @@ def test_of_what_a_reduction_that_no_kernel_on_rows_does_gives():
     assert [launch["form"] for launch in compiled.plan["launches"]] == ["operator", "scheduled rows"]
     for found, wanted in zip(Simulation(compiled)(x, y), nearest(x, y), strict=True):
         torch.testing.assert_close(torch.as_tensor(found), wanted)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("shape", [(5, 300), (3, 70, 9)], ids=str)
+def test_open_lengths(shape, small_gpu):
+    """Of a dimension that is open until the call, and of all elements: two reductions, which many threads share."""
+
+    def places(x):
+        return x.argmax(1), x.min(1).indices, x.argmin(), x.argmax(0)
+
+    dims = (({0: torch.export.Dim("b", min=1), 1: torch.export.Dim("n", min=2)},),)
+    (example,) = whole_numbers(shape, dtype=torch.float32)
+    compiled = kitsune_mlir.compile(Function(places), (example,), target=small_gpu, dynamic_shapes=dims)
+    for sizes in (shape, (1, 2, *shape[2:]), (7, 511, *shape[2:])):
+        (x,) = whole_numbers(sizes, dtype=torch.float32)
+        x.view(-1)[x.numel() * 2 // 3] = NAN
+        for found, wanted in zip(Simulation(compiled)(x), places(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_length_that_is_open_takes_no_longer():
+    """Rows of an open length were a thread's each, and took 309 us."""
+    square = {d: torch.export.Dim(name, min=2) for d, name in enumerate("bn")}
+    found = [
+        kitsune_mlir.compile(
+            Function(lambda x: x.argmax(1)), (torch.zeros(2048, 2048),), target="sm_90a", dynamic_shapes=dims
+        )
+        for dims in (None, ((square,),))
+    ]
+    known, open_ = (compiled.plan["predicted_us"] for compiled in found)
+    assert open_ < 1.5 * known

@@ -70,3 +70,31 @@ def test_what_is_elementwise_around_it(name):
     compiled = kitsune_mlir.compile(Function(others), small, target="sm_90a")
     for own, wanted in zip(Simulation(compiled, seed=1)(*small), others(*small), strict=True):
         torch.testing.assert_close(torch.as_tensor(own), wanted, rtol=1e-4, atol=1e-4)
+
+
+LONG = {  # the function and the shape of the example; its last dimension, or the other one, is open
+    "sums": (lambda x: x.cumsum(-1), (3, 5000)),
+    "down columns": (lambda x: (x > 0).cumsum(0), (2000, 5)),
+    "logarithms": (lambda x: x.logcumsumexp(-1), (2, 1500)),
+    "the largest so far": (lambda x: x.cummax(-1).values, (2, 3000)),
+    "one line": (lambda x: (1 + x / 50).cumprod(0), (9000,)),
+    "f64, and the last of each line": (lambda x: x.double().cumsum(1), (2, 1500)),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("name", LONG)
+def test_lines_of_several_warps(name, is_open):
+    """Few long lines have a block each, of several turns; other lengths, those of no whole turn too."""
+    function, shape = LONG[name]
+    torch.manual_seed(0)
+    longest = max(range(len(shape)), key=lambda d: shape[d])
+    shapes = (({longest: torch.export.Dim("length", min=2, max=100_000)},),) if is_open else None
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(shape),), target="sm_90a", dynamic_shapes=shapes)
+    (scan,) = [launch for launch in compiled.plan["launches"] if "scan" in launch["computes"]]
+    assert scan["threads"] > 128
+    for length in (shape[longest], 4100, 129, 3) if is_open else (shape[longest],):
+        x = torch.randn([length if d == longest else size for d, size in enumerate(shape)])
+        found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x.double())
+        torch.testing.assert_close(found.double(), wanted.double(), rtol=2e-4, atol=2e-4)
