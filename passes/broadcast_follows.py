@@ -6,7 +6,8 @@
     %d = linalg.generic {...} ins(%row, %column, %y) ...
 
 What reads such a tensor computes its elements by itself where that is cheap: its inputs are few numbers, it would be as
-many as the product has.
+many as the product has. Dimensions of one element more or less on the way do not matter, as where a mask of lengths and
+one of places are joined for all heads.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .generic_operands import prune
+from .of_places import matched_dims
 from .product_follows import is_elementwise
 from .schedule_build import cloned, generic
 
@@ -34,6 +36,8 @@ def take_broadcasts(products: Sequence[ir.Operation]) -> None:
             continue
         seen.add(value)
         for op in dict.fromkeys(use.owner.operation for use in value.uses):
+            if op.name in rows.RESHAPES:
+                left.append(op.results[0])
             while op.block == value.owner.operation.block and is_elementwise(op, [value]):
                 if (joined := _joined(op, value, seen)) is None:
                     left.append(op.results[0])
@@ -46,21 +50,34 @@ def _joined(op: ir.Operation, value: ir.Value, seen: set[ir.Value]) -> ir.Operat
     taken out of `seen`: another value may come to lie in its place."""
     s = rows.Structured(op)
     for number, operand in enumerate(list(op.operands)[: s.inputs]):
-        made = rows.producer(operand)
+        made, map_ = _without_ones(operand, s.maps[number])
         if made is None or not _is_of_broadcasts(made) or list(op.operands).count(operand) > 1:
             continue
-        joined = _with_inside(op, number, made)
+        joined = _with_inside(op, number, made, map_)
         if not is_elementwise(joined, [value]):
             joined.erase()
             continue
         op.results[0].replace_all_uses_with(joined.results[0])
         seen.difference_update(op.results)
         op.erase()
-        if not list(made.results[0].uses):
-            seen.difference_update(made.results)
-            made.erase()
+        for unread in dict.fromkeys([operand.owner.operation, made]):
+            if not list(unread.results[0].uses):
+                seen.difference_update(unread.results)
+                unread.erase()
         return joined
     return None
+
+
+def _without_ones(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Operation | None, ir.AffineMap]:
+    """What makes a tensor that is read with this map, and with which map that would be read: dimensions of one element
+    are not looked at."""
+    op = rows.producer(value)
+    matched = matched_dims(op) if op is not None and op.name in rows.RESHAPES else None
+    if op is None or matched is None:
+        return op, map_
+    zero = ir.AffineConstantExpr.get(0)
+    found = [zero if d is None else map_.results[d] for d in matched]
+    return rows.producer(op.operands[0]), ir.AffineMap.get(map_.n_dims, 0, found)
 
 
 def _is_of_broadcasts(op: ir.Operation) -> bool:
@@ -76,11 +93,12 @@ def _is_of_broadcasts(op: ir.Operation) -> bool:
     return cheap and bool(tensors) and all(loops - dims for dims in read)
 
 
-def _with_inside(op: ir.Operation, number: int, made: ir.Operation) -> ir.Operation:
-    """A linalg.generic that computes what `op` does, its input of this number in its own body, as `made` has it."""
+def _with_inside(op: ir.Operation, number: int, made: ir.Operation, map_: ir.AffineMap) -> ir.Operation:
+    """A linalg.generic that computes what `op` does, its input of this number in its own body, as `made` has it that
+    would be read with this map."""
     s, inner = rows.Structured(op), rows.Structured(made)
     given = list(made.operands)[: inner.inputs]
-    maps = [*s.maps[: s.inputs], *(_behind(map_, s.maps[number]) for map_ in inner.maps[: inner.inputs]), s.maps[-1]]
+    maps = [*s.maps[: s.inputs], *(_behind(own, map_) for own in inner.maps[: inner.inputs]), s.maps[-1]]
     inputs, starts = list(op.operands)[: s.inputs], list(op.operands)[s.inputs :]
 
     def body(*arguments: ir.Value) -> list[ir.Value]:

@@ -19,6 +19,7 @@ _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui"
 _NEAR = (  # what gives no integers far larger than places, which are computed in 32 bits
     *("arith.addi", "arith.subi", "arith.cmpi", "arith.andi", "arith.ori", "arith.xori", "arith.minsi", "arith.maxsi"),
     *("arith.divsi", "arith.floordivsi", "arith.divui", "arith.remsi", "arith.remui", "arith.select", "arith.constant"),
+    *("math.absi",),
     *(*_CASTS, "linalg.index", "linalg.yield"),
 )
 _NUMBERS = ("f", "bf", "i1", "i32", "i64", "index")  # how the names of types begin that are computed
@@ -31,7 +32,7 @@ MOST_OPERATIONS = 24  # of an element; more are not computed anew for each
 
 def is_of_places(value: ir.Value) -> bool:
     """Whether its elements are computed of their places alone."""
-    if not rows.is_tensor(value) or _narrow(element := ir.RankedTensorType(value.type).element_type) != element:
+    if not rows.is_tensor(value) or isinstance(ir.RankedTensorType(value.type).element_type, ir.IndexType):
         return False
     return (count := _operations(value)) is not None and count <= MOST_OPERATIONS
 
@@ -45,7 +46,7 @@ def _operations(value: ir.Value) -> int | None:
         scalar = rows.producer(op.operands[0])
         return 0 if scalar is not None and scalar.name == "arith.constant" else None
     if op.name in rows.RESHAPES:
-        return _operations(op.operands[0]) if _matched(op) is not None else None
+        return _operations(op.operands[0]) if matched_dims(op) is not None else None
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     s = rows.Structured(op)
@@ -82,7 +83,7 @@ def _is_near(op: ir.Operation) -> bool:
     return op.name in _NEAR or of_floats
 
 
-def _matched(reshape: ir.Operation) -> list[int | None] | None:
+def matched_dims(reshape: ir.Operation) -> list[int | None] | None:
     """For each dimension of what is reshaped the dimension of the result that it is, None for one of a single element;
     None where others become one, or are cut."""
     source, result = rows.shape_of(reshape.operands[0]), rows.shape_of(reshape.results[0])
@@ -105,9 +106,11 @@ def tile_of_places(
             terms = [arith.index_cast(_i32(), start)] if start is not None else []
             terms += [arith.index_cast(_i32(), linalg.IndexOp(dim).result)] if dim is not None else []
             found.append(terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else arith.constant(_i32(), 0))
-        return _Elements().element(value, found)
+        computed = _Elements().element(value, found)
+        return computed if computed.type == kind else arith.extsi(kind, computed)
 
-    start = tensor.empty(list(shape), ir.RankedTensorType(value.type).element_type)
+    kind = ir.RankedTensorType(value.type).element_type
+    start = tensor.empty(list(shape), kind)
     return generic([], [start], [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape), element).results[0]
 
 
@@ -129,7 +132,7 @@ class _Elements:
         if op.name == "linalg.fill":
             return self.constant(op.operands[0])
         if op.name in rows.RESHAPES:
-            matched = _matched(op)
+            matched = matched_dims(op)
             assert matched is not None
             return self.element(op.operands[0], [self.zero() if d is None else at[d] for d in matched])
         s = rows.Structured(op)

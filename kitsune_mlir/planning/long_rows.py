@@ -84,14 +84,13 @@ def choose_open(group: RowGroup, passes: Sequence[Pass], target: Target) -> RowT
 
 
 def _held(group: RowGroup, vector: int, lanes: int, copies: int, target: Target) -> RowTiles | None:
-    """Rows that are held whole unless they are much longer than the example's; no more CTAs an SM than have registers
-    for the longest of them. None where no registers hold these."""
+    """Rows that are held whole unless they are much longer than the example's: all do what the longest of them do. None
+    where no registers hold these, or the example's."""
     part = lanes * vector
     most = min(ceil(_MORE * group.columns / part), MOST_COLUMNS // vector) * part
-    tiles, longest = (of_lanes(one, vector, lanes, copies, target) for one in (group, replace(group, columns=most)))
-    if tiles is None or longest is None:
-        return None
-    return replace(tiles, ctas=min(tiles.ctas, longest.ctas), part=part, most=most)
+    longest = replace(group, columns=most, work=group.work + _INSIDE * group.reductions)
+    tiles = of_lanes(longest, vector, lanes, copies, target) if most >= group.columns else None
+    return None if tiles is None else replace(tiles, part=part, most=most)
 
 
 def choose_long(group: RowGroup, passes: Sequence[Pass], target: Target, least: int = WARP) -> RowTiles | None:

@@ -249,3 +249,44 @@ def test_windows_of_images_of_an_open_batch(is_layer, small_gpu):
     assert "attention0" in kernels and len(kernels) == 3 + is_layer, kernels  # others turn windows and heads
     x = torch.randn(3, 16, 16, 192).bfloat16()
     torch.testing.assert_close(Simulation(compiled)(x).double(), windows(x.double()), rtol=5e-2, atol=5e-2)
+
+
+class Windowed(nn.Module):
+    """Biases by distance, each head's own, a window, and how many tokens a sentence has, as they are written."""
+
+    def __init__(self, heads, window):
+        super().__init__()
+        self.heads, self.window = heads, window
+
+    def forward(self, q, k, v, lengths):
+        places = torch.arange(q.shape[2], device=q.device)
+        distance = places[:, None] - places[None]
+        slopes = 2.0 ** (-8.0 * torch.arange(1, self.heads + 1, device=q.device) / self.heads)
+        bias = -slopes[:, None, None] * distance.abs()
+        seen = (distance >= 0) & (distance < self.window) & (places[None, None] < lengths[:, None, None])
+        bias = torch.where(seen[:, None], bias[None], -1e4).to(q.dtype)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_masks_of_places_and_of_lengths(is_open, small_gpu):
+    """They are computed in the kernel, and no tensor of rows and columns is read for them."""
+
+    def drawn(batch, tokens):
+        torch.manual_seed(tokens)
+        values = [torch.randn(batch, 3, tokens, 40).bfloat16() for _ in range(3)]
+        return *values, torch.randint(1, tokens + 1, (batch,))
+
+    b, t = (torch.export.Dim(name, min=1, max=10_000) for name in "bt")
+    shapes = (({0: b, 2: t},) * 3 + ({0: b},)) if is_open else None
+    module = Windowed(3, 37)
+    compiled = kitsune_mlir.compile(module, drawn(2, 150), target=small_gpu, dynamic_shapes=shapes)
+    module_ir = compiled.module("small:schedule-attention")
+    (kernel,) = [op for op in mlir.walk(module_ir, "kitsune.kernel") if "attention0" in str(op.attributes["sym_name"])]
+    assert all(len(op.operands) == 2 for op in mlir.walk(kernel, "kitsune.read"))  # of a vector, an element
+    for batch, tokens in ((2, 150), (1, 1), (3, 70)) if is_open else ((2, 150),):
+        args = drawn(batch, tokens)
+        found = torch.as_tensor(Simulation(compiled, seed=tokens)(*args))
+        wanted = module(*(x.double() if x.is_floating_point() else x for x in args))
+        torch.testing.assert_close(found.double(), wanted, rtol=2e-2, atol=2e-2)
