@@ -3,7 +3,8 @@
 Rows of a known size that a block of threads holds are torch-mlir's own operator, a network of exchanges
 (codegen/gpu_sort.py). Where few elements of a short row are wanted they are taken out of it one after another: two
 reductions each, of a row that stays where threads have it. More, and those of longer rows, or of an open length, are
-kitsune.firsts, which goes through a row once. Of numbers of 64 bits, which that does not take, a long row is cut into
+kitsune.firsts, which goes through a row once; of few long rows through pieces of them, and then through the first of
+each. Of numbers of 64 bits, which that does not take, a long row is cut into
 pieces: only the pieces whose own first elements are among the first of such have elements that are among the first. One
 of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
 bisection how many of the other run come before it.
@@ -16,6 +17,7 @@ Equal elements stay in their order, NaN is greater than all numbers, as torch ha
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -34,6 +36,9 @@ _BEST = 8  # a row has so many times as many elements as are wanted of it, for i
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
 _STEPS = 8  # of them, up to which that takes less than a kernel of their own
 _FOUND = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+_BLOCKS, _FEW_PIECES = 264, 4  # pieces of rows that fill a GPU, and so many that they are worth a second kernel
+_PIECE, _OPEN_PIECE = 4096, 16384  # elements that one should have at least, of an open number of rows, too
+_LINES = 16  # that such a number is taken for
 _QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
 
@@ -71,11 +76,37 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
     rows = x.transpose(dim, -1)
     keys = _keys(rows)
     if count is not None and _are_found(own := rows if x.dtype in _FOUND else keys, count):
-        values, places = FIRSTS(own, count, descending)
+        values, places = _firsts(own, count, descending)
         values = values if own is rows else rows.gather(-1, places)
         return values.transpose(dim, -1), places.transpose(dim, -1)
     places = _first(keys, descending, rows.shape[-1] if count is None else count).long()
     return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
+
+
+def _firsts(x: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """The first elements of rows, and their places, by the kernel that finds them."""
+    size, pieces = x.shape[-1], _pieces(x, count)
+    if pieces < 2:
+        return FIRSTS(x, count, descending)
+    piece = -(-size // pieces)
+    values, places = FIRSTS(_cut(x, descending, pieces, piece), count, descending)
+    values, chosen = FIRSTS(values.flatten(-2), count, descending)
+    starts = torch.arange(0, pieces * piece, piece, device=x.device).unsqueeze(-1)
+    return values, (places + starts).flatten(-2).gather(-1, chosen)
+
+
+def _pieces(x: Tensor, count: int) -> int:
+    """How many pieces rows are cut into: what fills a GPU; rather such that all are whole."""
+    *lines, size = x.shape
+    if not isinstance(size, int):
+        return 1
+    known = all(isinstance(each, int) for each in lines)
+    rows = prod(each if isinstance(each, int) else _LINES for each in lines)
+    wanted = min(_BLOCKS // max(1, rows), size // max(_PIECE if known else _OPEN_PIECE, _BEST * count))
+    if wanted < _FEW_PIECES:
+        return 1
+    whole = [n for n in range(wanted // 2, wanted + 1) if size % n == 0]
+    return max(whole, default=wanted)
 
 
 def _are_found(x: Tensor, count: int) -> bool:

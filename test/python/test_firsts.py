@@ -79,3 +79,20 @@ def test_code(gpu_of):
     compiled = kitsune_mlir.compile(function, (torch.randn(2, 20000),), target=gpu_of(132))
     (kernel,) = compiled.plan["kernels"]
     assert not kernel.get("spill_stores")
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("shape, shapes", [((2, 16_400), None), ((1, 16_385), None), ((2, 65_600), {0: BATCH})])
+@pytest.mark.parametrize("largest", [True, False])
+def test_pieces_of_few_rows(shape, shapes, largest, small_gpu):
+    """Many blocks have a row together; equal elements stay in their order from piece to piece."""
+    x = special(*shape)
+    dynamic = None if shapes is None else ((shapes,),)
+    function = Function(lambda x: x.topk(9, -1, largest))
+    for target in ("cpu", small_gpu):
+        compiled = kitsune_mlir.compile(function, (x,), target=target, dynamic_shapes=dynamic)
+        order = torch.sort(x.double(), stable=True, dim=-1, descending=largest)
+        values, places = compiled(x) if target == "cpu" else Simulation(compiled)(x)
+        torch.testing.assert_close(torch.as_tensor(values), order.values[:, :9].float(), rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(torch.as_tensor(places), order.indices[:, :9])
+    assert [launch["computes"] for launch in compiled.plan["launches"]].count("firsts") == 2
