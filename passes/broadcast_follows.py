@@ -19,16 +19,16 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .generic_operands import prune
-from .of_places import matched_dims
+from .of_places import MOST_OPERATIONS, is_of_places, matched_dims
 from .product_follows import is_elementwise
 from .schedule_build import cloned, generic
 
 _MOST = 8  # operations that are done once more by each reader
 
 
-def take_broadcasts(products: Sequence[ir.Operation]) -> None:
-    """Has the elementwise operators behind products compute for themselves what is cheap and of broadcasts alone. Each
-    value is looked at once, whichever products it is made of."""
+def take_broadcasts(products: Sequence[ir.Operation], keep_places: bool = False) -> None:
+    """Has the elementwise operators behind products compute for themselves what is cheap and of broadcasts alone; but
+    for what is of places, if that is to be kept. Each value is looked at once, whichever products it is made of."""
     left, seen = [op.results[0] for op in reversed(products)], set[ir.Value]()
     while left:
         value = left.pop()
@@ -39,19 +39,21 @@ def take_broadcasts(products: Sequence[ir.Operation]) -> None:
             if op.name in rows.RESHAPES:
                 left.append(op.results[0])
             while op.block == value.owner.operation.block and is_elementwise(op, [value]):
-                if (joined := _joined(op, value, seen)) is None:
+                if (joined := _joined(op, value, seen, keep_places)) is None:
                     left.append(op.results[0])
                     break
                 op = joined
 
 
-def _joined(op: ir.Operation, value: ir.Value, seen: set[ir.Value]) -> ir.Operation | None:
-    """The operator with the first of its inputs computed inside that can be; None where none can. What is erased is
-    taken out of `seen`: another value may come to lie in its place."""
+def _joined(op: ir.Operation, value: ir.Value, seen: set[ir.Value], keep_places: bool) -> ir.Operation | None:
+    """The operator with the first of its inputs computed inside that can and may be; None where none is. What is erased
+    is taken out of `seen`: another value may come to lie in its place."""
     s = rows.Structured(op)
     for number, operand in enumerate(list(op.operands)[: s.inputs]):
         made, map_ = _without_ones(operand, s.maps[number])
         if made is None or not _is_of_broadcasts(made) or list(op.operands).count(operand) > 1:
+            continue
+        if keep_places and is_of_places(operand):
             continue
         joined = _with_inside(op, number, made, map_)
         if not is_elementwise(joined, [value]):
@@ -81,16 +83,36 @@ def _without_ones(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Operation | N
 
 
 def _is_of_broadcasts(op: ir.Operation) -> bool:
-    """Whether it is cheap, and each of its inputs is the same along a loop of more than one turn."""
+    """Whether it is cheap, and made of nothing but what is the same along a loop of more than one turn, perhaps by
+    others before it. More is done where nobody else reads what these make."""
+    count, alone = _operations(op)
+    return count is not None and count <= (MOST_OPERATIONS if alone else _MOST)
+
+
+def _operations(op: ir.Operation) -> tuple[int | None, bool]:
+    """How many operations make an element of broadcasts alone, None where others are wanted or dear ones; and whether
+    one operator alone reads each tensor on the way."""
     if not is_elementwise(op, []):
-        return False
+        return None, False
     s, sizes = rows.Structured(op), list(ir.RankedTensorType(op.results[0].type).shape)
     names = [inner.operation.name for inner in s.body.operations]
-    tensors = [map_ for map_, operand in zip(s.maps[: s.inputs], op.operands) if rows.is_tensor(operand)]
     loops = {d for d, size in enumerate(sizes) if size != 1}
-    read = [{expr.position for expr in map_.results if isinstance(expr, ir.AffineDimExpr)} for map_ in tensors]
-    cheap = len(names) - 1 <= _MOST and not any(name in DEAR_EXACT for name in names)
-    return cheap and bool(tensors) and all(loops - dims for dims in read)
+    count: int | None = len(names) - 1
+    alone, tensors = len(list(op.results[0].uses)) == 1, 0
+    for map_, operand in zip(s.maps[: s.inputs], op.operands):
+        if not rows.is_tensor(operand):
+            continue
+        tensors += 1
+        read = {expr.position for expr in map_.results if isinstance(expr, ir.AffineDimExpr)}
+        if loops - read:
+            continue
+        made, _ = _without_ones(operand, map_)
+        own, is_alone = (None, False) if made is None else _operations(made)
+        if own is None or count is None:
+            return None, False
+        count, alone = count + own, alone and is_alone
+    cheap = tensors > 0 and not any(name in DEAR_EXACT for name in names)
+    return (count, alone) if cheap else (None, False)
 
 
 def _with_inside(op: ir.Operation, number: int, made: ir.Operation, map_: ir.AffineMap) -> ir.Operation:

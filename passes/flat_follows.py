@@ -26,11 +26,12 @@ from .schedule_build import generic, sizes_of
 Groups = list[list[int]]  # of dimensions that become one
 
 
-def flatten_follows(module: ir.Module) -> None:
-    """Rewrites what follows the products of the functions of a module."""
+def flatten_follows(module: ir.Module, keep_places: bool = False) -> None:
+    """Rewrites what follows the products of the functions of a module. Tensors that are computed of nothing but places
+    may stay such, for a kernel that makes them (of_places.py)."""
     products = [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]
     _flatten(products)
-    take_broadcasts(products)
+    take_broadcasts(products, keep_places)
 
 
 def _flatten(products: Sequence[ir.Operation]) -> None:

@@ -78,7 +78,7 @@ class ScheduleAttention(ModulePass):
         seconds = [op for op in walk(module, *_NAMES) if op.parent.name == "func.func" and _reads_computed(op)]
         if not seconds or not walk(module, *EXPONENTIALS):
             return
-        flatten_follows(module)
+        flatten_follows(module, keep_places=True)
         groups, pairs = cache(_Groups), []
         for second in seconds:
             try:

@@ -140,6 +140,22 @@ def test_broadcasts_of_any_number_of_rows(small_gpu):
     run(BROADCAST["distances"], drawn((100, 72), (72, 56)), small_gpu, 1, (({0: rows}, None),), calls)
 
 
+def pairs(x, y, ids):
+    """Labels of pairs, by operators one after another, of which no tensor of pairs is written."""
+    products = x @ y.t()
+    same = ids[:, None] == ids[None]
+    labels = 2 * torch.where(same, 1.0, 0.0).to(x.dtype) - 1
+    return labels * products
+
+
+def test_chains_of_what_is_made_of_broadcasts(small_gpu):
+    rows = torch.export.Dim("rows", min=2, max=1000)
+    calls = [(*drawn((count, 72), (count, 72)), torch.arange(count) % 5) for count in (2, 129)]
+    args = (*drawn((100, 72), (100, 72)), torch.arange(100) % 7)
+    device = run(pairs, args, small_gpu, 1, (({0: rows},) * 3,), calls)
+    assert (device.pipeline_launches, device.launches) == (3, 0)
+
+
 def test_attention(small_gpu):
     def function(q, k, v):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
