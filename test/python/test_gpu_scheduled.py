@@ -150,8 +150,9 @@ def pairs(x, y, ids):
 
 def test_chains_of_what_is_made_of_broadcasts(small_gpu):
     rows = torch.export.Dim("rows", min=2, max=1000)
-    calls = [(*drawn((count, 72), (count, 72)), torch.arange(count) % 5) for count in (2, 129)]
-    args = (*drawn((100, 72), (100, 72)), torch.arange(100) % 7)
+    bf16 = torch.bfloat16
+    calls = [(*drawn((count, 72), (count, 72), dtype=bf16), torch.arange(count) % 5) for count in (2, 129)]
+    args = (*drawn((100, 72), (100, 72), dtype=bf16), torch.arange(100) % 7)
     device = run(pairs, args, small_gpu, 1, (({0: rows},) * 3,), calls)
     assert (device.pipeline_launches, device.launches) == (3, 0)
 
