@@ -16,6 +16,7 @@ from .row_groups import root
 from .schedule_build import constant_index, generic, moved, reshaped, sizes_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
+OPEN_PADDED = "kitsune.open_padded"  # the same behind lines of an open length, or behind those of its pieces
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
 SECTOR = 32  # bytes that the L2 reads at once
 WEIGHT_GRANULE = 64
@@ -127,13 +128,42 @@ def has_open_lines(value: ir.Value) -> bool:
     return kind.is_dynamic_dim(kind.rank - 1)
 
 
+def ends_in_zeros(value: ir.Value) -> bool:
+    """Whether lines of an open length are what `ending_in_zeros` makes."""
+    op = rows.producer(value)
+    return op is not None and OPEN_PADDED in op.attributes
+
+
+def ending_in_zeros(whole: ir.Value, at: int) -> ir.Value:
+    """A tensor with that one of its dimensions behind the others, whose lines are of an open length: zeros make them
+    multiples of what tensor copies take, whatever the type, so that sums along them may go to their ends."""
+    turned = with_last(whole, at)
+    kind = ir.RankedTensorType(turned.type)
+    *outer, size = sizes_of(turned)
+    start = tensor.empty([*outer, _whole_words(size, GRANULE // 2)], kind.element_type)
+    identity, kinds = ir.AffineMap.get_identity(kind.rank), ["parallel"] * kind.rank
+    made = generic([], [start], [identity], kinds, lambda _: _padded(turned, size))
+    made.attributes[OPEN_PADDED] = ir.UnitAttr.get()
+    return made.results[0]
+
+
+def _whole_words(size: ir.Value, count: int) -> ir.Value:
+    """The least multiple of `count` that is no less than an open size."""
+    words = arith.divui(arith.addi(size, constant_index(count - 1)), constant_index(count))
+    return arith.muli(words, constant_index(count))
+
+
 def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
     """Pieces of a tensor whose lines of an open length are made multiples of so many elements; nobody reads what they
-    end with."""
+    end with, or that is zeros already."""
     kind = ir.RankedTensorType(whole.type)
     sizes = sizes_of(whole)
-    words = arith.divui(arith.addi(sizes[-1], constant_index(count - 1)), constant_index(count))
-    longer, found = [*sizes[:-1], arith.muli(words, constant_index(count))], []
+    if ends_in_zeros(whole):
+        found = _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]
+        for piece in found:
+            piece.owner.attributes[OPEN_PADDED] = ir.UnitAttr.get()
+        return found
+    longer, found = [*sizes[:-1], _whole_words(sizes[-1], count)], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
         start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
         open_ = [size for size in sizes if isinstance(size, ir.Value)]
@@ -152,13 +182,14 @@ def _before_reshapes(whole: ir.Value) -> ir.Value:
     return source if kind.rank > 1 and kind.shape[-1] == ir.RankedTensorType(whole.type).shape[-1] else whole
 
 
-def _padded(whole: ir.Value, columns: int) -> ir.Value:
+def _padded(whole: ir.Value, columns: int | ir.Value) -> ir.Value:
     """In the body of a linalg.generic over a tensor's dimensions: its element there, zero behind the last of these
     `columns`."""
     kind = ir.RankedTensorType(whole.type)
     *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
-    at = [*outer, arith.minui(last, constant_index(columns - 1))]
+    size = constant_index(columns) if isinstance(columns, int) else columns
+    at = [*outer, arith.minui(last, arith.subi(size, constant_index(1)))]
     x = tensor.extract(whole, at)
-    inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
+    inside = arith.cmpi(arith.CmpIPredicate.ult, last, size)
     zero = arith.constant(kind.element_type, 0.0)
     return arith.select(inside, x, zero)

@@ -17,7 +17,7 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 
-from .operand_layout import has_open_lines
+from .operand_layout import ends_in_zeros, has_open_lines
 from .priced_product import Asked
 from .schedule_build import constant_index, reshaped_as
 from .tensor_sizes import or_dynamic, or_none
@@ -49,7 +49,7 @@ class ProductSizes:
             return reduce(arith.muli, map(self.extent, self.batch))
         where = self._where
         if self.of.several is not None:  # of what is copied, whose lines may be longer than what is there
-            where = [(value, roles[:-1] if has_open_lines(value) else roles) for value, roles in self._copied.values()]
+            where = [(value, roles[:-1] if _are_longer(value) else roles) for value, roles in self._copied.values()]
         for value, roles in where:
             if role in roles:
                 return tensor.dim(in_memory(value), constant_index(roles.index(role)))
@@ -75,3 +75,8 @@ class ProductSizes:
         open_ = [self.extent(role) for role, size in sizes.items() if is_open(size)]
         result = kitsune.result(built, number, apart, open_)
         return reshaped_as(result, list(sizes.values()), wanted, self.of.several.as_value)
+
+
+def _are_longer(value: ir.Value) -> bool:
+    """Whether lines of what is copied are longer than what there is to multiply."""
+    return has_open_lines(value) and not ends_in_zeros(value)

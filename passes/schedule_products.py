@@ -20,8 +20,8 @@ are too few tiles for all SMs the sum over k is cut into parts, which a linalg.g
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
 whichever is faster (`product_pieces.py`); so are operands of products in tf32 turned whose rows are not along k. Sizes
-may be open until the call; where several are that are not the same, operands lie as products want them, and lines of an
-open length are those of sums. Products that have no such form (other types) are left as they are, with a remark. Those
+may be open until the call; where several are that are not the same, operands lie as products want them, lines of an
+open length those of sums. Products that have no such form (other types) are left as they are, with a remark. Those
 of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand, where that is predicted
 to be faster (`thin_products.py`), and those across the rows of both operands, batches of small ones, and sums of a few
 products, which are elementwise, to convert-linalg-to-gpu. The chunks of an operand that is the same for all tiles may
@@ -56,7 +56,7 @@ from .base import ModulePass
 from .batches_apart import batch_parts, check_apart
 from .flat_follows import flatten_follows
 from .numbered_matrices import by_number
-from .operand_layout import has_open_lines, with_last
+from .operand_layout import ending_in_zeros, has_open_lines, with_last
 from .patch_kernel import PatchKernel
 from .priced_product import Asked, PricedProduct
 from .product_follows import Follows, follows_of
@@ -211,8 +211,8 @@ class _Scheduler(PricedProduct):
 
     def _where_it_lies(self) -> Contraction:
         """The product, of operands where they lie, if offsets there are known numbers, and an open size is not cut. An
-        operand whose lines have an open length is turned where its columns then have a known one. Raises
-        UnsupportedError where lines have an open length and several sizes are open."""
+        operand whose lines have an open length is turned where its columns then have a known one; where several sizes
+        are open, and lines of others than sums, both operands have lines along k that end in zeros."""
         in_pieces = frozenset(self._computed) if self.pieces > 1 else frozenset()
         if None not in self.sizes.values():
             return with_split_batches(self.found, converted=in_pieces)
@@ -225,8 +225,9 @@ class _Scheduler(PricedProduct):
         right, right_roles = self._open_operand((found.right, found.right_roles), (plain.right, plain.right_roles))
         if self.several is not None:
             lines = [roles[-1] for value, roles in ((left, left_roles), (right, right_roles)) if has_open_lines(value)]
-            if lines not in ([], ["k"]):  # the other operand's sums have as many places
-                raise UnsupportedError("several of its sizes are open until the call, those of lines among them")
+            if lines not in ([], ["k"]):  # of one of sums the other operand has as many places
+                left, left_roles = self._along_k(left, left_roles)
+                right, right_roles = self._along_k(right, right_roles)
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
     @property
@@ -274,6 +275,14 @@ class _Scheduler(PricedProduct):
         with self.op.location, ir.InsertionPoint(self.op):
             turned = with_last(value, roles.index(known[0]))
         return turned, (*(role for role in roles if role != known[0]), known[0])
+
+    def _along_k(self, value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
+        """An operand of an open k with lines along it. Raises UnsupportedError where k is known, or no dimension."""
+        if "k" not in roles or self.sizes["k"] is not None:
+            raise UnsupportedError("several of its sizes are open until the call, those of lines among them")
+        with self.op.location, ir.InsertionPoint(self.op):
+            padded = ending_in_zeros(value, roles.index("k"))
+        return padded, (*(role for role in roles if role != "k"), "k")
 
     @property
     def _are_vectors(self) -> bool:

@@ -2,7 +2,7 @@
 
 import torch
 
-# A function and its arguments' sizes, 70 where they are open; other open sizes are 90 and 5.
+# A function and its arguments' sizes, 70 where they are open; other open sizes are 90, 96 and 5.
 IN_A_BATCH = {
     "rows": (lambda x, y, z: torch.relu(torch.bmm(x, y) + z), ((3, 70, 64), (3, 64, 72), (3, 70, 72))),
     "rows of one for all": (lambda x, y: torch.bmm(x.expand(3, -1, -1), y), ((70, 64), (3, 64, 72))),
@@ -32,9 +32,12 @@ APART = {  # several sizes are open that are not the same
     "pairs that are scaled": (lambda x, y, z: torch.exp(x @ y.mT * 0.1) + z, ((5, 70, 40), (5, 90, 40), (5, 70, 90))),
     "a sum of each": (lambda x, y: x.mT @ y, ((5, 70, 64), (5, 70, 72))),
     "weights of pairs": (lambda p, v: p @ v, ((5, 70, 90), (5, 90, 72))),
+    "all sizes": (lambda x, y: torch.relu(x @ y), ((96, 70), (70, 90))),
+    "all sizes, turned": (lambda x, y: x.mT @ y, ((2, 70, 90), (2, 70, 96))),
+    "sums of lines": (lambda x, y: x @ y.mT, ((96, 70), (90, 70))),
 }
 CASES = IN_A_BATCH | SEVERAL
-_APART = {70: (70, 133, 64, 3), 90: (90, 13, 128, 1), 5: (5, 2, 1, 3)}  # in each of the calls
+_APART = {70: (70, 133, 64, 3), 90: (90, 13, 128, 1), 5: (5, 2, 1, 3), 96: (96, 64, 7, 1)}  # in each of the calls
 
 
 def drawn_apart(name, dtype):

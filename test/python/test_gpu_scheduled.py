@@ -186,6 +186,14 @@ def test_several_open_sizes(name, small_gpu):
     assert run(function, args, small_gpu, 0, (shapes,), calls).pipeline_launches == len(calls)
 
 
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_all_sizes_open_f32(precision, small_gpu):
+    """Pieces of lines that end in zeros end in zeros."""
+    function, shapes, (args, *calls) = open_products.drawn_apart("all sizes", torch.float32)
+    device = run(function, args, small_gpu, 0, (shapes,), calls, precision=precision)
+    assert device.pipeline_launches == len(calls)
+
+
 @pytest.mark.parametrize("k", [12, 20, 40, 56])
 @pytest.mark.parametrize("m, n, name", [(900, 96, "bf16"), (70, 130, "highest"), (300, 130, "high")], ids=str)
 def test_short_sums(m, n, k, name, small_gpu):

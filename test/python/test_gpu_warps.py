@@ -158,7 +158,7 @@ def test_open_sizes(name, few):
     assert run(function, args, few, 1, (shapes,), calls).pipeline_launches
 
 
-@pytest.mark.parametrize("name", ["pairs that are scaled", "weights of pairs"])
+@pytest.mark.parametrize("name", ["pairs that are scaled", "weights of pairs", "all sizes"])
 def test_several_open_sizes(name, few):
     function, shapes, (args, *calls) = open_products.drawn_apart(name, torch.bfloat16)
     assert run(function, args, few, 1, (shapes,), calls).pipeline_launches == 1 + len(calls)
