@@ -17,7 +17,7 @@ from .row_columns import column_of
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
 from .row_scans import on_tile
-from .schedule_build import constant_index, cut_for, elementwise, empty_generic, map_of, reshaped, reshaped_as
+from .schedule_build import constant_index, cut_for, elementwise, empty_generic, generic, map_of, reshaped, reshaped_as
 from .tensor_sizes import TensorSizes, or_none
 
 Key = tuple[ir.Value, tuple[bool, ...], bool]
@@ -202,7 +202,7 @@ class RowBody:
         count = 1 if member.kind == "rows" else 2
         inputs, maps, scalars = self._operands(member, tiles, count)
         if member.kind == "scan":
-            return on_tile(member.op, inputs[0])
+            return on_tile(member.op, self._of_rows(inputs[0], maps[0]))
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
@@ -211,6 +211,15 @@ class RowBody:
             return rounded(member, value)
         maps.append(map_of(count, list(range(len(shape)))))
         return self._cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+
+    def _of_rows(self, tile: ir.Value, map_: ir.AffineMap) -> ir.Value:
+        """A tile of all rows, also of what a single row leaves as columns alone."""
+        kind = ir.RankedTensorType(tile.type)
+        if kind.rank == 2:
+            return tile
+        start = tensor.empty([self.rows, self.columns], kind.element_type)
+        maps = [map_, map_of(2, [0, 1])]
+        return generic([tile], [start], maps, ["parallel"] * 2, lambda x, _: x).results[0]
 
     def _cloned(
         self,

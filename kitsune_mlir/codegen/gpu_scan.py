@@ -4,7 +4,8 @@ call, and of those that are known the many or short lines (others are elementwis
     tm_tensor.scan dimension(1) inclusive(true) ins(%x) outs(%y, %last) { arith.addf }
 
 A warp has a line. In a turn each lane joins EACH neighbours, lanes tell each other what those before them have (PTX
-ISA, shfl.up), and what came before the turn goes from turn to turn.
+ISA, shfl.up), and what came before the turn goes from turn to turn. Long lines that are few have a block each, whose
+warps tell each other in shared memory what their lanes have together.
 
 Where lines are neighbours in memory, the lanes of a warp have one each, and the warps of a block share these: in a turn
 each has the next ROWS elements, and what those before it found it reads in shared memory.
@@ -15,9 +16,10 @@ each has the next ROWS elements, and what those before it found it reads in shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import prod
+from math import ceil, prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
@@ -49,8 +51,10 @@ from .scan_joins import Found, Joining, is_inclusive, joining
 EACH = 4  # neighbours of a lane
 MOST, LITTLE = 96, 8  # operations of what is computed in front of a kernel of many lines, and of others
 _MANY = 132 * WARP  # lines, of which each SM has a block
+_RESIDENT, FEW_TURNS = 132 * 32, 4  # warps that run at once, and turns that one warp does as fast as several
 LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
 ROWS, MOST_WARPS = 8, 16  # elements of a thread in a turn, and warps of such a block
+TURN = WARP * EACH  # elements of a warp in a turn
 
 
 def without_fills(main: func.FuncOp) -> None:
@@ -95,8 +99,18 @@ def _lower(op: ir.Operation, how: Joining, around: Operators, kernels: Kernels) 
         _of_lanes(
             scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
         )
+    elif (warps := _warps_of_a_line(example_sizes.shape_of(source), dim)) > 1:
+        _of_blocks(scan, kernels, warps)
     else:
         _of_warps(scan, kernels)
+
+
+def _warps_of_a_line(sizes: Sequence[int], dim: int) -> int:
+    """So many that lines of the example's sizes are one turn, or that the chip is full; of few turns one warp has all,
+    for those of a block wait for each other."""
+    lines = max(1, prod(size for d, size in enumerate(sizes) if d != dim))
+    turns = ceil(sizes[dim] / TURN)
+    return min(WARP, turns, max(1, _RESIDENT // lines)) if turns > FEW_TURNS else 1
 
 
 @dataclass(frozen=True)
@@ -192,6 +206,37 @@ def _of_warps(scan: _Scan, kernels: Kernels) -> None:
                 scf.yield_(behind)
             scan.keep_last(kernel, tuple(loop.results), place, lane)
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
+
+
+def _of_blocks(scan: _Scan, kernels: Kernels, warps: int) -> None:
+    """A block of so many warps has a line."""
+    how, kernel = scan.how, Kernel(kernels, scan.op, "scan", warps * WARP)
+    with kernel.body():
+        thread, own = gpu.thread_id(gpu.Dimension.x), scan.sizes(kernel.inside)
+        warp, lane = in_block(thread)
+        size, place = as_value(scan.length(kernel.inside)), delinearize(gpu.block_id(gpu.Dimension.x), own)
+        shared = [kernel.shared([warps], kind) for kind in how.kinds]
+        nothing = how.of(how.neutral())
+        loop = scf.ForOp(as_value(0), size, as_value(warps * TURN), nothing)
+        with ir.InsertionPoint(loop.body):
+            first = arith.addi(loop.induction_variable, arith.muli(thread, as_value(EACH)))
+            running = list(accumulate(scan.load_each(kernel, place, first, size), how.join))
+            before, whole = _across(running[-1], lane, nothing, how)
+            with only_if(lane, 1):
+                for value, buffer in zip(whole, shared, strict=True):
+                    memref.store(value, buffer, [warp])
+            gpu.barrier()
+            known = arith.minui(lane, as_value(warps - 1))
+            of_warps = tuple(memref.load(buffer, [known]) for buffer in shared)
+            of_warps = _one_of(below(lane, as_value(warps)), of_warps, nothing)
+            gpu.barrier()  # all have read before the next turn
+            so_far, behind = _across(of_warps, lane, tuple(loop.inner_iter_args), how)
+            own_warp = arith.index_cast(ir.IntegerType.get_signless(32), warp)
+            before = how.join(how.moved(own_warp, so_far, gpu.ShuffleMode.IDX), before)
+            scan.store_each([how.join(before, found) for found in running], kernel, place, first, size)
+            scf.yield_(behind)
+        scan.keep_last(kernel, tuple(loop.results), place, thread)
+    kernel.launch(lambda: product(scan.sizes(on_host)))
 
 
 def _of_lanes(scan: _Scan, kernels: Kernels, warps: int) -> None:

@@ -4,7 +4,7 @@ element by element.
 A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
 before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
 is neutral in front of the first element. Sums, products and logarithms of many or short lines are one operator instead,
-torch-mlir's own, which goes over memory once: a warp, or a loop, has a line (codegen/gpu_scan.py).
+torch-mlir's own, which goes over memory once: a warp, a block or a loop has a line (codegen/gpu_scan.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .working import NARROW, working
 
 aten = torch.ops.aten
 
-TURN, TURN_US, WARPS = 128, 0.5, 8448  # of a GPU as an H100 is; so are the others
+TURN, TURN_US, WARPS, BLOCK = 128, 0.5, 8448, 32  # of a GPU as an H100 is; so are the others
 LAUNCH_US, BYTES_A_US = 1.0, 3e6
 
 Parts = tuple[Tensor, ...]
@@ -66,8 +66,11 @@ def _way(x: Tensor, dim: int) -> Way:
 
 
 def _lines_us(size: int, lines: int) -> float:
-    """What one operator takes: a warp TURN_US for TURN elements of a line."""
-    return ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
+    """What one operator takes: a warp TURN_US for TURN elements of a line, or a block of BLOCK warps, which wait for
+    each other, twice that for a turn of all."""
+    of_warps = ceil(size / TURN) * TURN_US * ceil(lines / WARPS)
+    of_blocks = ceil(size / (BLOCK * TURN)) * 2 * TURN_US * ceil(lines * BLOCK / WARPS)
+    return min(of_warps, of_blocks)
 
 
 def _pieces_us(size: int, lines: int, piece: int) -> float:

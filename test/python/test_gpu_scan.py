@@ -1,4 +1,5 @@
-"""Running sums along a dimension that is open until the call, in the simulator of GPUs: a warp a line, or a lane."""
+"""Running sums along a dimension that is open until the call, in the simulator of GPUs: a warp a line, a lane, or a
+block, where lines are few and long."""
 
 import pytest
 import torch
@@ -34,6 +35,31 @@ def test_open_lengths(name):
         x = torch.randint(0, 5, [length if d == dim else size for d, size in enumerate(shape)])
         found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x)
         bound = 2e-2 if wanted.dtype == torch.bfloat16 else 1e-5
+        torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=bound, atol=bound)
+
+
+LONG = {  # of few lines: a function, and how wrong it may be
+    "sums": (lambda x: x.cumsum(-1), 1e-3),
+    "integers": (lambda x: (x > 0).cumsum(-1), 0),
+    "exponentials": (lambda x: x.logcumsumexp(-1), 1e-5),
+    "f64": (lambda x: x.double().cumsum(-1), 1e-9),
+    "what stands before": (lambda x: (x.softmax(-1).cumsum(-1) < 0.5).sum(-1), 0),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", LONG)
+def test_long_lines_have_a_block_each(name):
+    function, bound = LONG[name]
+    torch.manual_seed(0)
+    x = torch.randn(3, 4500)
+    lines = {0: torch.export.Dim("lines", min=2, max=4096)}
+    compiled = kitsune_mlir.compile(Function(function), (x,), target="sm_90a", dynamic_shapes=((lines,),))
+    (scan,) = (launch for launch in compiled.plan["launches"] if launch["kernel"] == "scan_0")
+    assert scan["predicted_us"] < 12  # 18 and more, with a warp each
+    for count in (3, 2, 5):
+        x = torch.randn(count, 4500)
+        found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x.double())
         torch.testing.assert_close(found.to(wanted.dtype), wanted, rtol=bound, atol=bound)
 
 

@@ -78,6 +78,17 @@ def test_rows(function, shape, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
+def test_a_vector(small_gpu):
+    """Two scans of what is read as columns alone, as that of a loss along all elements."""
+
+    def function(x):
+        return x.cumsum(0), (x.sum() - x.cumsum(0)) / (1 + x.sum() + (1 - x).cumsum(0))
+
+    x = torch.rand(60)
+    check(kitsune_mlir.compile(Function(function), (x,), target=small_gpu), function, x)
+
+
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("function", [paths, returns, logarithms, backwards, before, columns, extrema])
 def test_open_batches(function, small_gpu):
     example = torch.randn(40, 100)
