@@ -70,6 +70,7 @@ from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import TensorSizes
 from .thin_products import (
     across_predicted_us,
+    along_k,
     by_elements,
     by_rows,
     elementwise_predicted_us,
@@ -148,6 +149,8 @@ class _Scheduler(PricedProduct):
         if prod(known.values()) >= LEAST:
             with ir.InsertionPoint(self.op):
                 self.found = by_number(self.found)
+        if self._are_vectors:
+            self.found = along_k(self.found)
         sizes = known if self._are_vectors else self.sizes
         thin = predicted_us(self.found, sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:

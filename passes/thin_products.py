@@ -4,13 +4,14 @@ of short sums as elementwise operators, which convert-linalg-to-gpu fuses with o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
@@ -41,6 +42,34 @@ def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Targe
         return None
     few, many = sorted((known["m"], known["n"]))
     return thin_us(few, many * known.get("b", 1), known["k"], element.width // 8, target)
+
+
+def along_k(found: Contraction) -> Contraction:
+    """The product, of operands whose rows lie along k in memory, where matrices are turned before a batch is made of
+    their other dimensions."""
+    left, left_roles = _rows_along_k(found.left, found.left_roles)
+    right, right_roles = _rows_along_k(found.right, found.right_roles)
+    return replace(found, left=left, left_roles=left_roles, right=right, right_roles=right_roles)
+
+
+def _rows_along_k(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
+    """collapse_shape (transpose %x) is a collapse_shape of %x where two last dimensions alone are turned."""
+    collapse = rows.producer(value)
+    if len(roles) != 3 or roles[0] != "b" or roles[1] != "k" or collapse is None:
+        return value, roles
+    turned = rows.producer(collapse.operands[0]) if collapse.name == "tensor.collapse_shape" else None
+    if turned is None or turned.name != "linalg.transpose":
+        return value, roles
+    rank = ir.RankedTensorType(turned.operands[0].type).rank
+    order = list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))
+    if order != [*range(rank - 2), rank - 1, rank - 2]:
+        return value, roles
+    groups = [list(range(rank - 2)), [rank - 2], [rank - 1]]
+    shape = rows.shape_of(value)
+    kind = ir.RankedTensorType.get([shape[0], shape[2], shape[1]], ir.RankedTensorType(value.type).element_type)
+    with collapse.location, ir.InsertionPoint.after(collapse):
+        own = tensor.CollapseShapeOp(kind, turned.operands[0], groups).result
+    return own, ("b", roles[2], "k")
 
 
 def _long(value: ir.Value, roles: Roles) -> Roles:

@@ -35,6 +35,19 @@ def test_a_vector_for_each_of_a_batch(small_gpu):
 
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("is_open", [False, True], ids=["", "open"])
+def test_rows_for_each_of_a_batch_of_two_sizes(is_open):
+    """Rows that lie along the sum are read as they lie, not turned first."""
+    product = Function(lambda query, keys: (query[:, :, None] @ keys.mT)[:, :, 0])
+    args = torch.randn(9, 20, 40), torch.randn(9, 20, 12, 40)
+    shapes = (({0: torch.export.Dim("batch")},) * 2,) if is_open else None
+    compiled = compile(product, args, target="sm_90a", dynamic_shapes=shapes)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled rows"]
+    wanted = product(*(x.double() for x in args))
+    assert (torch.as_tensor(Simulation(compiled)(*args)).double() - wanted).norm() <= 1e-6 * wanted.norm()
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("is_open", [False, True], ids=["", "open"])
 def test_a_column_for_each_of_a_batch(is_open):
     """The column is no dimension of its rows, and the batch may be open."""
     product = Function(lambda states, keys: torch.einsum("bhkv,bhv->bhk", states, keys))
