@@ -34,6 +34,8 @@ _BEST = 8  # a row has so many times as many elements as are wanted of it, for i
 _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another, and those of such a row
 _STEPS = 8  # of them, up to which that takes less than a kernel of their own
 _FOUND = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+_CUT, _PIECE, _ROWS = 65_536, 3072, 128  # elements of rows that are cut, of a piece at least, and rows that are not
+_WORD = 4  # elements that a thread loads at once
 _QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
 
@@ -71,11 +73,29 @@ def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
     rows = x.transpose(dim, -1)
     keys = _keys(rows)
     if count is not None and _are_found(own := rows if x.dtype in _FOUND else keys, count):
-        values, places = FIRSTS(own, count, descending)
+        values, places = _found(own, count, descending)
         values = values if own is rows else rows.gather(-1, places)
         return values.transpose(dim, -1), places.transpose(dim, -1)
     places = _first(keys, descending, rows.shape[-1] if count is None else count).long()
     return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
+
+
+def _found(x: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """The first elements of rows and their places. A block of threads has a row: few long rows are cut into pieces that
+    have a block each, and the first of a row are among the first of its pieces."""
+    size, rows = x.shape[-1], x.numel() // max(1, x.shape[-1])
+    if not isinstance(size, int) or size < _CUT or size < _BEST * count or (isinstance(rows, int) and rows > _ROWS):
+        return FIRSTS(x, count, descending)
+    least = max(_PIECE, 2 * count)
+    whole = [piece for piece in range(least, 4 * least) if size % piece == 0]
+    piece = min(whole, key=lambda piece: (piece % _WORD, piece), default=2 * least)
+    if size < 2 * piece:
+        return FIRSTS(x, count, descending)
+    pieces = -(-size // piece)
+    values, places = FIRSTS(_cut(x, descending, pieces, piece), count, descending)
+    places = places + torch.arange(0, pieces * piece, piece, device=x.device).unsqueeze(-1)
+    values, chosen = FIRSTS(values.flatten(-2), count, descending)
+    return values, places.flatten(-2).gather(-1, chosen)
 
 
 def _are_found(x: Tensor, count: int) -> bool:
