@@ -3,6 +3,7 @@
 torch takes an einsum apart into transposes, so that it is a product of matrices, and back. Of channels that are few,
 and do not lie along lines of memory, each is a product by itself, whose sums are elementwise: nothing is transposed,
 and what makes the channels is computed with them. So are weighted sums of vectors of few coordinates no products.
+Of several summed indices torch takes the first of the alphabet first, which here is the first of the larger operand.
 """
 
 from __future__ import annotations
@@ -31,8 +32,23 @@ def einsum(equation: str, operands: Sequence[Tensor], **options: Any) -> Any:
     if found is None:
         found = _of_vectors(equation, operands)
     if found is None:
-        return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, equation, operands, **options)
+        renamed = _as_they_lie(equation, operands)
+        return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, renamed, operands, **options)
     return found
+
+
+def _as_they_lie(equation: str, operands: Sequence[Tensor]) -> str:
+    """The same with several summed indices named in the order in which the larger operand has them: torch sums in that
+    of the alphabet, and turns both operands for it."""
+    parsed = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if parsed is None or len(operands) != 2:
+        return equation
+    *terms, result = parsed.groups()
+    larger, _ = max(zip(terms, operands, strict=True), key=lambda each: each[1].dim())
+    summed = [letter for letter in dict.fromkeys(larger) if letter in terms[0] and letter in terms[1]]
+    summed = [letter for letter in summed if letter not in result]
+    names = str.maketrans(dict(zip(summed, sorted(summed), strict=True)))
+    return ",".join(term.translate(names) for term in terms) + "->" + result
 
 
 def _of_channels(equation: str, operands: Sequence[Tensor]) -> Tensor | None:

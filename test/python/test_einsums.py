@@ -38,6 +38,18 @@ def test_16_bits_are_added_up_in_f32():
     check_error(lambda x, y: torch.einsum("ij,njhw->nihw", x, y), *args, target="cpu")
 
 
+@pytest.mark.parametrize("equation", ["ntl,tlc->nc", "tlc,ntl->nc", "Ztl,tlZ->Z"])
+def test_several_sums_turn_nothing(equation):
+    """The larger operand is read as it lies, whatever its indices are called."""
+    sizes = {"n": 512, "t": 12, "l": 20, "c": 24, "Z": 16}
+    left, right, _ = equation.replace("->", ",").split(",")
+    args = [torch.randn([sizes[letter] for letter in term]) for term in (left, right)]
+    check_error(lambda x, y: torch.einsum(equation, x, y), *args, target="cpu")
+    if "n" in equation:
+        compiled = kitsune_mlir.compile(Function(lambda x, y: torch.einsum(equation, x, y)), args, target="sm_90a")
+        assert "transpose" not in compiled.mlir("prepare-linalg")
+
+
 def test_vectors_that_are_weighed_are_no_products():
     """What makes the vectors, and the weights, is computed with their sums."""
 
