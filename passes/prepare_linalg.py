@@ -53,6 +53,7 @@ from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
 from .sliced_elements import compute_slices
 from .sliced_parts import pass_whole_slices, slice_fill, slice_part
+from .stacked_sums import add_up_stacks
 from .turned_broadcasts import turn_broadcasts
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -115,6 +116,8 @@ class PrepareLinalg(ModulePass):
                 _fill_of(op)
             for op in walk(module, "tensor.extract_slice"):
                 slice_fill(op)
+            for function in walk(module, "func.func"):
+                add_up_stacks(function)
             run_passes(module, "builtin.module(canonicalize,cse)")
             turn_broadcasts(module)
             merge_equal_scatters(module)
