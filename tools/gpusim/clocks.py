@@ -96,7 +96,8 @@ class Clocks:
         self._fences: dict[tuple[str, int], dict[int, Fences]] = defaultdict(lambda: defaultdict(Fences))
 
     def component(self, name: str, cta: int, by_threads: bool = False) -> int:
-        assert len(self.names) < self.size, "too many mbarriers for one launch here"
+        if len(self.names) >= self.size:
+            raise UnsupportedError(f"the simulator has room for {MOST} mbarriers and units of a CTA, not more")
         self.ctas[len(self.names)], self.by_threads[len(self.names)] = cta, by_threads
         self.names.append(name)
         return len(self.names) - 1
