@@ -40,6 +40,7 @@ from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
+from .coordinates_apart import take_coordinates_apart
 from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
@@ -52,6 +53,7 @@ from .scalar_bodies import constant_of, simplify, widen
 from .side_operands import compute_beside
 from .sliced_elements import compute_slices
 from .sliced_parts import pass_whole_slices, slice_fill, slice_part
+from .stacked_sums import add_up_stacks
 from .turned_broadcasts import turn_broadcasts
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -80,6 +82,9 @@ class PrepareLinalg(ModulePass):
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)
+            for function in walk(module, "func.func"):
+                take_coordinates_apart(function)
+            run_passes(module, "builtin.module(canonicalize,cse)")
             compute_slices(module)
             for op in walk(module, "tensor.extract_slice"):
                 slice_part(op)
@@ -111,6 +116,8 @@ class PrepareLinalg(ModulePass):
                 _fill_of(op)
             for op in walk(module, "tensor.extract_slice"):
                 slice_fill(op)
+            for function in walk(module, "func.func"):
+                add_up_stacks(function)
             run_passes(module, "builtin.module(canonicalize,cse)")
             turn_broadcasts(module)
             merge_equal_scatters(module)

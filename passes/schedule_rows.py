@@ -107,7 +107,7 @@ class ScheduleRows(ModulePass):
                     recompute(group, members)
                 lengths = _lengths(groups, sizes)
                 for group in with_others(groups, order, target, sizes.taken):
-                    own = _as_they_stand(take_columns(group, sizes.shape))
+                    own = _as_they_stand(take_columns(group, sizes))
                     number += _schedule(own, target, f"rows{number}", sizes, lengths)
                 unform_scans(block)
 
@@ -172,6 +172,7 @@ def _schedule(
     with last.location, ir.InsertionPoint(last):
         known = [value for own in used if own is not None for value in own]
         replace(group.results, _Builder(plan, tiles, target, name, known, several).build(), group.ops)
+    sizes.forget_erased()
     return True
 
 

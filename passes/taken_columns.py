@@ -13,19 +13,20 @@ So the kernel writes a number for each row, and not all of the tile.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor
 
 from .row_groups import Group, fit
 from .schedule_build import generic, map_of, reshaped, sizes_of
+from .tensor_sizes import TensorSizes
 
 _MOST = 4  # columns that are taken so
 
 
-def take_columns(group: Group, shape: Callable[[ir.Value], Sequence[int | None]]) -> Group:
-    """The group with reductions that take such columns, and these in the place of the slices."""
+def take_columns(group: Group, known: TensorSizes) -> Group:
+    """The group with reductions that take such columns, and these in the place of the slices, by the sizes that are
+    known of tensors."""
     members = dict(group.members)
     for member in group.outputs if group.space.inner == 1 else ():
         value = member.op.results[0]
@@ -38,11 +39,12 @@ def take_columns(group: Group, shape: Callable[[ir.Value], Sequence[int | None]]
         for op in others:
             with op.location:
                 made = _taken(value, slice_of(op)[0][-1], member.op)
-            own = fit(made, group.space, shape)
+            own = fit(made, group.space, known.shape)
             assert own is not None
             members[made.results[0]] = own
             with op.location, ir.InsertionPoint(op):
                 replace_op(op, reshaped(made.results[0], rows.known_sizes(op.results[0])))
+            known.forget_erased()
     return Group(group.space, members)
 
 

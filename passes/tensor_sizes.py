@@ -58,6 +58,14 @@ class TensorSizes:
         self._is_learnt = False
         self._learn_if_several()
 
+    def forget_erased(self) -> None:
+        """Operations have been erased: others may be made where they were, whose results are then taken for theirs."""
+        if not self._shapes and not self._fresh:
+            return
+        there = {result for op in self._block.operations for result in op.operation.results} | {*self._block.arguments}
+        self._shapes = {value: sizes for value, sizes in self._shapes.items() if value in there}
+        self._fresh = {(value, d): size for (value, d), size in self._fresh.items() if value in there}
+
     def _learn_if_several(self) -> None:
         if self._is_learnt or len({*map(self._sizes.plain, (*self._given.values(), *self._fresh.values()))}) < 2:
             return

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, log, prod
 
+from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, func, gpu, ir, math, memref, nvvm, scf
 
 from .firsts import Firsts, firsts
@@ -70,7 +71,7 @@ def _lower(of: Firsts, around: Operators, kernels: Kernels) -> None:
         open_ = [d for d in range(kind.rank - 1) if kind.is_dynamic_dim(d)]
         sizes = [around.size(of.keys, d, on_host) for d in open_]
         results = [memref.alloc(result.type, sizes, []) for result in op.results]
-    warps = _warps(kind)
+    warps = _warps(kind, example_sizes.shape_of(op.operands[0]))
     rows = max(1, BLOCK // warps)
     kernel = Kernel(kernels, op, "firsts", rows * warps * WARP)
     with kernel.body():
@@ -84,13 +85,12 @@ def _lower(of: Firsts, around: Operators, kernels: Kernels) -> None:
     of.function.erase()
 
 
-def _warps(kind: ir.MemRefType) -> int:
-    """That have a row together: more where rows are long, or few."""
-    *outer, size = kind.shape
+def _warps(kind: ir.MemRefType, example: Sequence[int]) -> int:
+    """That have a row together: more where rows are long, or few in the example."""
+    *outer, size = example
     if kind.is_dynamic_dim(kind.rank - 1):
         return BLOCK
-    is_few = not any(kind.is_dynamic_dim(d) for d in range(kind.rank - 1)) and product(outer) < FEW
-    wanted = ceil(size / LEAST) if is_few else ceil(size / (8 * LEAST))
+    wanted = ceil(size / LEAST) if prod(outer) < FEW else ceil(size / (8 * LEAST))
     return min(MOST_WARPS, power_of_two(max(1, wanted)))
 
 

@@ -2,7 +2,8 @@
 
 torch takes an einsum apart into transposes, so that it is a product of matrices, and back. Of channels that are few,
 and do not lie along lines of memory, each is a product by itself, whose sums are elementwise: nothing is transposed,
-and what makes the channels is computed with them.
+and what makes the channels is computed with them. So are weighted sums of vectors of few coordinates no products.
+Of several summed indices torch takes the first of the alphabet first, which here is the first of the larger operand.
 """
 
 from __future__ import annotations
@@ -29,8 +30,25 @@ def einsum(equation: str, operands: Sequence[Tensor], **options: Any) -> Any:
     """Of two operands, and one index that both have and the result has not; any other is taken apart by torch."""
     found = _of_channels(equation, operands)
     if found is None:
-        return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, equation, operands, **options)
+        found = _of_vectors(equation, operands)
+    if found is None:
+        renamed = _as_they_lie(equation, operands)
+        return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, renamed, operands, **options)
     return found
+
+
+def _as_they_lie(equation: str, operands: Sequence[Tensor]) -> str:
+    """The same with several summed indices named in the order in which the larger operand has them: torch sums in that
+    of the alphabet, and turns both operands for it."""
+    parsed = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if parsed is None or len(operands) != 2:
+        return equation
+    *terms, result = parsed.groups()
+    larger, _ = max(zip(terms, operands, strict=True), key=lambda each: each[1].dim())
+    summed = [letter for letter in dict.fromkeys(larger) if letter in terms[0] and letter in terms[1]]
+    summed = [letter for letter in summed if letter not in result]
+    names = str.maketrans(dict(zip(summed, sorted(summed), strict=True)))
+    return ",".join(term.translate(names) for term in terms) + "->" + result
 
 
 def _of_channels(equation: str, operands: Sequence[Tensor]) -> Tensor | None:
@@ -51,6 +69,26 @@ def _of_channels(equation: str, operands: Sequence[Tensor]) -> Tensor | None:
     kind = torch.promote_types(operands[0].dtype, operands[1].dtype)
     parts = [_parts(working(x.to(kind)), term, channel, result) for x, term in zip(operands, terms, strict=True)]
     return functools.reduce(torch.add, [a * b for a, b in zip(*parts, strict=True)]).to(kind)
+
+
+def _of_vectors(equation: str, operands: Sequence[Tensor]) -> Tensor | None:
+    """Weighted sums of vectors of few coordinates, `einsum("bijc,bij->bic", vectors, weights)`, as just that."""
+    parsed = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if parsed is None or len(operands) != 2 or not all(x.is_floating_point() for x in operands):
+        return None
+    *terms, result = parsed.groups()
+    (of_weights, weights), (term, vectors) = sorted(zip(terms, operands, strict=True), key=lambda each: len(each[0]))
+    coordinate, summed = term[-1], {*term} - {*result}
+    if len({*term}) < len(term) or len({*of_weights}) < len(of_weights) or len(term) < 3 or not summed <= {*of_weights}:
+        return None
+    if {*term} - {*of_weights} != {coordinate} or result != "".join(each for each in term if each not in summed):
+        return None
+    count = vectors.shape[-1]
+    if not summed or coordinate in summed or not isinstance(count, int) or not 1 < count <= FEW:
+        return None
+    kind = torch.promote_types(vectors.dtype, weights.dtype)
+    each = working(weights.to(kind)).permute(_order(of_weights, term)).unsqueeze(-1)
+    return (working(vectors.to(kind)) * each).sum([term.index(letter) for letter in summed]).to(kind)
 
 
 def _parts(x: Tensor, term: str, channel: str, result: str) -> list[Tensor]:

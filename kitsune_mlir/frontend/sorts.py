@@ -37,8 +37,8 @@ _FEW, _WIDE = 32, 1024  # elements that are taken out of a row one after another
 _STEPS = 8  # of them, up to which that takes less than a kernel of their own
 _FOUND = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
 _BLOCKS, _FEW_PIECES = 264, 4  # pieces of rows that fill a GPU, and so many that they are worth a second kernel
-_PIECE, _OPEN_PIECE = 4096, 16384  # elements that one should have at least, of an open number of rows, too
-_LINES = 16  # that such a number is taken for
+_PIECE = 4096  # elements that one should have at least
+_LINES = 16  # that an open number of rows is taken for
 _QUICK = 64_000  # elements of all rows that are sorted sooner than many are taken one after another
 
 
@@ -100,9 +100,8 @@ def _pieces(x: Tensor, count: int) -> int:
     *lines, size = x.shape
     if not isinstance(size, int):
         return 1
-    known = all(isinstance(each, int) for each in lines)
     rows = prod(each if isinstance(each, int) else _LINES for each in lines)
-    wanted = min(_BLOCKS // max(1, rows), size // max(_PIECE if known else _OPEN_PIECE, _BEST * count))
+    wanted = min(_BLOCKS // max(1, rows), size // max(_PIECE, _BEST * count))
     if wanted < _FEW_PIECES:
         return 1
     whole = [n for n in range(wanted // 2, wanted + 1) if size % n == 0]

@@ -18,6 +18,9 @@ COLOURS = {
     "nchw,nchw->nhw": ((2, 4, 3, 5), (2, 4, 3, 5)),
     "chw,kc->hwk": ((2, 3, 4), (5, 2)),
     "nij,njp->npi": ((2, 3, 3), (2, 3, 7)),
+    "bijc,bij->bic": ((2, 3, 9, 3), (2, 3, 9)),
+    "ji,ijc->ic": ((9, 5), (5, 9, 2)),
+    "ijc,ji->c": ((5, 9, 4), (9, 5)),
 }
 
 
@@ -33,6 +36,29 @@ def test_16_bits_are_added_up_in_f32():
     torch.manual_seed(0)
     args = torch.randn(3, 3).bfloat16(), torch.randn(1, 3, 8, 8).bfloat16()
     check_error(lambda x, y: torch.einsum("ij,njhw->nihw", x, y), *args, target="cpu")
+
+
+@pytest.mark.parametrize("equation", ["ntl,tlc->nc", "tlc,ntl->nc", "Ztl,tlZ->Z"])
+def test_several_sums_turn_nothing(equation):
+    """The larger operand is read as it lies, whatever its indices are called."""
+    sizes = {"n": 512, "t": 12, "l": 20, "c": 24, "Z": 16}
+    left, right, _ = equation.replace("->", ",").split(",")
+    args = [torch.randn([sizes[letter] for letter in term]) for term in (left, right)]
+    check_error(lambda x, y: torch.einsum(equation, x, y), *args, target="cpu")
+    if "n" in equation:
+        compiled = kitsune_mlir.compile(Function(lambda x, y: torch.einsum(equation, x, y)), args, target="sm_90a")
+        assert "transpose" not in compiled.mlir("prepare-linalg")
+
+
+def test_vectors_that_are_weighed_are_no_products():
+    """What makes the vectors, and the weights, is computed with their sums."""
+
+    def forces(x):
+        away = x[:, None] - x
+        return torch.einsum("ijc,ij->ic", away, torch.exp(-(away * away).sum(-1)))
+
+    compiled = kitsune_mlir.compile(Function(forces), (torch.randn(200, 3),), target="sm_90a")
+    assert "product" not in computed(compiled) and "tensor<200x200x3xf32>" not in compiled.mlir("prepare-linalg")
 
 
 def test_what_makes_the_channels_is_in_its_kernel():

@@ -99,3 +99,24 @@ def test_what_a_kernel_gives():
     assert not sizes._is_learnt
     assert sizes.shape(other)[0] != rows
     assert sizes._is_learnt
+
+
+def test_operations_that_are_made_where_others_were():
+    """Memory of erased operations is used again: their results' sizes are not those of what stands there now."""
+    module = mlir.parse(
+        """
+        func.func @main(%x: tensor<?x8xf32>, %rows: index) {
+          return
+        }
+        """,
+        mlir.context(),
+    )
+    block = module.body.operations[0].regions[0].blocks[0]
+    sizes, given = TensorSizes(block), block.arguments[1]
+    with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown(module.context):
+        for number in range(200):
+            known = [number + 1] * (number % 3)
+            made = mlir.tensor.empty([given, *known], ir.F32Type.get())
+            assert sizes.shape(made)[1:] == known
+            made.owner.erase()
+            sizes.forget_erased()
