@@ -66,6 +66,7 @@ from .early_casts import cast_early
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
+from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
@@ -114,6 +115,8 @@ class ConvertLinalgToGpu(ModulePass):
             main = _main(module)
             with main.context, main.location, kept_apart(main.operation):
                 run_passes(module, _FUSE)
+                if compute_neighbours(_main(module)):
+                    run_passes(module, _FUSE)
                 for _ in range(_ROUNDS):
                     if not drop_unit_dims(_main(module)) | split_windows(_main(module)):
                         break

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from .own_operators import ROLLED
 from .working import working
 
 aten = torch.ops.aten
@@ -260,16 +261,19 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
+    """Two slices one behind the other; elements where they lie, along open sizes. torch-mlir has slices of none."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
     if not all(isinstance(shift, int) for shift in shifts):
         return NotImplemented
+    moves = dict[int, int]()
     for shift, d in zip(shifts, dims):
+        moves[d % x.dim()] = moves.get(d % x.dim(), 0) + shift
+    if not all(isinstance(x.shape[d], int) for d in moves):
+        return ROLLED(x, [*moves.values()], [*moves])
+    for d, shift in moves.items():
         size = x.shape[d]
-        if not isinstance(size, int):
-            x = x.index_select(d, (torch.arange(size, device=x.device) - shift) % size)
-        elif size and (first := -shift % size):
+        if size and (first := -shift % size):
             x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
     return x.clone()
 

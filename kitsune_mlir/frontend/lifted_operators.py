@@ -16,7 +16,7 @@ from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, Substit
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
 from kitsune_mlir.rows import producer, size_of, used_values
 
-from .sampled_elements import Sample, between, windows
+from .sampled_elements import Sample, between, rolled, windows
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
@@ -121,6 +121,12 @@ def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
+def _rolled(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """A tensor that is rolled along dimensions, likewise."""
+    shifts, dims = ([ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in said)
+    return [x], lambda parts, kinds: [rolled(parts[0], dict(zip(dims, shifts)), ir.RankedTensorType(kinds[0]))]
+
+
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:
     """What makes an operation of this name."""
     return lambda parts, kinds: list(ir.Operation.create(name, kinds, parts, attributes).results)
@@ -201,6 +207,7 @@ _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
     "fourier": _fourier,
     "fourier_to_real": _fourier,
     "pivots": _plain(PivotsOp.OPERATION_NAME),
+    "rolled": _rolled,
     "sample": _sample,
     "solve": _plain(SolveOp.OPERATION_NAME),
     "substitute": _substitute,

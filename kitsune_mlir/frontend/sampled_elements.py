@@ -11,7 +11,7 @@ graphs (own_operators.py). An element's place, the corners around it and their w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
@@ -198,6 +198,26 @@ def windows(
     block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
     with ir.InsertionPoint(block):
         linalg.YieldOp([block.arguments[0]])
+    return made.results[0]
+
+
+def rolled(x: ir.Value, shifts: Mapping[int, int], result: ir.RankedTensorType) -> ir.Value:
+    """A tensor at the insertion point whose elements move up by so many places along each of these dimensions, and from
+    the end to the start. Each is read where it lies: its place takes a comparison, the remainder of the shift and the
+    size is that of all."""
+    made = _operator(result, [(x, d) for d in range(result.rank)], [], [])
+    lengths = {d: tensor.dim(x, _index(d)) for d in shifts}  # a constant, where it is known
+    wrapped = {}  # how many elements come from the end, to the start
+    for d, shift in shifts.items():
+        moved = arith.remui(_index(abs(shift)), arith.maxui(lengths[d], _index(1)))
+        wrapped[d] = moved if shift >= 0 else arith.subi(lengths[d], moved)
+    with ir.InsertionPoint(made.regions[0].blocks[0]):
+        places = [linalg.IndexOp(d).result for d in range(result.rank)]
+        for d, count in wrapped.items():
+            from_end = arith.addi(places[d], arith.subi(lengths[d], count))
+            is_first = arith.cmpi(arith.CmpIPredicate.ult, places[d], count)
+            places[d] = arith.select(is_first, from_end, arith.subi(places[d], count))
+        linalg.YieldOp([tensor.extract(x, places)])
     return made.results[0]
 
 

@@ -1,0 +1,89 @@
+"""Arithmetic of which operators read neighbours is computed by them, where that is less than to write and read it.
+
+    %p = linalg.generic ins(%h, %u) { arith.mulf %in, %in_1 }
+    %y = linalg.generic { arith.subf (tensor.extract %p[%0, %1 + 1]), (tensor.extract %p[%0, %1 - 1]) }
+  =>
+    %y = linalg.generic {
+      arith.subf (arith.mulf (tensor.extract %h[%0, %1 + 1]), (tensor.extract %u[%0, %1 + 1])),
+                 (arith.mulf (tensor.extract %h[%0, %1 - 1]), (tensor.extract %u[%0, %1 - 1]))
+    }
+
+So it is with fluxes between the cells of a grid, and with rolls of rolls: a step of a simulation is one kernel, not two
+that wait for one another. Places are those that loops, sizes and constants say; what data says is taken in
+elements_taken.py.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.codegen.index_checks import KNOWN, origin
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
+
+from .elements_taken import computed_there
+
+# Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
+# read it again, of memory and of an H100.
+_MOST_WORK = 40
+_MOST_ALONE = 100  # of what is computed once as before, but in a larger body
+
+
+def compute_neighbours(main: ir.Operation) -> bool:
+    """Rewrites such operators of @main, from the first to the last; whether there were any."""
+    found = False
+    for op in walk(main, "linalg.generic"):
+        uses = list(op.results[0].uses) if len(op.results) == 1 and rows.is_tensor(op.results[0]) else []
+        extracts = [use.owner.operation for use in uses if use.owner.name == "tensor.extract"]
+        if not extracts or not _is_arithmetic(op) or not _is_worth_it(op, [use.owner.operation for use in uses]):
+            continue
+        for use in uses:
+            if use.owner.operation in extracts:
+                computed_there(use.owner.operation, op)
+            else:
+                with ir.InsertionPoint(use.owner):
+                    use.owner.operands[use.operand_number] = op.clone().results[0]
+        op.erase()
+        found = True
+    return found
+
+
+def _is_arithmetic(op: ir.Operation) -> bool:
+    """Whether an operator computes each element of its inputs' elements, and of others at places that are known."""
+    s = rows.Structured(op)
+    if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses) or not all(map(_is_place, s.maps[: s.inputs])):
+        return False
+    if not all(map(rows.is_tensor, list(op.operands)[: s.inputs])):
+        return False
+    inner = [one.operation for one in s.body.operations]
+    names = ("arith.", "math.", "tensor.extract", "tensor.dim", "linalg.")
+    return all(one.name.startswith(names) and not len(one.regions) for one in inner) and all(map(at_known_places, inner))
+
+
+def _is_place(map_: ir.AffineMap) -> bool:
+    return all(rows.dim_of(expr) is not None or str(expr) == "0" for expr in map_.results)
+
+
+def at_known_places(op: ir.Operation) -> bool:
+    """Whether an operation of a body takes no element of a tensor at a place that data says."""
+    if op.name != "tensor.extract":
+        return True
+    table, *places = op.operands
+    return all(origin(place, size) == KNOWN for place, size in zip(places, table.type.shape, strict=True))
+
+
+def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
+    """Whether elementwise operators alone read an operator's result, and to compute it for each takes less."""
+    points, times = prod(example_sizes.shape_of(op.results[0])), 0.0
+    for user in users:
+        reader = user.parent.operation if user.name == "tensor.extract" else user
+        if reader.name != "linalg.generic" or not at_known_places(user):
+            return False
+        if not rows.Structured(reader).is_elementwise():
+            return False
+        times += prod(example_sizes.shape_of(reader.results[0])) / max(1, points)
+    body = [one.operation.name for one in rows.Structured(op).body.operations]
+    loads = rows.Structured(op).inputs + body.count("tensor.extract")
+    work = ADDRESSED * loads + sum(DEAR.get(name, 1) for name in body if name.startswith(("arith.", "math.")))
+    return work <= _MOST_ALONE if times <= 1 else work * times <= _MOST_WORK
