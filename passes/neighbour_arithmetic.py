@@ -58,7 +58,7 @@ def _is_arithmetic(op: ir.Operation) -> bool:
         return False
     inner = [one.operation for one in s.body.operations]
     names = ("arith.", "math.", "tensor.extract", "tensor.dim", "linalg.")
-    return all(one.name.startswith(names) and not len(one.regions) for one in inner) and all(map(at_known_places, inner))
+    return all(one.name.startswith(names) and not len(one.regions) and at_known_places(one) for one in inner)
 
 
 def _is_place(map_: ir.AffineMap) -> bool:
