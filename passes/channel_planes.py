@@ -191,7 +191,7 @@ class _Planes:
         op = rows.producer(value)
         assert op is not None
         at = _place(rows.Structured(op), self._space.dim)
-        joined = _chosen if self._space.is_passing else _inserted
+        joined = _chosen if self._space.is_passing else inserted
         whole = planes[0] if at is None else joined(value, planes, at)
         for use in others:
             use.owner.operands[use.operand_number] = whole
@@ -200,7 +200,7 @@ class _Planes:
         return len(op.results) == 1 and op.results[0] in self._made
 
 
-def _inserted(value: ir.Value, planes: Sequence[ir.Value], dim: int) -> ir.Value:
+def inserted(value: ir.Value, planes: Sequence[ir.Value], dim: int) -> ir.Value:
     """The tensor of all planes, like `value`, whose dimension `dim` they are: each is stored where it belongs."""
     kind = ir.RankedTensorType(value.type)
     whole = tensor.empty(sizes_of(value), kind.element_type)

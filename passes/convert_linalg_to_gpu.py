@@ -61,6 +61,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .apart_elements import kept_apart
 from .base import ModulePass
 from .changed_arguments import write_changed
+from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
 from .gathered_reductions import size_reductions
@@ -124,6 +125,8 @@ class ConvertLinalgToGpu(ModulePass):
                 for _ in range(_ROUNDS):
                     if not share_sums(_main(module)):
                         break
+                    run_passes(module, _FUSE)
+                if compute_columns_together(_main(module)):
                     run_passes(module, _FUSE)
                 if repeat_elements(_main(module)) | size_reductions(_main(module)):
                     run_passes(module, _FUSE)
