@@ -18,7 +18,7 @@ slice, as one for each neighbour of a window is, is read by number in the tensor
 that holds them in registers (schedule-rows), they are left to it: of whole tensors, with one open size at most.
 
 What has a few coordinates of all pairs of points is so in any dimension, the last one too, where no tensor of them all
-is read from memory or asked for. Sums over points are then sums of planes, each a coordinate of the result:
+is read from memory or asked for; and so is what is stacked to be reduced, as the ways to come to a place are. Sums over points are then sums of planes, each a coordinate of the result:
 
     %d = linalg.generic ins(%x by (n, 0, k), %x by (0, m, k)) { a - b } : tensor<200x200x3xf32>
     %s = linalg.generic {... "reduction" over k} ins(%d) { a + b * b } -> tensor<200x200xf32>
@@ -154,6 +154,9 @@ class _Planes:
         own = [ir.AffineDimExpr.get(d) for d in range(loops - 1)]
         moved = ir.AffineMap.get(loops - 1, 0, [*own[:dim], ir.AffineConstantExpr.get(channel), *own[dim:]])
         exprs = [expr.compose(moved) for expr in map_.results]
+        if value not in self._planes and (parts := self._space.parts(value)):
+            value = parts[ir.AffineConstantExpr(exprs[dim]).value]
+            exprs[dim] = ir.AffineConstantExpr.get(0)
         while (op := rows.producer(value)) is not None and self._space.is_put(op):
             if value not in self._planes and self._space.is_flat(value):
                 value, exprs = op.operands[0], [*exprs[:dim], *exprs[dim + 1 :]]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import in_block_order, ir, slice_of
+from kitsune_mlir.mlir import attr_int, in_block_order, ir, slice_of
 
 MOST = 4  # channels
 _OPEN = 2  # open sizes, from which on planes are taken before rows' kernels
@@ -47,11 +47,21 @@ class Space:
         made = {op.results[0] for op in self.ops}
         read = [value for op in self.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
         users = [use.owner.operation for value in made if self.is_full(value) for use in value.uses]
-        return all(user in self.ops for user in users) and all(x in made for x in read if self.is_full(x))
+        own = all(x in made or self.parts(x) for x in read if self.is_full(x))
+        return own and all(user in self.ops for user in users)
+
+    def parts(self, value: ir.Value) -> list[ir.Value]:
+        """The channels that a tensor of all of them is put together from; none where it is made otherwise."""
+        op = rows.producer(value)
+        if op is None or op.name != "tensor.concat" or attr_int(op, "dim") != self.dim or not self.is_full(value):
+            return []
+        return list(op.operands) if all(map(self.is_flat, op.operands)) else []
 
     def _goes_on(self, first: ir.Operation) -> bool:
-        """Whether channels are read again behind a sum of them, or its result goes into one other reduction: by itself
-        it has a kernel that does the same."""
+        """Whether channels are read again behind a sum of them, or put together in front of it, or its result goes into
+        one other reduction: by itself it has a kernel that does the same."""
+        if any(self.parts(value) for op in self.ops for value in op.operands):
+            return True
         made = {op.results[0] for op in self.ops}
         waiting, makers = [first], {first}
         while waiting:

@@ -9,7 +9,8 @@
     }
 
 So it is with fluxes between the cells of a grid, and with rolls of rolls: a step of a simulation is one kernel, not two
-that wait for one another. Places are those that loops, sizes and constants say; what data says is taken in
+that wait for one another. What a tensor has around it, such as zeros, is no element of any: a diagonal of a dynamic program
+that shifts is read where it lies. Places are those that loops, sizes and constants say; what data says is taken in
 elements_taken.py.
 """
 
@@ -19,21 +20,27 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.index_checks import KNOWN, origin
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
 
 from .elements_taken import computed_there
+from .padded_reads import around_of
+from .schedule_build import constant_index, generic
 
 # Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
 # read it again, of memory and of an H100.
 _MOST_WORK = 40
+_Around = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 _MOST_ALONE = 100  # of what is computed once as before, but in a larger body
 
 
 def compute_neighbours(main: ir.Operation) -> bool:
     """Rewrites such operators of @main, from the first to the last; whether there were any."""
     found = False
-    for op in walk(main, "linalg.generic"):
+    for op in walk(main, "linalg.generic", "tensor.pad"):
+        if op.name == "tensor.pad":
+            found |= _read_within(op)
+            continue
         uses = list(op.results[0].uses) if len(op.results) == 1 and rows.is_tensor(op.results[0]) else []
         extracts = [use.owner.operation for use in uses if use.owner.name == "tensor.extract"]
         if not extracts or not _is_arithmetic(op) or not _is_worth_it(op, [use.owner.operation for use in uses]):
@@ -87,3 +94,65 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
     loads = rows.Structured(op).inputs + body.count("tensor.extract")
     work = ADDRESSED * loads + sum(DEAR.get(name, 1) for name in body if name.startswith(("arith.", "math.")))
     return work <= _MOST_ALONE if times <= 1 else work * times <= _MOST_WORK
+
+
+def _read_within(pad: ir.Operation) -> bool:
+    """Reads what a tensor has around it nowhere, and its elements where they lie, for operators that take them at places
+    that are known, or read slices of open sizes; whether there were any."""
+    around, source = around_of(pad), pad.operands[0]
+    shape = rows.shape_of(source)
+    if around is None or any(shape[d] == rows.DYNAMIC for d in _wider(around)):  # there may be none
+        return False
+    users = [use.owner.operation for use in pad.results[0].uses]
+    takers = [op for op in users if op.name == "tensor.extract" and at_known_places(op)]
+    takers = [op for op in takers if op.parent.operation.name == "linalg.generic"]
+    slices = [op for op in users if rows.DYNAMIC in shape and _is_read_slice(op)]
+    for op in takers:
+        with op.location, ir.InsertionPoint(op):
+            replace_op(op, _element(source, list(op.operands)[1:], around))
+    for op in slices:
+        with op.location, ir.InsertionPoint(op):
+            replace_op(op, _slice(op, source, around))
+    return bool(takers or slices)
+
+
+def _wider(around: _Around) -> list[int]:
+    """The dimensions that have something around their elements."""
+    low, high, _ = around
+    return [d for d in range(len(low)) if low[d] or high[d]]
+
+
+def _element(source: ir.Value, places: list[ir.Value], around: _Around) -> ir.Value:
+    """In a body, the element at these places of a tensor with something around it."""
+    low, _, outside = around
+    inside = None
+    for d in _wider(around):
+        place = arith.subi(places[d], constant_index(low[d]))
+        fits = arith.cmpi(arith.CmpIPredicate.ult, place, constant_index(rows.shape_of(source)[d]))
+        places[d] = arith.select(fits, place, constant_index(0))
+        inside = fits if inside is None else arith.andi(inside, fits)
+    found = tensor.extract(source, places)
+    return found if inside is None else arith.select(inside, found, arith.ConstantOp(found.type, outside).result)
+
+
+def _is_read_slice(op: ir.Operation) -> bool:
+    """Whether an operation is a slice with all between its ends, which elementwise operators alone read."""
+    if op.name != "tensor.extract_slice" or len(rows.shape_of(op.results[0])) != len(rows.shape_of(op.operands[0])):
+        return False
+    cut, readers = slice_of(op), [use.owner.operation for use in op.results[0].uses]
+    known = {*cut.strides} == {1} and rows.DYNAMIC not in cut.offsets
+    return known and all(one.name == "linalg.generic" and rows.Structured(one).is_elementwise() for one in readers)
+
+
+def _slice(op: ir.Operation, source: ir.Value, around: _Around) -> ir.Value:
+    """A slice of a tensor with something around it."""
+    kind, offsets = ir.RankedTensorType(op.results[0].type), slice_of(op).offsets
+    open_ = iter(list(op.operands)[1:])
+    sizes = [next(open_) if size == rows.DYNAMIC else size for size in slice_of(op).sizes]
+
+    def body(_: ir.Value) -> ir.Value:
+        own = [linalg.IndexOp(d).result for d in range(kind.rank)]
+        return _element(source, [arith.addi(at, constant_index(first)) for at, first in zip(own, offsets)], around)
+
+    start, maps = tensor.empty(sizes, kind.element_type), [ir.AffineMap.get_identity(kind.rank)]
+    return generic([], [start], maps, ["parallel"] * kind.rank, body).results[0]

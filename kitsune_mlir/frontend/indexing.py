@@ -153,12 +153,14 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     """By numbers of 64 bits; by one for all of several dimensions, where it is open how many places there are:
     torch-mlir cannot tell then that all dimensions have as many. Places of dimensions that do not lie side by side come
-    before all others. Of one dimension behind others elements are selected: torch-mlir has a table of numbers for each
-    of these too, and looks up what a thread's place says."""
+    before all others. Behind others elements of one dimension are selected, or of all that are one: torch-mlir has a
+    table of numbers for each of these too, and looks up what a thread's place says."""
     given = [i for i in indices if i is not None]
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     is_open = any(not isinstance(size, int) for i in given for size in i.shape)
-    if is_open and len(given) > 1 and all(i.dtype != torch.bool for i in given):
+    several = len(given) > 1 and all(i.dtype != torch.bool for i in given)
+    is_behind = axes[0] > 0 and axes == list(range(axes[0], axes[-1] + 1)) and x.is_contiguous()
+    if several and (is_open or is_behind):
         if axes != list(range(axes[0], axes[-1] + 1)):
             x, axes = x.movedim(axes, list(range(len(axes)))), list(range(len(axes)))
         flat = x.flatten(axes[0], axes[-1])
