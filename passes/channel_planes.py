@@ -18,7 +18,8 @@ slice, as one for each neighbour of a window is, is read by number in the tensor
 that holds them in registers (schedule-rows), they are left to it: of whole tensors, with one open size at most.
 
 What has a few coordinates of all pairs of points is so in any dimension, the last one too, where no tensor of them all
-is read from memory or asked for; and so is what is stacked to be reduced, as the ways to come to a place are. Sums over points are then sums of planes, each a coordinate of the result:
+is read from memory or asked for; and so is what is stacked to be reduced, as the ways to come to a place are. Sums over
+points are then sums of planes, each a coordinate of the result:
 
     %d = linalg.generic ins(%x by (n, 0, k), %x by (0, m, k)) { a - b } : tensor<200x200x3xf32>
     %s = linalg.generic {... "reduction" over k} ins(%d) { a + b * b } -> tensor<200x200xf32>

@@ -9,9 +9,9 @@
     }
 
 So it is with fluxes between the cells of a grid, and with rolls of rolls: a step of a simulation is one kernel, not two
-that wait for one another. What a tensor has around it, such as zeros, is no element of any: a diagonal of a dynamic program
-that shifts is read where it lies. Places are those that loops, sizes and constants say; what data says is taken in
-elements_taken.py.
+that wait for one another. What a tensor has around it, such as zeros, is no element of any: a diagonal of a dynamic
+program that shifts is read where it lies. Places are those that loops, sizes and constants say; what data says is taken
+in elements_taken.py.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
 
 
 def _read_within(pad: ir.Operation) -> bool:
-    """Reads what a tensor has around it nowhere, and its elements where they lie, for operators that take them at places
-    that are known, or read slices of open sizes; whether there were any."""
+    """Reads what a tensor has around it nowhere, and its elements where they lie, for operators that take them at
+    places that are known, or read slices of open sizes; whether there were any."""
     around, source = around_of(pad), pad.operands[0]
     shape = rows.shape_of(source)
     if around is None or any(shape[d] == rows.DYNAMIC for d in _wider(around)):  # there may be none
