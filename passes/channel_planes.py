@@ -36,7 +36,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import evaluate
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
 
-from .channel_spaces import Space, is_cut
+from .channel_spaces import Space, is_cut, windows_behind
 from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 
@@ -98,21 +98,32 @@ class _Planes:
     def _summed(self, s: rows.Structured) -> list[ir.Value]:
         """What reduces tensors of all channels over points: one operator, which has all that they share at once."""
         dim, start, at = self._space.dim, s.op.operands[1], _place(s, self._space.dim)
-        channels = range(self._space.shape[dim])
+        channels = range(self._space.shape[dim] if self._space.is_full(s.op.operands[0]) else 1)
         reads = [self._read(s.op.operands[0], s.maps[0], channel) for channel in channels]
         loops = [kind for d, kind in enumerate(s.iterators) if d != dim]
         sizes = sizes_of(start, [d for d in range(ir.RankedTensorType(start.type).rank) if d != at])
         element, begin = ir.RankedTensorType(start.type).element_type, rows.init_of(start).scalar
         starts = [linalg.fill(begin, outs=[tensor.empty(sizes, element)]) for _ in channels]
-        kept = [ir.AffineDimExpr.get(d) for d, kind in enumerate(loops) if kind == "parallel"]
-        maps = [*(read.map for read in reads), *[ir.AffineMap.get(len(loops), 0, kept)] * len(channels)]
+        places = [ir.AffineDimExpr.get(d) for d in range(len(loops))]
+        reduced = [d for d, kind in enumerate(loops) if kind == "reduction"]
+        out = ir.AffineMap.get(len(loops), 0, [place for d, place in enumerate(places) if d not in reduced])
+        values = [read.value if read.firsts is None else self._taken(read, s.op.operands[0]) for read in reads]
+        identity = ir.AffineMap.get_identity(len(loops))
+        maps = [read.map if read.firsts is None else identity for read in reads] + [out] * len(channels)
 
         def body(*given: ir.Value) -> list[ir.Value]:
             indices = [linalg.IndexOp(d).result for d in range(len(loops))]
             own = zip(given, given[len(channels) :])
             return [self._computed(s, pair, channel, indices) for channel, pair in zip(channels, own, strict=True)]
 
-        return list(generic([read.value for read in reads], starts, maps, loops, body).results)
+        return list(generic(values, starts, maps, loops, body).results)
+
+    def _taken(self, read: _Read, like: ir.Value) -> ir.Value:
+        """The plane that is read by number, of such a tensor of all channels."""
+        rank, kind = len(self._space.plane), ir.RankedTensorType(like.type)
+        empty = tensor.empty(sizes_of(like, [d for d in range(rank + 1) if d != self._space.dim]), kind.element_type)
+        element = lambda _: read.element([linalg.IndexOp(d).result for d in range(rank)])  # noqa: E731
+        return generic([], [empty], [ir.AffineMap.get_identity(rank)], ["parallel"] * rank, element).results[0]
 
     def _operator(self, op: ir.Operation, channels: Sequence[int]) -> ir.Value:
         """What an operator computes of a plane, or of several one after the other."""
@@ -158,6 +169,12 @@ class _Planes:
         if value not in self._planes and (parts := self._space.parts(value)):
             value = parts[ir.AffineConstantExpr(exprs[dim]).value]
             exprs[dim] = ir.AffineConstantExpr.get(0)
+        if value not in self._planes and self._space.is_passing and (seen := windows_behind(value)) is not None:
+            value, within = seen
+            map_ = ir.AffineMap.get(
+                loops - 1, 0, [expr.compose(ir.AffineMap.get(loops - 1, 0, exprs)) for expr in within]
+            )
+            return _Read(value, map_, [[] for _ in within])
         while (op := rows.producer(value)) is not None and self._space.is_put(op):
             if value not in self._planes and self._space.is_flat(value):
                 value, exprs = op.operands[0], [*exprs[:dim], *exprs[dim + 1 :]]

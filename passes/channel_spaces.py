@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, in_block_order, ir, slice_of
+
+from .split_windows import reads_windows
 
 MOST = 4  # channels
 _OPEN = 2  # open sizes, from which on planes are taken before rows' kernels
@@ -47,7 +50,7 @@ class Space:
         made = {op.results[0] for op in self.ops}
         read = [value for op in self.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
         users = [use.owner.operation for value in made if self.is_full(value) for use in value.uses]
-        own = all(x in made or self.parts(x) for x in read if self.is_full(x))
+        own = all(x in made or self.parts(x) or windows_behind(x) for x in read if self.is_full(x))
         return own and all(user in self.ops for user in users)
 
     def parts(self, value: ir.Value) -> list[ir.Value]:
@@ -60,7 +63,7 @@ class Space:
     def _goes_on(self, first: ir.Operation) -> bool:
         """Whether channels are read again behind a sum of them, or put together in front of it, or its result goes into
         one other reduction: by itself it has a kernel that does the same."""
-        if any(self.parts(value) for op in self.ops for value in op.operands):
+        if any(self.parts(value) or windows_behind(value) for op in self.ops for value in op.operands):
             return True
         made = {op.results[0] for op in self.ops}
         waiting, makers = [first], {first}
@@ -133,8 +136,10 @@ class Space:
         return op.operands[0] if op is not None and self.is_put(op) else value
 
     def _fits(self, op: ir.Operation) -> bool:
-        if _reduced(op) == self.dim or self.is_passing and _sums_points(op, self.dim):
+        if _reduced(op) == self.dim:
             return self.is_full(op.operands[0])
+        if self.is_passing and _sums_points(op, self.dim):
+            return self.is_full(op.operands[0]) or self.is_flat(op.operands[0])
         return _is_plain(op) and (self.is_full(op.results[0]) or self.is_flat(op.results[0]))
 
     def _is_between(self, op: ir.Operation) -> bool:
@@ -199,3 +204,24 @@ def is_cut(value: ir.Value) -> bool:
         return False
     cut, shape = slice_of(op), rows.shape_of(op.operands[0])
     return len(shape) == ir.RankedTensorType(value.type).rank and {*cut.strides} == {1}
+
+
+def windows_behind(value: ir.Value) -> tuple[ir.Value, list[ir.AffineExpr]] | None:
+    """The tensor that a value is windows of, perhaps with dimensions of windows joined, and where its elements are read
+    there; None for another value."""
+    op = rows.producer(value) if rows.is_tensor(value) else None
+    groups = [[d] for d in range(ir.RankedTensorType(value.type).rank)] if op is not None else []
+    if op is not None and op.name == "tensor.collapse_shape":
+        groups, op = rows.groups_of(op), rows.producer(op.operands[0])
+    if op is None or not reads_windows(op) or len(rows.Structured(op).body.operations) > 1:
+        return None
+    loops, shape = list[ir.AffineExpr](), rows.shape_of(op.results[0])
+    for d, group in enumerate(groups):
+        if rows.DYNAMIC in [shape[loop] for loop in group[1:]]:
+            return None
+        for n, loop in enumerate(group):
+            place = ir.AffineExpr.get_floor_div(ir.AffineExpr.get_dim(d), prod(shape[at] for at in group[n + 1 :]))
+            loops.append(place if n == 0 else ir.AffineExpr.get_mod(place, shape[loop]))
+    map_ = rows.Structured(op).maps[0]
+    inner = ir.AffineMap.get(len(groups), 0, loops)
+    return op.operands[0], [expr.compose(inner) for expr in map_.results]
