@@ -16,7 +16,7 @@ from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, Substit
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
 from kitsune_mlir.rows import producer, size_of, used_values
 
-from .sampled_elements import Sample, between, rolled, windows
+from .sampled_elements import Sample, around, between, rolled, windows
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
@@ -121,6 +121,13 @@ def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
+def _around(x: ir.Value, padding: ir.Value, way: ir.Value) -> tuple[Parts, Make]:
+    """An image with more of itself beside it, likewise."""
+    sizes = [ir.IntegerAttr(_number(one)).value for one in padding.owner.operands]
+    number = ir.IntegerAttr(_number(way)).value
+    return [x], lambda parts, kinds: [around(parts[0], sizes, number, ir.RankedTensorType(kinds[0]))]
+
+
 def _rolled(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     """A tensor that is rolled along dimensions, likewise."""
     shifts, dims = ([ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in said)
@@ -199,6 +206,7 @@ def _like(x: ir.Value, kind: ir.RankedTensorType, dims: Sequence[int]) -> ir.Val
 
 
 _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
+    "around": _around,
     "between": _between,
     "bits": _bits,
     "cholesky": _plain(CholeskyOp.OPERATION_NAME),

@@ -36,6 +36,20 @@ def test_open_lines(mode):
 
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("mode", MODES)
+def test_open_images(mode):
+    """No table of numbers is made, and what follows is computed where elements are read."""
+    function = lambda x: F.pad(x, (1, 2, 3, 0), mode=mode) * 2  # noqa: E731
+    shapes = ({2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)},)
+    x = torch.randn(2, 3, 6, 7)
+    compiled = kitsune_mlir.compile(Function(function), (x,), target="sm_90a", dynamic_shapes=shapes)
+    assert computed(compiled) == ["gather"]
+    for size in ((6, 7), (4, 4), (5, 33)):
+        x = torch.randn(2, 3, *size)
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x), rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", CASES)
 def test_one_kernel_reads_by_number(name, mode):
     shape, padding = CASES[name]
