@@ -36,7 +36,7 @@ def test_open_lines(mode):
 
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("mode", MODES)
-def test_open_images(mode):
+def test_open_images_are_read_where_they_lie(mode):
     """No table of numbers is made, and what follows is computed where elements are read."""
     function = lambda x: F.pad(x, (1, 2, 3, 0), mode=mode) * 2  # noqa: E731
     shapes = ({2: torch.export.Dim("h", min=4), 3: torch.export.Dim("w", min=4)},)
