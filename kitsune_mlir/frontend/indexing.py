@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from .own_operators import ROLLED
 from .working import working
@@ -262,16 +262,16 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     return source.to(x.dtype).expand(x.shape).clone()
 
 
-def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
     """Two slices one behind the other; elements where they lie, along open sizes. torch-mlir has slices of none."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
-    if not all(isinstance(shift, int) for shift in shifts):
+    if any(isinstance(shift, torch.SymInt) and free_unbacked_symbols(shift) for shift in shifts):  # of data
         return NotImplemented
-    moves = dict[int, int]()
+    moves = dict[int, Any]()
     for shift, d in zip(shifts, dims):
         moves[d % x.dim()] = moves.get(d % x.dim(), 0) + shift
-    if not all(isinstance(x.shape[d], int) for d in moves):
+    if not all(isinstance(number, int) for d, shift in moves.items() for number in (x.shape[d], shift)):
         return ROLLED(x, [*moves.values()], [*moves])
     for d, shift in moves.items():
         size = x.shape[d]

@@ -128,10 +128,19 @@ def _around(x: ir.Value, padding: ir.Value, way: ir.Value) -> tuple[Parts, Make]
     return [x], lambda parts, kinds: [around(parts[0], sizes, number, ir.RankedTensorType(kinds[0]))]
 
 
-def _rolled(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
-    """A tensor that is rolled along dimensions, likewise."""
-    shifts, dims = ([ir.IntegerAttr(_number(one)).value for one in listed.owner.operands] for listed in said)
-    return [x], lambda parts, kinds: [rolled(parts[0], dict(zip(dims, shifts)), ir.RankedTensorType(kinds[0]))]
+def _rolled(x: ir.Value, shifts: ir.Value, dims: ir.Value) -> tuple[Parts, Make]:
+    """A tensor that is rolled along dimensions, likewise; by numbers that are computed of open sizes, too."""
+    along = [ir.IntegerAttr(_number(one)).value for one in dims.owner.operands]
+    given = list(shifts.owner.operands)
+    known = ["value" in one.owner.attributes for one in given]
+    moves = [ir.IntegerAttr(_number(one)).value if is_known else None for one, is_known in zip(given, known)]
+
+    def make(parts: Sequence[ir.Value], kinds: Sequence[ir.Type]) -> Sequence[ir.Value]:
+        numbers = iter(parts[1:])
+        own = {d: next(numbers) if move is None else move for d, move in zip(along, moves)}
+        return [rolled(parts[0], own, ir.RankedTensorType(kinds[0]))]
+
+    return [x, *(one for one, is_known in zip(given, known) if not is_known)], make
 
 
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:

@@ -21,7 +21,7 @@ _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool co
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
 _library.define("around(Tensor x, int[] padding, int way) -> Tensor")
-_library.define("rolled(Tensor x, int[] shifts, int[] dims) -> Tensor")
+_library.define("rolled(Tensor x, SymInt[] shifts, int[] dims) -> Tensor")
 
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
@@ -68,7 +68,7 @@ def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int
 
 
 @torch.library.register_fake("kitsune::rolled", lib=_library)
-def _rolled(x: Tensor, shifts: list[int], dims: list[int]) -> Tensor:
+def _rolled(x: Tensor, shifts: list[int | torch.SymInt], dims: list[int]) -> Tensor:
     return x.new_empty(x.shape)
 
 

@@ -202,16 +202,22 @@ def windows(
     return made.results[0]
 
 
-def rolled(x: ir.Value, shifts: Mapping[int, int], result: ir.RankedTensorType) -> ir.Value:
-    """A tensor at the insertion point whose elements move up by so many places along each of these dimensions, and from
-    the end to the start. Each is read where it lies: its place takes a comparison, the remainder of the shift and the
-    size is that of all."""
+def rolled(x: ir.Value, shifts: Mapping[int, int | ir.Value], result: ir.RankedTensorType) -> ir.Value:
+    """A tensor at the insertion point whose elements move up by so many places (i64, where it is not known) along each
+    of these dimensions, and from the end to the start. Each is read where it lies: its place takes a comparison, the
+    remainder of the shift and the size is that of all."""
     made = _operator(result, [(x, d) for d in range(result.rank)], [], [])
     lengths = {d: tensor.dim(x, _index(d)) for d in shifts}  # a constant, where it is known
     wrapped = {}  # how many elements come from the end, to the start
     for d, shift in shifts.items():
-        moved = arith.remui(_index(abs(shift)), arith.maxui(lengths[d], _index(1)))
-        wrapped[d] = moved if shift >= 0 else arith.subi(lengths[d], moved)
+        least = arith.maxui(lengths[d], _index(1))
+        if isinstance(shift, int):
+            moved = arith.remui(_index(abs(shift)), least)
+            wrapped[d] = moved if shift >= 0 else arith.subi(lengths[d], moved)
+        else:
+            moved = arith.remsi(arith.index_cast(ir.IndexType.get(), shift), least)
+            is_back = arith.cmpi(arith.CmpIPredicate.slt, moved, _index(0))
+            wrapped[d] = arith.select(is_back, arith.addi(moved, least), moved)
     with ir.InsertionPoint(made.regions[0].blocks[0]):
         places = [linalg.IndexOp(d).result for d in range(result.rank)]
         for d, count in wrapped.items():

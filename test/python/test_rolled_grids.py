@@ -55,7 +55,7 @@ def test_a_step_is_a_kernel(sizes):
 
 def test_on_a_cpu():
     check(shallow_water, 3, [], target="cpu")
-    check(lambda x: x.roll((2, -5, 40), (0, 1, 0)) * x, 1, [], target="cpu")
+    check(lambda x: x.roll((2, -5, 40), (0, 1, 0)) * x + torch.fft.fftshift(x), 1, [], target="cpu")
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64])
@@ -70,8 +70,10 @@ def test_neighbours_of_open_grids(kind):
         lambda x: x.roll((2, 3), (0, 0)) - x.roll(4),
         lambda x: x.roll(2, 0).roll(-1, 1).roll(3, -1) * x,
         lambda x: (x * x + 1).roll(1, 1) - (x * x + 1),
+        lambda x: torch.fft.fftshift(x) + torch.fft.ifftshift(x, dim=-1),
+        lambda x: x.roll((-x.shape[1] - 1, 3 * x.shape[0]), (0, 1)) * 2,
     ],
-    ids=["far", "all", "rolls of rolls", "of what is computed"],
+    ids=["far", "all", "rolls of rolls", "of what is computed", "to the middle", "by sizes"],
 )
 def test_open_rolls(function):
     check(function, 1, ["gather"])
