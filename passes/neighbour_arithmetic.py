@@ -93,7 +93,18 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
     body = [one.operation.name for one in rows.Structured(op).body.operations]
     loads = rows.Structured(op).inputs + body.count("tensor.extract")
     work = ADDRESSED * loads + sum(DEAR.get(name, 1) for name in body if name.startswith(("arith.", "math.")))
-    return work <= _MOST_ALONE if times <= 1 else work * times <= _MOST_WORK
+    if times <= 1:
+        return work <= _MOST_ALONE
+    return work * times <= _MOST_WORK and not _is_made_beside(op)
+
+
+def _is_made_beside(op: ir.Operation) -> bool:
+    """Whether an operator may be computed with one that makes what it reads (shared_elements.py), and readers of
+    neighbours would load more than now: they take no elements of that."""
+    inputs = list(op.operands)[: rows.Structured(op).inputs]
+    makers = [maker for value in inputs if (maker := rows.producer(value)) is not None]
+    beside = any(maker.name == "linalg.generic" and rows.Structured(maker).is_elementwise() for maker in makers)
+    return beside and not all(any(use.owner.name == "tensor.extract" for use in value.uses) for value in inputs)
 
 
 def _read_within(pad: ir.Operation) -> bool:
