@@ -24,6 +24,7 @@ from kitsune_mlir.mlir import attr_int, ir, tensor, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .channel_planes import inserted
+from .neighbour_arithmetic import at_known_places
 from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 _MOST = 8  # columns
@@ -65,7 +66,9 @@ def _is_taken(op: ir.Operation) -> bool:
     numbers = [one.results[0] for one in s.index_ops() if attr_int(one, "dim") == column]
     uses = [use for number in numbers for use in number.uses]
     takers = {use.owner.operation for use in uses}
-    if not uses or any(op.name != "tensor.extract" for op in takers):
+    if any(op.name != "tensor.extract" for op in takers) or all(map(at_known_places, takers)):
+        return False
+    if any(map(_is_sum, (use.owner.operation for use in op.results[0].uses))):  # which reads by number itself
         return False
     if any(use.operand_number != len(use.owner.operands) - 1 for use in uses):
         return False
@@ -77,6 +80,10 @@ def _is_taken(op: ir.Operation) -> bool:
         elif one.name.startswith(("arith.", "math.")):
             shared += DEAR.get(one.name, 1)
     return shared >= _SHARED
+
+
+def _is_sum(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
 
 
 def _loops(map_: ir.AffineMap) -> set[int]:
