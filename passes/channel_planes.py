@@ -16,22 +16,28 @@ All of these are of the same points, so that one kernel computes them (shared_el
 a place, and what they share is computed once, where a kernel for each sum would write and read what is between. A
 slice, as one for each neighbour of a window is, is read by number in the tensor that it is of. Where rows have a kernel
 that holds them in registers (schedule-rows), they are left to it: of whole tensors, with one open size at most.
+
+What has a few coordinates of all pairs of points is so in any dimension, the last one too, where no tensor of them all
+is read from memory or asked for; and so is what is stacked to be reduced, as the ways to come to a place are. Sums over
+points are then sums of planes, each a coordinate of the result:
+
+    %d = linalg.generic ins(%x by (n, 0, k), %x by (0, m, k)) { a - b } : tensor<200x200x3xf32>
+    %s = linalg.generic {... "reduction" over k} ins(%d) { a + b * b } -> tensor<200x200xf32>
+    %y = linalg.generic {... "reduction" over m} ins(%d, %s) { ... } -> tensor<200x3xf32>
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import evaluate
-from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
 
+from .channel_spaces import Space, is_cut, windows_behind
 from .schedule_build import clone_operations, constant_index, generic, sizes_of
-
-MOST = 4  # channels
-_OPEN = 2  # open sizes, from which on planes are taken before rows' kernels
 
 
 def split_channels(block: ir.Block) -> None:
@@ -40,148 +46,12 @@ def split_channels(block: ir.Block) -> None:
     taken: set[ir.Operation] = set()
     found = []
     for op in reversed(operations):  # what a later sum alone reads is not of an earlier one
-        space = None if op in taken else _Space.of(op, taken)
-        if space is not None and space.is_worth_it:
+        space = None if op in taken else Space.of(op, taken)
+        if space is not None:
             taken |= space.ops
             found.append((space, [one for one in operations if one in space.ops]))
     for space, ops in reversed(found):
         _Planes(space, ops).build()
-
-
-@dataclass
-class _Space:
-    """Operators over the points of `shape`, whose dimension `dim` are the channels, or 1 where something is made of
-    all of them."""
-
-    dim: int
-    shape: list[int]
-    ops: set[ir.Operation] = field(default_factory=set)
-
-    @staticmethod
-    def of(op: ir.Operation, taken: set[ir.Operation]) -> _Space | None:
-        """That around a reduction of channels, of operators that no other has; None around any other operator."""
-        dim = _reduced(op)
-        if dim is None:
-            return None
-        space = _Space(dim, rows.shape_of(op.operands[0]))
-        space._grow(op, set(taken))
-        space._prune()
-        return space
-
-    @property
-    def is_worth_it(self) -> bool:
-        """Whether planes are taken before rows' kernels: there are several open sizes, or several slices to be read."""
-        slices = {value for op in self.ops for value in op.operands if _is_cut(value)}
-        return self.shape.count(rows.DYNAMIC) >= _OPEN or len(slices) > 1
-
-    @property
-    def plane(self) -> list[int]:
-        """The sizes without the channels."""
-        return [*self.shape[: self.dim], *self.shape[self.dim + 1 :]]
-
-    def is_full(self, value: ir.Value) -> bool:
-        return rows.is_tensor(value) and rows.shape_of(value) == self.shape
-
-    def is_flat(self, value: ir.Value) -> bool:
-        """Whether a tensor has one element for all channels, in a dimension of its own."""
-        flat = [*self.shape[: self.dim], 1, *self.shape[self.dim + 1 :]]
-        return rows.is_tensor(value) and rows.shape_of(value) == flat
-
-    def is_put(self, op: ir.Operation) -> bool:
-        """Whether a reshape puts in, or takes away, the channels' dimension."""
-        values = [op.operands[0], op.results[0]] if op.name in rows.RESHAPES else []
-        return any(map(self.is_flat, values)) and any(rows.shape_of(value) == self.plane for value in values)
-
-    def _grow(self, first: ir.Operation, seen: set[ir.Operation]) -> None:
-        waiting = [first]
-        seen.add(first)
-        while waiting:
-            op = waiting.pop()
-            if self._fits(op):
-                self.ops.add(op)
-            elif not (self.is_put(op) or self._is_between(op)):
-                continue
-            others = [one for one in _neighbours(op) if one not in seen and one.block == first.block]
-            seen.update(others)
-            waiting += others
-
-    def _prune(self) -> None:
-        """Leaves out operators that neither make what channels are summed of, and that alone, nor take what was made of
-        all channels: several of them would do what one does."""
-        made = {op.results[0]: op for op in self.ops}
-        single = {value for value in made if not self.is_full(value)}
-        takes, order = set(single), in_block_order(self.ops)
-        for op in order:
-            if any(value in takes or self._behind_put(value) in takes for value in op.operands):
-                takes.add(op.results[0])
-        goes = set(takes)
-        for op in reversed(order):
-            users = [use.owner.operation for use in op.results[0].uses]
-            if all(len(user.results) == 1 and user.results[0] in goes for user in users):
-                goes.add(op.results[0])
-        self.ops = {made[value] for value in goes if value in made}
-
-    def _behind_put(self, value: ir.Value) -> ir.Value:
-        """What has the channels' dimension put in, or taken away."""
-        op = rows.producer(value)
-        return op.operands[0] if op is not None and self.is_put(op) else value
-
-    def _fits(self, op: ir.Operation) -> bool:
-        if _reduced(op) == self.dim:
-            return self.is_full(op.operands[0])
-        return _is_plain(op) and (self.is_full(op.results[0]) or self.is_flat(op.results[0]))
-
-    def _is_between(self, op: ir.Operation) -> bool:
-        """Whether an operator has no channels, and is that of a plane as it is."""
-        return _is_plain(op) and rows.shape_of(op.results[0]) == self.plane
-
-
-def _reduced(op: ir.Operation) -> int | None:
-    """The dimension, not the last one, of few elements of its first operand over which an operator reduces."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
-        return None
-    s = rows.Structured(op)
-    loops = [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
-    if len(loops) != 1 or not s.inputs or not all(map(rows.is_tensor, op.operands)):
-        return None
-    (dim,), rank = loops, len(s.iterators)
-    others = [d for d in range(rank) if d != dim]
-    out = s.maps[s.inputs]
-    kept = [expr for expr in out.results if not isinstance(expr, ir.AffineConstantExpr)]
-    plain = list(map(rows.dim_of, kept)) == others and len(out.results) in (rank - 1, rank)
-    plain = plain and s.maps[0] == ir.AffineMap.get_identity(rank) and s.inputs == 1
-    if not plain:
-        return None
-    start = rows.init_of(op.operands[s.inputs]).scalar
-    size = rows.shape_of(op.operands[0])[dim]
-    fits = dim < rank - 1 and 1 < size <= MOST and start is not None
-    return dim if fits and not s.index_ops() else None
-
-
-def _is_plain(op: ir.Operation) -> bool:
-    """Whether an operator computes each element of its one result by itself."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not rows.is_tensor(op.results[0]):
-        return False
-    s = rows.Structured(op)
-    whole = s.maps[s.inputs :] == [ir.AffineMap.get_identity(len(s.iterators))]
-    return whole and s.is_elementwise() and not list(s.body.arguments[s.inputs].uses)
-
-
-def _neighbours(op: ir.Operation) -> Iterator[ir.Operation]:
-    for value in op.operands:
-        if (maker := rows.producer(value)) is not None:
-            yield maker
-    for result in op.results:
-        yield from (use.owner.operation for use in result.uses)
-
-
-def _is_cut(value: ir.Value) -> bool:
-    """Whether a tensor is a slice with all that lies between its ends."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice" or not rows.is_tensor(value):
-        return False
-    cut, shape = slice_of(op), rows.shape_of(op.operands[0])
-    return len(shape) == ir.RankedTensorType(value.type).rank and {*cut.strides} == {1}
 
 
 @dataclass(frozen=True)
@@ -203,7 +73,7 @@ class _Read:
 class _Planes:
     """Writes operators of a space, in the order of their block, as those of planes."""
 
-    def __init__(self, space: _Space, ops: Sequence[ir.Operation]):
+    def __init__(self, space: Space, ops: Sequence[ir.Operation]):
         self._space, self._ops = space, ops
         self._made = {op.results[0] for op in ops}
         self._planes: dict[ir.Value, list[ir.Value]] = {}
@@ -218,10 +88,42 @@ class _Planes:
 
     def _written(self, op: ir.Operation) -> list[ir.Value]:
         s, dim = rows.Structured(op), self._space.dim
-        if "reduction" in s.iterators:
+        if s.iterators[dim] == "reduction":
             return [self._operator(op, list(range(self._space.shape[dim])))]
+        if "reduction" in s.iterators:
+            return self._summed(s)
         count = self._space.shape[dim] if self._space.is_full(op.results[0]) else 1
         return [self._operator(op, [number]) for number in range(count)]
+
+    def _summed(self, s: rows.Structured) -> list[ir.Value]:
+        """What reduces tensors of all channels over points: one operator, which has all that they share at once."""
+        dim, start, at = self._space.dim, s.op.operands[1], _place(s, self._space.dim)
+        channels = range(self._space.shape[dim] if self._space.is_full(s.op.operands[0]) else 1)
+        reads = [self._read(s.op.operands[0], s.maps[0], channel) for channel in channels]
+        loops = [kind for d, kind in enumerate(s.iterators) if d != dim]
+        sizes = sizes_of(start, [d for d in range(ir.RankedTensorType(start.type).rank) if d != at])
+        element, begin = ir.RankedTensorType(start.type).element_type, rows.init_of(start).scalar
+        starts = [linalg.fill(begin, outs=[tensor.empty(sizes, element)]) for _ in channels]
+        places = [ir.AffineDimExpr.get(d) for d in range(len(loops))]
+        reduced = [d for d, kind in enumerate(loops) if kind == "reduction"]
+        out = ir.AffineMap.get(len(loops), 0, [place for d, place in enumerate(places) if d not in reduced])
+        values = [read.value if read.firsts is None else self._taken(read, s.op.operands[0]) for read in reads]
+        identity = ir.AffineMap.get_identity(len(loops))
+        maps = [read.map if read.firsts is None else identity for read in reads] + [out] * len(channels)
+
+        def body(*given: ir.Value) -> list[ir.Value]:
+            indices = [linalg.IndexOp(d).result for d in range(len(loops))]
+            own = zip(given, given[len(channels) :])
+            return [self._computed(s, pair, channel, indices) for channel, pair in zip(channels, own, strict=True)]
+
+        return list(generic(values, starts, maps, loops, body).results)
+
+    def _taken(self, read: _Read, like: ir.Value) -> ir.Value:
+        """The plane that is read by number, of such a tensor of all channels."""
+        rank, kind = len(self._space.plane), ir.RankedTensorType(like.type)
+        empty = tensor.empty(sizes_of(like, [d for d in range(rank + 1) if d != self._space.dim]), kind.element_type)
+        element = lambda _: read.element([linalg.IndexOp(d).result for d in range(rank)])  # noqa: E731
+        return generic([], [empty], [ir.AffineMap.get_identity(rank)], ["parallel"] * rank, element).results[0]
 
     def _operator(self, op: ir.Operation, channels: Sequence[int]) -> ir.Value:
         """What an operator computes of a plane, or of several one after the other."""
@@ -264,6 +166,15 @@ class _Planes:
         own = [ir.AffineDimExpr.get(d) for d in range(loops - 1)]
         moved = ir.AffineMap.get(loops - 1, 0, [*own[:dim], ir.AffineConstantExpr.get(channel), *own[dim:]])
         exprs = [expr.compose(moved) for expr in map_.results]
+        if value not in self._planes and (parts := self._space.parts(value)):
+            value = parts[ir.AffineConstantExpr(exprs[dim]).value]
+            exprs[dim] = ir.AffineConstantExpr.get(0)
+        if value not in self._planes and self._space.is_passing and (seen := windows_behind(value)) is not None:
+            value, within = seen
+            map_ = ir.AffineMap.get(
+                loops - 1, 0, [expr.compose(ir.AffineMap.get(loops - 1, 0, exprs)) for expr in within]
+            )
+            return _Read(value, map_, [[] for _ in within])
         while (op := rows.producer(value)) is not None and self._space.is_put(op):
             if value not in self._planes and self._space.is_flat(value):
                 value, exprs = op.operands[0], [*exprs[:dim], *exprs[dim + 1 :]]
@@ -276,9 +187,9 @@ class _Planes:
                 exprs = [*exprs[:dim], *exprs[dim + 1 :]]
             else:
                 (value,) = planes
-        elif _is_cut(value):
+        elif is_cut(value):
             firsts: list[list[ir.Value]] = [[] for _ in exprs]
-            while _is_cut(value):
+            while is_cut(value):
                 op = rows.producer(value)
                 open_ = iter(list(op.operands)[1 : 1 + slice_of(op).offsets.count(rows.DYNAMIC)])
                 for d, first in enumerate(slice_of(op).offsets):
@@ -292,25 +203,58 @@ class _Planes:
 
     def _hand_on(self, value: ir.Value, planes: Sequence[ir.Value]) -> None:
         """Gives others than the operators of the space what one made."""
+        for user in [use.owner.operation for use in value.uses]:
+            if len(planes) == 1 and self._space.is_put(user) and rows.shape_of(user.results[0]) == self._space.plane:
+                user.results[0].replace_all_uses_with(planes[0])
         others = [use for use in value.uses if not self._is_own(use.owner.operation)]
         if not others:
             return
-        rank = ir.RankedTensorType(value.type).rank
-        whole = planes[0] if rank == len(self._space.plane) else self._whole(value, planes)
+        op = rows.producer(value)
+        assert op is not None
+        at = _place(rows.Structured(op), self._space.dim)
+        joined = _chosen if self._space.is_passing else inserted
+        whole = planes[0] if at is None else joined(value, planes, at)
         for use in others:
             use.owner.operands[use.operand_number] = whole
 
     def _is_own(self, op: ir.Operation) -> bool:
         return len(op.results) == 1 and op.results[0] in self._made
 
-    def _whole(self, value: ir.Value, planes: Sequence[ir.Value]) -> ir.Value:
-        """The tensor of all planes, like `value`."""
-        kind, dim = ir.RankedTensorType(value.type), self._space.dim
-        whole = tensor.empty(sizes_of(value), kind.element_type)
-        sizes = sizes_of(planes[0])
-        open_ = [size for size in sizes if isinstance(size, ir.Value)]
-        shape = [*kind.shape[:dim], 1, *kind.shape[dim + 1 :]]
-        for number, plane in enumerate(planes):
-            firsts = [number if d == dim else 0 for d in range(kind.rank)]
-            whole = tensor.insert_slice(plane, whole, [], open_, [], firsts, shape, [1] * kind.rank)
-        return whole
+
+def inserted(value: ir.Value, planes: Sequence[ir.Value], dim: int) -> ir.Value:
+    """The tensor of all planes, like `value`, whose dimension `dim` they are: each is stored where it belongs."""
+    kind = ir.RankedTensorType(value.type)
+    whole = tensor.empty(sizes_of(value), kind.element_type)
+    sizes = sizes_of(planes[0])
+    open_ = [size for size in sizes if isinstance(size, ir.Value)]
+    shape = [*kind.shape[:dim], 1, *kind.shape[dim + 1 :]]
+    for number, plane in enumerate(planes):
+        firsts = [number if d == dim else 0 for d in range(kind.rank)]
+        whole = tensor.insert_slice(plane, whole, [], open_, [], firsts, shape, [1] * kind.rank)
+    return whole
+
+
+def _chosen(value: ir.Value, planes: Sequence[ir.Value], dim: int) -> ir.Value:
+    """The same, of few elements: whoever reads one takes it from its plane."""
+    kind = ir.RankedTensorType(value.type)
+    identity = ir.AffineMap.get_identity(kind.rank)
+    plane = ir.AffineMap.get(kind.rank, 0, [expr for d, expr in enumerate(identity.results) if d != dim])
+
+    def body(*given: ir.Value) -> ir.Value:
+        own, found = linalg.IndexOp(dim).result, given[len(planes) - 1]
+        for number in reversed(range(len(planes) - 1)):
+            is_own = arith.cmpi(arith.CmpIPredicate.eq, own, constant_index(number))
+            found = arith.select(is_own, given[number], found)
+        return found
+
+    start = tensor.empty(sizes_of(value), kind.element_type)
+    maps = [*[plane] * len(planes), identity]
+    return generic(planes, [start], maps, ["parallel"] * kind.rank, body).results[0]
+
+
+def _place(s: rows.Structured, dim: int) -> int | None:
+    """Where an operator's result has the channels, or the one element that is made of them; None where it has not."""
+    exprs = list(s.maps[s.inputs].results)
+    own = [d for d, expr in enumerate(exprs) if rows.dim_of(expr) == dim]
+    own = own or [d for d, expr in enumerate(exprs) if isinstance(expr, ir.AffineConstantExpr)]
+    return own[0] if own else None

@@ -61,11 +61,13 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 from .apart_elements import kept_apart
 from .base import ModulePass
 from .changed_arguments import write_changed
+from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
+from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
@@ -114,6 +116,8 @@ class ConvertLinalgToGpu(ModulePass):
             main = _main(module)
             with main.context, main.location, kept_apart(main.operation):
                 run_passes(module, _FUSE)
+                if compute_neighbours(_main(module)):
+                    run_passes(module, _FUSE)
                 for _ in range(_ROUNDS):
                     if not drop_unit_dims(_main(module)) | split_windows(_main(module)):
                         break
@@ -121,6 +125,8 @@ class ConvertLinalgToGpu(ModulePass):
                 for _ in range(_ROUNDS):
                     if not share_sums(_main(module)):
                         break
+                    run_passes(module, _FUSE)
+                if compute_columns_together(_main(module)):
                     run_passes(module, _FUSE)
                 if repeat_elements(_main(module)) | size_reductions(_main(module)):
                     run_passes(module, _FUSE)

@@ -39,7 +39,7 @@ def take_elements(module: ir.Module) -> None:
         waiting = [other for other in waiting if other.operands[0] != table]
         for use in list(table.uses):
             if (taker := use.owner.operation).name == op.name:
-                waiting += _computed(taker, made)
+                waiting += computed_there(taker, made)
         if not list(table.uses):
             made.erase()
 
@@ -114,7 +114,7 @@ def _taker(op: ir.Operation) -> ir.Operation | None:
     return around.operation if op.name == "tensor.extract" and around.operation.name == "linalg.generic" else None
 
 
-def _computed(op: ir.Operation, made: ir.Operation) -> list[ir.Operation]:
+def computed_there(op: ir.Operation, made: ir.Operation) -> list[ir.Operation]:
     """Puts what an elementwise operator computes in the place of an extract of it; the extracts that this takes."""
     s, places = rows.Structured(made), list(op.operands)[1:]
     with op.location, ir.InsertionPoint(op):

@@ -28,9 +28,9 @@ def size_reductions(main: ir.Operation) -> bool:
         sizes = [rows.shape_of(op.operands[0])[[*map(rows.dim_of, s.maps[0].results)].index(d)] for d in loops]
         with op.location, ir.InsertionPoint(op):
             sized = tensor.empty(sizes, ir.RankedTensorType(op.operands[0].type).element_type)
-            maps = [s.maps[0], map_of(rank, loops), s.maps[1]]
-            operands, start = [op.operands[0], sized], op.operands[1]
-            made = generic(operands, [start], maps, s.iterators, lambda x, _, found, s=s: cloned(s.body, [x, found]))
+            maps = [s.maps[0], map_of(rank, loops), *s.maps[1:]]
+            operands, starts = [op.operands[0], sized], list(op.operands)[1:]
+            made = generic(operands, starts, maps, s.iterators, lambda x, _, *found, s=s: cloned(s.body, [x, *found]))
             replace_op(op, *made.results)
     return bool(found)
 
@@ -38,7 +38,7 @@ def size_reductions(main: ir.Operation) -> bool:
 def _sums_gathered(op: ir.Operation) -> bool:
     """Whether an operator reduces, over loops of known lengths, what another reads by number for it alone."""
     s, made = rows.Structured(op), rows.producer(op.operands[0])
-    if "reduction" not in s.iterators or s.inputs != 1 or len(op.results) != 1:
+    if "reduction" not in s.iterators or s.inputs != 1:
         return False
     if made is None or made.name != "linalg.generic" or not walk(made, "tensor.extract"):
         return False

@@ -101,7 +101,7 @@ def _padded(value: ir.Value) -> Around | None:
         if rows.DYNAMIC in (*cut.offsets, *cut.sizes):
             return None
         first, op = [a + b for a, b in zip(first, cut.offsets)], rows.producer(op.operands[0])
-    if op is None or op.name != "tensor.pad" or (around := _around(op)) is None:
+    if op is None or op.name != "tensor.pad" or (around := around_of(op)) is None:
         return None
     low, high, outside = around
     if op.results[0] != value:
@@ -111,7 +111,7 @@ def _padded(value: ir.Value) -> Around | None:
     return op.operands[0], low, high, outside
 
 
-def _around(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+def around_of(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
     """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
     low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
     kind = ir.RankedTensorType(pad.operands[0].type)

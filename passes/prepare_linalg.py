@@ -40,7 +40,6 @@ from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
-from .coordinates_apart import take_coordinates_apart
 from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .gathers_of_gathers import gather_once
@@ -82,9 +81,6 @@ class PrepareLinalg(ModulePass):
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)
-            for function in walk(module, "func.func"):
-                take_coordinates_apart(function)
-            run_passes(module, "builtin.module(canonicalize,cse)")
             compute_slices(module)
             for op in walk(module, "tensor.extract_slice"):
                 slice_part(op)

@@ -7,7 +7,8 @@ results.
                                                         }
 
 What is read by one operator alone has been put into it before. Here a kernel less is launched, and what it would read
-is in registers. So all steps of a recurrence that is elementwise are one kernel, or a few.
+is in registers. So all steps of a recurrence that is elementwise are one kernel, or a few. And so are operators that
+read neighbours of elements of the same tensors, as the new quantities of a grid are made: each is loaded once.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
+from .neighbour_arithmetic import at_known_places
 from .schedule_build import cloned, generic, sizes_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
+MOST_BESIDE = 400  # operations of operators that are joined for what they read: registers hold what they have loaded
+_TAKEN = "tensor.extract"
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
 # What may stand anywhere behind what it is of.
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice", "tensor.dim", "arith.constant")
@@ -43,11 +47,12 @@ def share_elements(main: ir.Operation) -> None:
 
 
 def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tuple[ir.Operation, ir.Operation]]:
-    """Operators that wait behind one and read what it computes at their own points, and at which of the two both may be
-    computed."""
+    """Operators that wait behind one and read what it computes at their own points, or neighbours that it reads too,
+    and at which of the two both may be computed."""
     made = list(first.results)
     users = list(dict.fromkeys(use.owner.operation for result in made for use in result.uses))
-    for second in users:
+    beside = [op for op in _beside(first) if op not in users and _operations(first) + _operations(op) <= MOST_BESIDE]
+    for second in [*users, *beside]:
         is_later = len(second.results) and places.get(second.results[0], -1) > places[first.results[0]]
         if not is_later or not _are_alike(first, second):
             continue
@@ -55,6 +60,26 @@ def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tupl
             yield second, first
         elif all(user == second or _is_behind(user, second) for user in users):
             yield second, second
+
+
+def _beside(first: ir.Operation) -> list[ir.Operation]:
+    """The operators that read a tensor which one reads too, both with neighbours of some tensor's elements."""
+    if not (tables := _tables(first)):
+        return []
+    read = [*tables, *list(first.operands)[: rows.Structured(first).inputs]]
+    owners = [use.owner for x in dict.fromkeys(read) for use in x.uses]
+    found = dict.fromkeys(op.parent.operation if op.name == _TAKEN else op.operation for op in owners)
+    return [op for op in found if op != first and op.name == "linalg.generic" and _tables(op)]
+
+
+def _tables(op: ir.Operation) -> list[ir.Value]:
+    """The tensors of which the body of an operator takes elements at places that no data says."""
+    inner = [one.operation for one in rows.Structured(op).body.operations]
+    return [one.operands[0] for one in inner if one.name == _TAKEN and at_known_places(one)]
+
+
+def _operations(op: ir.Operation) -> int:
+    return len(rows.Structured(op).body.operations)
 
 
 def _is_behind(op: ir.Operation, other: ir.Operation) -> bool:
@@ -90,6 +115,7 @@ def _tensors(first: ir.Operation, second: ir.Operation) -> int:
     for op in (first, second):
         s = rows.Structured(op)
         read |= {(op.operands[n], str(s.maps[n])) for n in range(s.inputs) if op.operands[n] not in made}
+        read |= {(table, "") for table in s.tables()}
     kept = [x for x in made if any(use.owner.operation != second for use in x.uses)]
     return len(read) + len(kept) + len(second.results)
 

@@ -17,6 +17,7 @@ from kitsune_mlir.codegen.gpu_buffers import ancestor_in, behind
 from kitsune_mlir.codegen.gpu_reduction import combiners
 from kitsune_mlir.mlir import ir, walk
 
+from .neighbour_arithmetic import at_known_places
 from .schedule_build import cloned, generic
 
 _MOST = 8  # results, whose sums are in registers
@@ -42,7 +43,7 @@ def share_sums(main: ir.Operation) -> bool:
 def _is_sum(op: ir.Operation) -> bool:
     """Whether an operator of @main's own block is a reduction whose elements may be joined in any order."""
     s = rows.Structured(op)
-    plain = op.parent.operation.name == "func.func" and not s.tables()
+    plain = op.parent.operation.name == "func.func" and all(at_known_places(one.operation) for one in s.body.operations)
     return plain and "reduction" in s.iterators and combiners(s.body, s.inputs, other=True) is not None
 
 

@@ -20,7 +20,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 
-from .schedule_build import generic, sizes_of
+from .schedule_build import generic, reshaped, sizes_of, slice_at
 
 _FEW = 16  # columns
 _TIMES, _LITTLE = 4, 16  # slices that overlap, and operations of an element of which each may compute its own
@@ -94,9 +94,17 @@ def _is_given(value: ir.Value) -> bool:
     op = rows.producer(value)
     if op is None:
         return True
-    if op.name == "tensor.extract_slice" or op.name in rows.RESHAPES:
+    if op.name == "tensor.extract_slice" or op.name in rows.RESHAPES or _is_moved_last(op):
         return _is_given(op.operands[0])
     return op.name == "linalg.generic" and len(op.results) == 1 and _is_taken(op)
+
+
+def _is_moved_last(op: ir.Operation) -> bool:
+    """Whether a transpose makes another dimension the last one, and leaves the others in their order."""
+    if op.name != "linalg.transpose":
+        return False
+    order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    return order[:-1] == sorted(order[:-1])
 
 
 def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation) -> bool:
@@ -152,9 +160,18 @@ def _columns(value: ir.Value, first: int, count: int) -> ir.Value:
     sizes, offsets = [*kind.shape[:-1], count], [0] * (kind.rank - 1) + [first]
     open_ = [size for size in sizes_of(value, range(kind.rank - 1)) if isinstance(size, ir.Value)]
     op = rows.producer(value)
+    if op is not None and count == 1 and _is_moved_last(op):
+        return _moved_column(op, first)
     if op is not None and op.name == "tensor.extract_slice":
         before, _, steps = slice_of(op)
         if len(before) == len(offsets) and rows.DYNAMIC not in before and {*steps} == {1}:
             value, offsets = op.operands[0], [a + b for a, b in zip(before, offsets)]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
     return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * len(sizes)).result
+
+
+def _moved_column(transpose: ir.Operation, number: int) -> ir.Value:
+    """A column of a transposed tensor, which is a slice of the tensor itself in another shape."""
+    dim = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))[-1]
+    part = slice_at(transpose.operands[0], {dim: number})
+    return reshaped(part, [*(size if size != rows.DYNAMIC else None for size in rows.shape_of(part)), 1])

@@ -248,6 +248,8 @@ def _count(generic: Generic, run: int, line: int) -> int:
     if not all(_has_words(value, map_, loops, 1) for value, map_ in outputs):
         return 1
     moving = [(v, m) for v, m in zip(generic.inputs, generic.maps) if loops[-1] in dims_of(m)]
+    if any(gpu_words.lies_apart(value, map_, loops[-1]) for value, map_ in moving):
+        return 1
     sizes = [generic.known_size(d) for d in generic.parallel]
     code = sum(instructions_of(op.operation) for op in generic.block.operations)
     found = WORD // max(bytes_of(value.type) for value in (*(v for v, _ in moving), *generic.outputs))

@@ -52,6 +52,8 @@ def width(generic: Generic, few: bool = False) -> int:
     along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if lies_along(v, m, last)]
     if sizes[-1] is None or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
+    if any(lies_apart(value, map_, last) for value, map_ in zip(generic.inputs, generic.maps)):
+        return 1
     buffers = [*(value for value, _ in along), *(load.operands[0] for load in tables)]
     found = WORD // max(bytes_of(buffer.type) for buffer in buffers)
     while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(buffer, found) for buffer in buffers)):
@@ -313,6 +315,17 @@ def _elements(
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]
+
+
+def lies_apart(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
+    """Whether neighbours along a loop are a line of a few elements apart in memory, as a coordinate of points is: by
+    threads side by side more of them are in a sector."""
+    if not isinstance(value.type, ir.MemRefType) or value.type.rank < 2 or not bytes_of(value.type):
+        return False
+    *_, outer, inner = map_.results
+    own = isinstance(outer, ir.AffineDimExpr) and outer.position == last
+    line = value.type.shape[value.type.rank - 1] * bytes_of(value.type)
+    return own and isinstance(inner, ir.AffineConstantExpr) and bytes_of(value.type) < line <= WORD
 
 
 def lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:

@@ -25,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads, sinks, sorted_starts, spread_columns, strides
 from .graph_values import is_written
+from .open_views import are_cut_alike
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -113,12 +114,18 @@ def settle(graph: torch.fx.Graph) -> None:
 
 def _join_views(node: Node) -> None:
     """A view of a view is one of what that shows: of known sizes torch-mlir finds which dimensions stay as they are,
-    and so what joined columns of windows and another cut of them have in common."""
+    and so what joined columns of windows and another cut of them have in common. Of open ones symbols tell."""
     source = node.args[0]
     while source.op == "call_function" and source.target is aten.view.default and _are_known(source.args[0], source):
         source = source.args[0]
     if source is not node.args[0] and _are_known(node):
         node.args = (source, list(node.meta["val"].shape))
+        return
+    source, shape = node.args[0], node.meta["val"].shape
+    while source.op == "call_function" and source.target is aten.view.default and not _are_known(source):
+        source = source.args[0]
+        if are_cut_alike(source.meta["val"].shape, shape):
+            node.args = (source, node.args[1])
 
 
 def _are_known(*nodes: Node) -> bool:

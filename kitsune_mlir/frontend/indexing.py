@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
+from .own_operators import ROLLED
 from .working import working
 
 aten = torch.ops.aten
@@ -152,12 +153,14 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
 def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     """By numbers of 64 bits; by one for all of several dimensions, where it is open how many places there are:
     torch-mlir cannot tell then that all dimensions have as many. Places of dimensions that do not lie side by side come
-    before all others. Of one dimension behind others elements are selected: torch-mlir has a table of numbers for each
-    of these too, and looks up what a thread's place says."""
+    before all others. Behind others elements of one dimension are selected, or of all that are one: torch-mlir has a
+    table of numbers for each of these too, and looks up what a thread's place says."""
     given = [i for i in indices if i is not None]
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     is_open = any(not isinstance(size, int) for i in given for size in i.shape)
-    if is_open and len(given) > 1 and all(i.dtype != torch.bool for i in given):
+    several = len(given) > 1 and all(i.dtype != torch.bool for i in given)
+    is_behind = axes[0] > 0 and axes == list(range(axes[0], axes[-1] + 1)) and x.is_contiguous()
+    if several and (is_open or is_behind):
         if axes != list(range(axes[0], axes[-1] + 1)):
             x, axes = x.movedim(axes, list(range(len(axes)))), list(range(len(axes)))
         flat = x.flatten(axes[0], axes[-1])
@@ -259,17 +262,20 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     return source.to(x.dtype).expand(x.shape).clone()
 
 
-def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
-    """Two slices one behind the other; along an open size elements by number. torch-mlir's own has slices of none."""
+def roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
+    """Two slices one behind the other; elements where they lie, along open sizes. torch-mlir has slices of none."""
     if not dims:
         return roll(x.reshape(-1), shifts, [0]).reshape(x.shape)
-    if not all(isinstance(shift, int) for shift in shifts):
+    if any(isinstance(shift, torch.SymInt) and free_unbacked_symbols(shift) for shift in shifts):  # of data
         return NotImplemented
+    moves = dict[int, Any]()
     for shift, d in zip(shifts, dims):
+        moves[d % x.dim()] = moves.get(d % x.dim(), 0) + shift
+    if not all(isinstance(number, int) for d, shift in moves.items() for number in (x.shape[d], shift)):
+        return ROLLED(x, [*moves.values()], [*moves])
+    for d, shift in moves.items():
         size = x.shape[d]
-        if not isinstance(size, int):
-            x = x.index_select(d, (torch.arange(size, device=x.device) - shift) % size)
-        elif size and (first := -shift % size):
+        if size and (first := -shift % size):
             x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
     return x.clone()
 

@@ -16,7 +16,7 @@ from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, Substit
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
 from kitsune_mlir.rows import producer, size_of, used_values
 
-from .sampled_elements import Sample, between, windows
+from .sampled_elements import Sample, around, between, rolled, windows
 from .tensor_specs import entry_function, retype
 
 _PREFIX = "torch.kitsune."  # of an operator's name
@@ -121,6 +121,28 @@ def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
+def _around(x: ir.Value, padding: ir.Value, way: ir.Value) -> tuple[Parts, Make]:
+    """An image with more of itself beside it, likewise."""
+    sizes = [ir.IntegerAttr(_number(one)).value for one in padding.owner.operands]
+    number = ir.IntegerAttr(_number(way)).value
+    return [x], lambda parts, kinds: [around(parts[0], sizes, number, ir.RankedTensorType(kinds[0]))]
+
+
+def _rolled(x: ir.Value, shifts: ir.Value, dims: ir.Value) -> tuple[Parts, Make]:
+    """A tensor that is rolled along dimensions, likewise; by numbers that are computed of open sizes, too."""
+    along = [ir.IntegerAttr(_number(one)).value for one in dims.owner.operands]
+    given = list(shifts.owner.operands)
+    known = ["value" in one.owner.attributes for one in given]
+    moves = [ir.IntegerAttr(_number(one)).value if is_known else None for one, is_known in zip(given, known)]
+
+    def make(parts: Sequence[ir.Value], kinds: Sequence[ir.Type]) -> Sequence[ir.Value]:
+        numbers = iter(parts[1:])
+        own = {d: next(numbers) if move is None else move for d, move in zip(along, moves)}
+        return [rolled(parts[0], own, ir.RankedTensorType(kinds[0]))]
+
+    return [x, *(one for one, is_known in zip(given, known) if not is_known)], make
+
+
 def _operation(name: str, attributes: dict[str, ir.Attribute]) -> Make:
     """What makes an operation of this name."""
     return lambda parts, kinds: list(ir.Operation.create(name, kinds, parts, attributes).results)
@@ -193,6 +215,7 @@ def _like(x: ir.Value, kind: ir.RankedTensorType, dims: Sequence[int]) -> ir.Val
 
 
 _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
+    "around": _around,
     "between": _between,
     "bits": _bits,
     "cholesky": _plain(CholeskyOp.OPERATION_NAME),
@@ -201,6 +224,7 @@ _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
     "fourier": _fourier,
     "fourier_to_real": _fourier,
     "pivots": _plain(PivotsOp.OPERATION_NAME),
+    "rolled": _rolled,
     "sample": _sample,
     "solve": _plain(SolveOp.OPERATION_NAME),
     "substitute": _substitute,

@@ -40,6 +40,17 @@ def part_open_views(graph: Graph) -> None:
             graph.erase_node(node)
 
 
+def are_cut_alike(before: Sequence[Size], after: Sequence[Size]) -> bool:
+    """Whether symbols tell which factors of the sizes of a shape are in which of another one's."""
+    first, found = [0, 0], list(_runs(before, after))
+    for dims, parts in found:
+        run, wanted = before[first[0] : first[0] + dims], after[first[1] : first[1] + parts]
+        if _factors(run, wanted) is None:
+            return False
+        first = [first[0] + dims, first[1] + parts]
+    return bool(found)
+
+
 class _Steps:
     """The operators that make a view, from its last dimensions to the first: those before are then not moved."""
 

@@ -20,6 +20,8 @@ _library.define("pivots(Tensor matrix) -> Tensor")
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
+_library.define("around(Tensor x, int[] padding, int way) -> Tensor")
+_library.define("rolled(Tensor x, SymInt[] shifts, int[] dims) -> Tensor")
 
 
 def _result(re: Tensor, dim: int, kept: int) -> Tensor:
@@ -65,6 +67,19 @@ def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int
     return x.new_empty([n, *counts, *kernel, c] if last else [n, c, *kernel, *counts])
 
 
+@torch.library.register_fake("kitsune::rolled", lib=_library)
+def _rolled(x: Tensor, shifts: list[int | torch.SymInt], dims: list[int]) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+@torch.library.register_fake("kitsune::around", lib=_library)
+def _around(x: Tensor, padding: list[int], way: int) -> Tensor:
+    shape = list(x.shape)
+    for d, pair in enumerate(zip(padding[::2], padding[1::2], strict=True)):
+        shape[-1 - d] += sum(pair)
+    return x.new_empty(shape)
+
+
 @torch.library.register_fake("kitsune::bits", lib=_library)
 def _bits(x: Tensor) -> Tensor:
     return x.new_empty(x.shape, dtype=torch.int32)
@@ -101,6 +116,8 @@ FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
 WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows
+AROUND = torch.ops.kitsune.around.default  # more of an image beside it, see sampled_elements.around
+ROLLED = torch.ops.kitsune.rolled.default  # along dimensions, see sampled_elements.rolled
 BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
 EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension
 CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on

@@ -1,7 +1,7 @@
 """Images with more of themselves around them: reflected, circular, or their last elements repeated. Each dimension is a
 concatenation, whose parts are copied as they lie to where they belong, where torch's decompositions read each element
-by number, or write the parts over zeros one after another. Where sizes are open elements are read by number, along all
-dimensions at once: copies would be as many kernels as there are parts.
+by number, or write the parts over zeros one after another. Where sizes are open elements are read where they lie, along
+all dimensions at once: copies would be as many kernels as there are parts.
 
 Tensors of open sizes that are repeated have a dimension of their copies beside each that is, which both then are one;
 torch-mlir divides by the sizes, which may be none."""
@@ -14,14 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .own_operators import AROUND
+from .sampled_elements import CIRCULAR, REFLECTED, REPEATED
+
 aten = torch.ops.aten
 
 FEW = 8  # elements at an end that are parts of their own: any number of parts is copied by one kernel
 
 # Gives the parts that come before and behind a dimension of an image.
 Around = Callable[[Tensor, int, int, int], list[Sequence[Tensor]]]
-
-Place = Callable[[Tensor, Any], Tensor]  # of numbers around a dimension of that size, the elements that stand there
 
 
 def _reflected(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Tensor]]:
@@ -44,36 +45,12 @@ def _circular(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Te
     return [[x.narrow(dim, x.shape[dim] - before, before)], [x.narrow(dim, 0, behind)]]
 
 
-def _reflected_place(n: Tensor, size: Any) -> Tensor:
-    n = n.abs()
-    return torch.minimum(n, 2 * (size - 1) - n)
-
-
-def _repeated_place(n: Tensor, size: Any) -> Tensor:
-    return n.clamp(min=0, max=size - 1)
-
-
-def _circular_place(n: Tensor, size: Any) -> Tensor:
-    return torch.where(n < 0, n + size, torch.where(n >= size, n - size, n))
-
-
-def _by_number(x: Tensor, padding: Sequence[int], place: Place) -> Tensor:
-    """All dimensions at once, each element by its number: of sizes that are open until the call."""
-    count = len(padding) // 2
-    places = []
-    for number in range(count):
-        size, (before, behind) = x.shape[number - count], padding[2 * (count - 1 - number) :][:2]
-        own = torch.arange(-before, size + behind, device=x.device)
-        places.append(place(own, size).view(-1, *[1] * (count - 1 - number)))
-    return aten._unsafe_index(x, [*[None] * (x.dim() - count), *places])
-
-
-def _rule(around: Around, place: Place) -> Callable[..., Any]:
+def _rule(around: Around, way: int) -> Callable[..., Any]:
     def rule(x: Tensor, padding: Sequence[Any]) -> Any:
         if not all(isinstance(size, int) for size in padding) or min(padding) < 0:
             return NotImplemented
         if not all(isinstance(size, int) for size in x.shape[-len(padding) // 2 :]):
-            return _by_number(x, padding, place)
+            return AROUND(x, padding, way)
         for dim in range(x.dim() - len(padding) // 2, x.dim()):
             before, behind = padding[2 * (x.dim() - 1 - dim) :][:2]
             first, last = around(x, dim, before, behind)
@@ -100,7 +77,7 @@ def _operators(name: str) -> list[Any]:
 
 PADDING = {
     aten.repeat.default: _copies,
-    **dict.fromkeys(_operators("reflection"), _rule(_reflected, _reflected_place)),
-    **dict.fromkeys(_operators("replication"), _rule(_repeated, _repeated_place)),
-    aten._pad_circular.default: _rule(_circular, _circular_place),
+    **dict.fromkeys(_operators("reflection"), _rule(_reflected, REFLECTED)),
+    **dict.fromkeys(_operators("replication"), _rule(_repeated, REPEATED)),
+    aten._pad_circular.default: _rule(_circular, CIRCULAR),
 }

@@ -11,13 +11,14 @@ graphs (own_operators.py). An element's place, the corners around it and their w
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
 
 _ZEROS, _BORDER = 0, 1
+REFLECTED, REPEATED, CIRCULAR = range(3)  # what is around an image
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,67 @@ def windows(
     with ir.InsertionPoint(block):
         linalg.YieldOp([block.arguments[0]])
     return made.results[0]
+
+
+def rolled(x: ir.Value, shifts: Mapping[int, int | ir.Value], result: ir.RankedTensorType) -> ir.Value:
+    """A tensor at the insertion point whose elements move up by so many places (i64, where it is not known) along each
+    of these dimensions, and from the end to the start. Each is read where it lies: its place takes a comparison, the
+    remainder of the shift and the size is that of all."""
+    made = _operator(result, [(x, d) for d in range(result.rank)], [], [])
+    lengths = {d: tensor.dim(x, _index(d)) for d in shifts}  # a constant, where it is known
+    wrapped = {}  # how many elements come from the end, to the start
+    for d, shift in shifts.items():
+        least = arith.maxui(lengths[d], _index(1))
+        if isinstance(shift, int):
+            moved = arith.remui(_index(abs(shift)), least)
+            wrapped[d] = moved if shift >= 0 else arith.subi(lengths[d], moved)
+        else:
+            moved = arith.remsi(arith.index_cast(ir.IndexType.get(), shift), least)
+            is_back = arith.cmpi(arith.CmpIPredicate.slt, moved, _index(0))
+            wrapped[d] = arith.select(is_back, arith.addi(moved, least), moved)
+    with ir.InsertionPoint(made.regions[0].blocks[0]):
+        places = [linalg.IndexOp(d).result for d in range(result.rank)]
+        for d, count in wrapped.items():
+            from_end = arith.addi(places[d], arith.subi(lengths[d], count))
+            is_first = arith.cmpi(arith.CmpIPredicate.ult, places[d], count)
+            places[d] = arith.select(is_first, from_end, arith.subi(places[d], count))
+        linalg.YieldOp([tensor.extract(x, places)])
+    return made.results[0]
+
+
+def around(x: ir.Value, padding: Sequence[int], way: int, result: ir.RankedTensorType) -> ir.Value:
+    """A tensor at the insertion point with more of its own elements beside it, which are read where they lie: of its
+    dimensions from the last one on so many before and behind."""
+    rank = result.rank
+    before = {rank - 1 - d: first for d, first in enumerate(padding[::2])}
+    lengths = [tensor.dim(x, _index(d)) for d in range(rank)]  # a constant, where it is known
+    more = {d: padding[2 * (rank - 1 - d)] + padding[2 * (rank - 1 - d) + 1] for d in before}
+    sizes = [
+        (arith.addi(lengths[d], _index(more[d])) if d in more else lengths[d]) if result.is_dynamic_dim(d) else size
+        for d, size in enumerate(result.shape)
+    ]
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
+    starts = [tensor.empty(sizes, result.element_type)]
+    made = linalg.GenericOp([result], [], starts, [ir.AffineMap.get_identity(rank)], kinds)
+    with ir.InsertionPoint(made.regions[0].blocks.append(result.element_type)):
+        places = [linalg.IndexOp(d).result for d in range(rank)]
+        for d, first in before.items():
+            places[d] = _inside(arith.subi(places[d], _index(first)), lengths[d], way)
+        linalg.YieldOp([tensor.extract(x, places)])
+    return made.results[0]
+
+
+def _inside(n: ir.Value, size: ir.Value, way: int) -> ir.Value:
+    """Which element of so many stands at a number around them, a signed index; one of them whatever it is."""
+    none, last = _index(0), arith.subi(size, _index(1))
+    if way == REFLECTED:
+        n = arith.maxsi(n, arith.subi(none, n))
+        n = arith.minsi(n, arith.subi(arith.addi(last, last), n))
+    elif way == CIRCULAR:
+        below = arith.cmpi(arith.CmpIPredicate.slt, n, none)
+        beyond = arith.cmpi(arith.CmpIPredicate.sge, n, size)
+        n = arith.select(below, arith.addi(n, size), arith.select(beyond, arith.subi(n, size), n))
+    return arith.minsi(arith.maxsi(n, none), last)
 
 
 def _operator(

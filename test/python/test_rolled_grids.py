@@ -1,0 +1,96 @@
+"""Steps on periodic grids: what is rolled is read where it lies, of known sizes or open ones, a kernel a step."""
+
+import pytest
+import torch
+from functions import Function, computed
+from torch.export import Dim
+
+import kitsune_mlir
+from kitsune_mlir.bench.fields_images import ShallowWater
+from kitsune_mlir.tools.gpusim import Simulation
+
+pytestmark = pytest.mark.usefixtures("unassembled")
+OPEN = {0: Dim("h", min=2, max=999), 1: Dim("w", min=2, max=999)}
+SIZES = [(6, 9), (2, 2), (3, 17)]
+
+
+def check(function, count, kinds, sizes=SIZES, kind=torch.float32, target="sm_90a"):
+    """Compares what a function gives of so many grids of several sizes, and says what its kernels are."""
+    shapes = ((OPEN,) * count,) if len(sizes) > 1 else None
+    example = grids(count, sizes[0], kind)
+    compiled = kitsune_mlir.compile(Function(function), example, target=target, dynamic_shapes=shapes)
+    if target != "cpu":
+        assert computed(compiled) == kinds
+    for size in sizes:
+        x = grids(count, size, kind)
+        found = (compiled if target == "cpu" else Simulation(compiled, seed=1))(*x)
+        wanted = function(*x)
+        for one, other in zip(found, wanted, strict=True) if isinstance(found, tuple) else [(found, wanted)]:
+            torch.testing.assert_close(torch.as_tensor(one), other)
+
+
+def grids(count, shape, kind):
+    made = [torch.randn(shape) if kind.is_floating_point else torch.randint(0, 2, shape) for _ in range(count)]
+    return tuple(one.to(kind) for one in made)
+
+
+def laplacian(x):
+    return x.roll(1, 0) + x.roll(-1, 0) + x.roll(1, 1) + x.roll(-1, 1) - 4 * x
+
+
+def shallow_water(*given):
+    return tuple(x[0] for x in ShallowWater(2)(*(x.unsqueeze(0) for x in given)))
+
+
+def life(x):
+    around = sum(x.roll((i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+    return ((around == 3) | ((x == 1) & (around == 2))).to(x.dtype)
+
+
+@pytest.mark.parametrize("sizes", [SIZES, [(48, 64)]], ids=["open", "known"])
+def test_a_step_is_a_kernel(sizes):
+    """Three quantities, of which products are rolled."""
+    check(shallow_water, 3, ["gather"] * 2, sizes)
+
+
+def test_on_a_cpu():
+    check(shallow_water, 3, [], target="cpu")
+    check(lambda x: x.roll((2, -5, 40), (0, 1, 0)) * x + torch.fft.fftshift(x), 1, [], target="cpu")
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64])
+def test_neighbours_of_open_grids(kind):
+    check(life if kind == torch.int64 else laplacian, 1, ["gather"], kind=kind)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.roll(7, 0) + x.roll((-1, 2), (0, 1)) + x.roll(-40, 1),
+        lambda x: x.roll((2, 3), (0, 0)) - x.roll(4),
+        lambda x: x.roll(2, 0).roll(-1, 1).roll(3, -1) * x,
+        lambda x: (x * x + 1).roll(1, 1) - (x * x + 1),
+        lambda x: torch.fft.fftshift(x) + torch.fft.ifftshift(x, dim=-1),
+        lambda x: x.roll((-x.shape[1] - 1, 3 * x.shape[0]), (0, 1)) * 2,
+    ],
+    ids=["far", "all", "rolls of rolls", "of what is computed", "to the middle", "by sizes"],
+)
+def test_open_rolls(function):
+    check(function, 1, ["gather"])
+
+
+def test_two_quantities_that_read_each_other():
+    """A step of both is a kernel."""
+
+    def step(x, y):
+        return x + 0.1 * laplacian(x) - x * y, y + 0.05 * laplacian(y) + x * y
+
+    check(lambda x, y: step(*step(x, y)), 2, ["gather"] * 2)
+
+
+def test_dear_functions_are_computed_once():
+    check(lambda x: laplacian(x.sin()), 1, ["elementwise", "gather"])
+
+
+def test_sums_of_rolled_rows():
+    check(lambda x: (x.roll(1, 1) * x).sum(1), 1, ["reduce"])
