@@ -25,6 +25,7 @@ from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .channel_planes import inserted
 from .neighbour_arithmetic import at_known_places
+from .row_groups import users
 from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 _MOST = 8  # columns
@@ -37,10 +38,10 @@ def compute_columns_together(main: ir.Operation) -> bool:
     for op in found:
         with op.location, ir.InsertionPoint(op):
             planes = _planes(rows.Structured(op))
-        users, column = [use.owner.operation for use in op.results[0].uses], len(rows.shape_of(op.results[0])) - 1
+        readers, column = [use.owner.operation for use in op.results[0].uses], len(rows.shape_of(op.results[0])) - 1
         old, dim = op, column
-        if len(users) == 1 and _is_moved(users[0]):
-            old, dim = users[0], _order(users[0]).index(column)
+        if len(readers) == 1 and _is_moved(readers[0]):
+            old, dim = readers[0], _order(readers[0]).index(column)
         with op.location, ir.InsertionPoint(old):
             whole = inserted(old.operands[len(old.operands) - 1], planes, dim)
         old.results[0].replace_all_uses_with(whole)
@@ -68,7 +69,7 @@ def _is_taken(op: ir.Operation) -> bool:
     takers = {use.owner.operation for use in uses}
     if any(op.name != "tensor.extract" for op in takers) or all(map(at_known_places, takers)):
         return False
-    if any(map(_is_sum, (use.owner.operation for use in op.results[0].uses))):  # which reads by number itself
+    if not all(_is_moved(one) or one.name == "func.return" for one in users(op.results[0])):  # others read by number
         return False
     if any(use.operand_number != len(use.owner.operands) - 1 for use in uses):
         return False
@@ -80,10 +81,6 @@ def _is_taken(op: ir.Operation) -> bool:
         elif one.name.startswith(("arith.", "math.")):
             shared += DEAR.get(one.name, 1)
     return shared >= _SHARED
-
-
-def _is_sum(op: ir.Operation) -> bool:
-    return op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
 
 
 def _loops(map_: ir.AffineMap) -> set[int]:
