@@ -22,7 +22,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
-from kitsune_mlir.planning.scans import EACH, WARP, warps_of_line
+from kitsune_mlir.planning.scans import EACH, SMS, WARP, warps_of_line
 from kitsune_mlir.rows import producer
 
 from .gpu_around import Around, Operators
@@ -91,9 +91,10 @@ def _lower(op: ir.Operation, how: Joining, around: Operators, kernels: Kernels) 
     kind = ir.MemRefType(source.type)
     inner = [WARP if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(dim + 1, kind.rank)]
     scan = _Scan(op, how, around, [d for d in range(kind.rank) if d != dim], dim)
-    if (warps := _warps_of_line(scan)) > 1:
+    beside = bool(inner) and product(inner) >= LEAST_BESIDE
+    if (warps := _warps_of_line(scan, beside)) > 1:
         _of_blocks(scan, kernels, warps)
-    elif inner and product(inner) >= LEAST_BESIDE:
+    elif beside:
         _of_lanes(
             scan, kernels, MOST_WARPS if kind.is_dynamic_dim(dim) else min(MOST_WARPS, ceildiv(kind.shape[dim], ROWS))
         )
@@ -196,10 +197,12 @@ def _of_warps(scan: _Scan, kernels: Kernels) -> None:
     kernel.launch(lambda: ceildiv(product(scan.sizes(on_host)), THREADS // WARP))
 
 
-def _warps_of_line(scan: _Scan) -> int:
-    """How many warps are to have a line, as the example has it."""
+def _warps_of_line(scan: _Scan, beside: bool) -> int:
+    """How many warps are to have a line, as the example has it. Of lines that stand side by side a warp's elements lie
+    in as many lines of the cache: an SM has no more than one."""
     sizes = list(example_sizes.shape_of(scan.op.operands[0]))
-    return warps_of_line(sizes.pop(scan.dim), prod(sizes))
+    size = sizes.pop(scan.dim)
+    return 1 if beside and prod(sizes) > SMS else warps_of_line(size, prod(sizes))
 
 
 def _of_blocks(scan: _Scan, kernels: Kernels, warps: int) -> None:

@@ -8,7 +8,8 @@ WARP, EACH = 32, 4  # lanes, and the neighbours that each has in a turn
 TURN, TURN_US = WARP * EACH, 0.5  # elements of a warp in a turn, which takes so long
 MEETING_US = 0.2  # of a turn of several warps, more
 WARPS = 8448  # that a GPU as an H100 is has at once
-FILLED = 132 * WARP  # that keep it busy
+SMS = 132
+FILLED = SMS * WARP  # warps that keep it busy
 
 
 def warps_of_line(size: int, lines: int) -> int:
