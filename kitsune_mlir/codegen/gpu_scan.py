@@ -22,7 +22,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
-from kitsune_mlir.planning.scans import EACH, SMS, WARP, warps_of_line
+from kitsune_mlir.planning.scans import EACH, LEAST_BESIDE, SMS, WARP, warps_of_line
 from kitsune_mlir.rows import producer
 
 from .gpu_around import Around, Operators
@@ -49,7 +49,6 @@ from .scan_joins import Found, Joining, is_inclusive, joining
 
 MOST, LITTLE = 96, 8  # operations of what is computed in front of a kernel of many lines, and of others
 _MANY = 132 * WARP  # lines, of which each SM has a block
-LEAST_BESIDE = 8  # lines that are neighbours, of a block whose lanes have one each
 ROWS, MOST_WARPS = 8, 16  # elements of a thread in a turn, and warps of such a block
 
 

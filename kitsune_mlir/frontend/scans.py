@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from math import ceil, inf, log
+from math import ceil, inf, log, prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kitsune_mlir.planning.scans import TURN, lines_us
+from kitsune_mlir.planning.scans import LEAST_BESIDE, TURN, lines_us
 
 from .own_operators import EXTREMA
 from .working import NARROW, working
@@ -57,26 +57,33 @@ def _way(x: Tensor, dim: int) -> Way:
         return Way.STEPS
     if not isinstance(lines, int):
         return Way.LINES
-    piece, whole = _piece(size, lines), LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US
+    beside = _are_beside(x, dim)
+    piece, whole = _piece(size, lines, beside), LAUNCH_US + 2 * x.numel() * x.element_size() / BYTES_A_US
     times = {
-        Way.LINES: max(whole, LAUNCH_US + lines_us(size, lines)),
-        Way.PIECES: 3 * whole + _pieces_us(size, lines, piece),
+        Way.LINES: max(whole, LAUNCH_US + lines_us(size, lines, beside)),
+        Way.PIECES: 3 * whole + _pieces_us(size, lines, piece, beside),
         Way.STEPS: steps * whole,
     }
     return min(times, key=lambda way: times[way])
 
 
-def _pieces_us(size: int, lines: int, piece: int) -> float:
+def _are_beside(x: Tensor, dim: int) -> bool:
+    """Whether many lines stand side by side in memory."""
+    behind = prod(x.shape[dim % x.dim() + 1 :])
+    return not isinstance(behind, int) or behind >= LEAST_BESIDE
+
+
+def _pieces_us(size: int, lines: int, piece: int, beside: bool) -> float:
     """The same of pieces, and of what each is together."""
     pieces = ceil(size / piece)
-    return lines_us(piece, lines * pieces) + lines_us(pieces, lines)
+    return lines_us(piece, lines * pieces, beside) + lines_us(pieces, lines, beside)
 
 
-def _piece(size: int, lines: int) -> int:
+def _piece(size: int, lines: int, beside: bool) -> int:
     """Elements of a piece of a line: about what takes the least time, and so many that all pieces are whole if they
     can be."""
     sizes = [TURN << doubled for doubled in range(max(1, (size // TURN).bit_length()))]
-    piece = min(sizes, key=lambda piece: _pieces_us(size, lines, piece))
+    piece = min(sizes, key=lambda piece: _pieces_us(size, lines, piece, beside))
     whole = [n for n in range(piece // 2, 2 * piece) if size % n == 0]
     return min(whole, key=lambda n: (n % 4, abs(n - piece)), default=piece)
 
@@ -139,7 +146,7 @@ def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -
 
     def _of_pieces(x: Tensor, dim: int) -> Tensor:
         size = x.shape[dim]
-        piece = _piece(size, x.numel() // size)
+        piece = _piece(size, x.numel() // size, _are_beside(x, dim))
         count = ceil(size / piece)
         behind = [0, 0] * (x.dim() - 1 - dim) + [0, count * piece - size]
         pieces = op(aten.constant_pad_nd(x, behind, neutral).unflatten(dim, (count, piece)), dim + 1)
