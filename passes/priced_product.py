@@ -165,12 +165,12 @@ class PricedProduct:
         return max(tiles.microseconds, self.target.launch_us + dram_us(nbytes, self.target))
 
     def _chosen(self, follows: Follows, split_k: int, **form: Any) -> ProductTiles | None:
-        known = self.sizes["k"] is not None  # parts of an open length would be open too
+        known = self.sizes["k"] is not None
         chosen = partial(
             choose,
             *(*self.known, self._is_across(form.get("made", frozenset())), len(PAIRS[self.pieces]), self.target),
             words=self.words,
-            most_split=MOST_SPLIT if known else 1,
+            most_split=MOST_SPLIT,
             work=work_of(follows),
             shared=self.shared(),
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,

@@ -265,9 +265,17 @@ class ProductKernel:
             return constant_index(0), constant_index(self.tiles.part), constant_index(self.chunk)
         if "s" not in at:
             return constant_index(0), self.extents["k"], constant_index(self.chunk)
-        first = arith.muli(at["s"], constant_index(self.tiles.part))
-        last = arith.minui(arith.addi(first, constant_index(self.tiles.part)), self.extents["k"])
-        return first, last, constant_index(self.chunk)
+        part = self._part()
+        first = arith.muli(at["s"], part)
+        last = arith.minui(arith.addi(first, part), self.extents["k"])
+        return arith.minui(first, last), last, constant_index(self.chunk)
+
+    def _part(self) -> ir.Value:
+        """What of k a tile sums, whole chunks: as much in each, of a length that is open until the call too."""
+        if self.of.sizes["k"] is not None:
+            return constant_index(self.tiles.part)
+        each = constant_index(self.tiles.split * self.chunk)
+        return arith.muli(arith.ceildivui(self.extents["k"], each), constant_index(self.chunk))
 
     @property
     def overlaps(self) -> bool:

@@ -12,6 +12,7 @@ from kitsune_mlir import weights
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
@@ -205,6 +206,21 @@ def test_all_sizes_open_f32(precision, small_gpu):
     function, shapes, (args, *calls) = open_products.drawn_apart("all sizes", torch.float32)
     device = run(function, args, small_gpu, 0, (shapes,), calls, precision=precision)
     assert device.pipeline_launches == len(calls)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_parts_of_an_open_sum(is_batched, dtype, small_gpu):
+    """Few tiles of a long sum: parts of it, some of which may be of nothing, are summed beside each other."""
+    batch = (2,) if is_batched else ()
+    rows = torch.export.Dim("rows", min=1, max=100_000)
+    args, *calls = (drawn((*batch, k, 40), (*batch, k, 64), dtype=dtype) for k in (1500, 5, 64, 515))
+    shapes = ({len(batch): rows},) * 2
+    run(lambda x, y: torch.relu(x.mT @ y), args, small_gpu, 1, (shapes,), calls)
+    compiled = kitsune_mlir.compile(Function(lambda x, y: x.mT @ y), args, target="sm_90a", dynamic_shapes=(shapes,))
+    modules = [compiled.module(f"sm_90a:schedule-{name}") for name in ("chains", "products")]
+    tiles = [op.opview.sizes for module in modules for op in walk(module, "kitsune.tiles")]
+    assert 3 + is_batched in map(len, tiles)  # the parts, rows and columns
 
 
 @pytest.mark.parametrize("k", [12, 20, 40, 56])
