@@ -19,6 +19,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.mlir import ir, tensor
 
+from .broadcast_reads import same_size
 from .neighbour_arithmetic import at_known_places
 from .schedule_build import cloned, generic, sizes_of
 
@@ -106,7 +107,16 @@ def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
     identity = ir.AffineMap.get_identity(len(s.iterators))
     read = [number for number in range(s.inputs) if second.operands[number] in made]
     elsewhere = any(value in made for value in rows.used_values(second)[len(second.operands) :])
-    return not elsewhere and all(s.maps[number] == identity for number in read)
+    known = bool(read) or _are_of_a_size(first, second)
+    return known and not elsewhere and all(s.maps[number] == identity for number in read)
+
+
+def _are_of_a_size(first: ir.Operation, second: ir.Operation) -> bool:
+    """Whether sizes of two operators that are open until the call are known to be the same. What pads a tensor, or
+    takes a part, is not as large as what else reads it. Of an operator that reads the other at its own points they are.
+    """
+    result, start = first.results[0], second.operands[len(second.operands) - 1]
+    return all(same_size(result, d, start, d) for d, size in enumerate(rows.shape_of(result)) if size == rows.DYNAMIC)
 
 
 def _tensors(first: ir.Operation, second: ir.Operation) -> int:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from functions import Function, computed
 from torch.export import Dim
+from torch.nn import functional as F
 
 import kitsune_mlir
 from kitsune_mlir.bench.fields_images import ShallowWater
@@ -86,6 +87,18 @@ def test_two_quantities_that_read_each_other():
         return x + 0.1 * laplacian(x) - x * y, y + 0.05 * laplacian(y) + x * y
 
     check(lambda x, y: step(*step(x, y)), 2, ["gather"] * 2)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_larger_is_an_operator_of_its_own(order):
+    """Of open sizes a tensor with its edges looks like the tensor; they read neighbours of the same elements."""
+
+    def edged(x):
+        x = x.unsqueeze(0)
+        edges = F.pad(x, (1, 1, 1, 1), mode="reflect")
+        return (x.roll(1, 1) * x.roll(1, 2), edges.sin())[::order]
+
+    check(edged, 1, ["gather"] * 2, [(6, 9), (2, 3), (9, 4)])
 
 
 def test_dear_functions_are_computed_once():
