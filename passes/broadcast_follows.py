@@ -6,8 +6,8 @@
     %d = linalg.generic {...} ins(%row, %column, %y) ...
 
 What reads such a tensor computes its elements by itself where that is cheap: its inputs are few numbers, it would be as
-many as the product has. Dimensions of one element more or less on the way do not matter, as where a mask of lengths and
-one of places are joined for all heads.
+many as the product has. They are rounded as they were: of places 16 bits hold whole numbers up to 256 only. Dimensions
+of one element on the way do not matter, as where a mask of lengths and one of places are joined for all heads.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline.evaluate import ROUNDS
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
@@ -126,6 +127,8 @@ def _with_inside(op: ir.Operation, number: int, made: ir.Operation, map_: ir.Aff
     def body(*arguments: ir.Value) -> list[ir.Value]:
         own = list(arguments[: s.inputs])
         (own[number],) = cloned(inner.body, [*arguments[s.inputs : s.inputs + len(given)], None])
+        if (cast := rows.producer(own[number])) is not None and cast.name == "arith.truncf":
+            cast.attributes[ROUNDS] = ir.UnitAttr.get()
         return cloned(s.body, [*own, *arguments[s.inputs + len(given) :]])
 
     with op.location, ir.InsertionPoint(op):

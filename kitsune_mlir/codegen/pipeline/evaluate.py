@@ -20,6 +20,7 @@ from .device import Int, Offset
 from .memory import Memory, compute_type, element_of, shape_of
 
 _CASTS = ("arith.extf", "arith.truncf")
+ROUNDS = "kitsune.rounds"  # marks an arith.truncf that is done, though what follows is computed in f32
 
 
 class _Scalar:
@@ -52,10 +53,16 @@ class _Scalar:
             return
         operands = self.given(values)
         if self.name in _CASTS and operands[0].type == self.types[0]:
-            values[self.results[0]] = operands[0]
+            is_rounded = ROUNDS in self.attributes
+            values[self.results[0]] = _rounded(operands[0], self.op.results[0].type) if is_rounded else operands[0]
             return
         clone = ir.Operation.create(self.name, self.types, operands, self.attributes)
         values.update(zip(self.results, clone.results))
+
+
+def _rounded(x: ir.Value, element: ir.Type) -> ir.Value:
+    """A number as it is once it was rounded to elements of this type."""
+    return arith.extf(x.type, arith.truncf(element, x))
 
 
 class _Body:
