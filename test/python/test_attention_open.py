@@ -290,3 +290,24 @@ def test_masks_of_places_and_of_lengths(is_open, small_gpu):
         found = torch.as_tensor(Simulation(compiled, seed=tokens)(*args))
         wanted = module(*(x.double() if x.is_floating_point() else x for x in args))
         torch.testing.assert_close(found.double(), wanted, rtol=2e-2, atol=2e-2)
+
+
+class Sloped(nn.Module):
+    """Biases by distance, which 16 bits do not hold from 256 on."""
+
+    def forward(self, q, k, v):
+        rows, columns = (torch.arange(x.shape[2], device=x.device) for x in (q, k))
+        slopes = torch.exp2(-torch.arange(1, 3, device=q.device))
+        bias = (slopes[:, None, None] * (columns - rows[:, None])).to(torch.bfloat16)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_biases_of_places_are_rounded(small_gpu):
+    """As they are where they are written."""
+    torch.manual_seed(0)
+    args = tuple(torch.randn(1, 2, tokens, 24).bfloat16() for tokens in (20, 400, 400))
+    t, s = (torch.export.Dim(name, min=2, max=10_000) for name in "ts")
+    compiled = kitsune_mlir.compile(Sloped(), args, target=small_gpu, dynamic_shapes=({2: t}, {2: s}, {2: s}))
+    found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(*args)), Sloped()(*(x.double() for x in args))
+    assert (found.double() - wanted).norm() <= 5e-3 * wanted.norm()
