@@ -64,6 +64,7 @@ from .changed_arguments import write_changed
 from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .extracted_slices import read_where_sliced
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
@@ -109,6 +110,7 @@ class ConvertLinalgToGpu(ModulePass):
             stack_elements(_main(module))
             read_rolled(_main(module))
             read_parts(_main(module))
+            read_where_sliced(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
             with module.context:
