@@ -286,7 +286,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     rank = tensors[0].dim()
     dim %= rank + 1
     if dim == rank or isinstance(tensors[0].shape[dim], int):
-        return NotImplemented
+        return torch._refs.stack(tensors, dim)
     return torch.cat([one.unsqueeze(dim) for one in tensors], dim)
 
 
