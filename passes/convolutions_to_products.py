@@ -287,7 +287,7 @@ class _Rewriter:
             images, windows = self._channels_last(of), of.plain
         element = ir.RankedTensorType(images.type).element_type
         shape = [rows.DYNAMIC if size is None else size for size in sizes]
-        made = WindowsOp(images, ir.RankedTensorType.get([*shape, windows.columns], element))
+        made = WindowsOp(images, [], ir.RankedTensorType.get([*shape, windows.columns], element))
         for name in ("filter", "strides", "low", "dilations", "places"):
             made.attributes[name] = ir.DenseI64ArrayAttr.get(getattr(windows, name))
         if windows is not of.plain and of.takes_folded(last is not None):

@@ -54,6 +54,12 @@ class Windows:
         """Whether sizes are open until the call."""
         return OPEN in self.sizes
 
+    def of_sizes(self, sizes: tuple[int, ...]) -> Windows:
+        """Windows on images of open sizes where these are known."""
+        reach = (size + upper - lower - 1 for size, lower, upper in zip(sizes, self.lower, self.upper))
+        places = tuple(far // stride + 1 for far, stride in zip(reach, self.strides))
+        return replace(self, sizes=sizes, places=places, ends=())
+
     def narrow(self, pitches: tuple[int, ...]) -> Windows:
         """The same in chunks of so many columns that they are copied soonest; `pitches` as `row_cycles` has them."""
         widths = [STEP] if self.channels <= STEP else range(2 * STEP, CHUNK + 1, STEP)
