@@ -1,4 +1,4 @@
-"""An element that is read by number of a slice is read of the tensor that the slice is of.
+"""An element that is read by number of a slice that is reshaped is read of the tensor that the slice is of.
 
     %s = tensor.extract_slice %x[0, 3, 0, 0] [2, 1, %h, %w] [1, 1, 1, 1] : tensor<2x9x?x?xf32> to tensor<2x1x?x?xf32>
     %c = tensor.collapse_shape %s [[0, 1], [2], [3]] : tensor<2x1x?x?xf32> into tensor<2x?x?xf32>
@@ -6,7 +6,7 @@
       =>
     %e = tensor.extract %x[%b, 3, %i, %j]
 
-A slice of which elements are read by number would be copied, for such reads know no memory but whole tensors'.
+Slices alone are views of memory; one whose dimensions are collapsed would be copied.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from .schedule_build import constant_index
 def read_where_sliced(main: ir.Operation) -> None:
     """Rewrites such reads of @main."""
     for op in walk(main, "tensor.extract"):
+        made = rows.producer(op.operands[0])
+        if made is None or made.name != "tensor.collapse_shape":
+            continue
         while (found := _source(op)) is not None:
             value, at = found
             with op.location, ir.InsertionPoint(op):
@@ -40,6 +43,13 @@ def _replaced(op: ir.Operation, value: ir.Value, at: list[int | ir.Value | tuple
     return made
 
 
+def _is_of_slice(reshape: ir.Operation) -> bool:
+    """Whether what is collapsed is a slice: other memory is read as it is, in as few dimensions as it has."""
+    while (before := rows.producer(reshape.operands[0])) is not None and before.name == reshape.name:
+        reshape = before
+    return before is not None and before.name == "tensor.extract_slice"
+
+
 def _source(op: ir.Operation) -> tuple[ir.Value, list] | None:
     """The tensor that what an element is read of is a slice of, and where the element is there; None for any other."""
     value, *at = op.operands
@@ -51,7 +61,7 @@ def _source(op: ir.Operation) -> tuple[ir.Value, list] | None:
         known = not any(offset == rows.DYNAMIC for offset in taken.offsets) and set(taken.strides) == {1}
         same = ir.RankedTensorType(made.operands[0].type).rank == len(at)
         return (made.operands[0], list(zip(taken.offsets, at))) if known and same else None
-    if made.name != "tensor.collapse_shape":
+    if made.name != "tensor.collapse_shape" or not _is_of_slice(made):
         return None
     shape, places = rows.shape_of(made.operands[0]), list[int | ir.Value]()
     for group, place in zip(rows.groups_of(made), at, strict=True):
