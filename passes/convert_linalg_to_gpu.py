@@ -70,6 +70,7 @@ from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
+from .padded_slices import read_padded_slices
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
 from .scatters_together import bring_scatters_together
@@ -107,6 +108,7 @@ class ConvertLinalgToGpu(ModulePass):
         unroll(_main(module))
         with module.context:
             read_padded(_main(module))
+            read_padded_slices(_main(module))
             stack_elements(_main(module))
             read_rolled(_main(module))
             read_parts(_main(module))
