@@ -10,6 +10,7 @@
 
 The copy engine reads windows from the images where channels are whole chunks of what tensor cores sum, so that the
 columns are those of the filters as they lie. Else each element would be written as often as windows see it, and read.
+Chunks of fewer than 64 columns are of numbers of 16 bits alone.
 """
 
 from __future__ import annotations
@@ -32,14 +33,18 @@ from .split_windows import reads_windows
 
 
 def read_open_windows(function: ir.Operation) -> None:
-    """Rewrites such windows of a function that products alone read, of numbers of 16 bits."""
+    """Rewrites such windows of a function that products alone read, of floating-point numbers."""
     for op in walk(function, "linalg.generic"):
         if op.parent.operation != function or not reads_windows(op):
             continue
         kind = ir.RankedTensorType(op.results[0].type)
         reshapes = _reshapes(op.results[0])
         matrices = [value for value in reshapes if ir.RankedTensorType(value.type).rank == 2]
-        known = isinstance(kind.element_type, ir.BF16Type | ir.F16Type) and matrices and all(map(_is_read, reshapes))
+        known = (
+            isinstance(kind.element_type, ir.BF16Type | ir.F16Type | ir.F32Type)
+            and matrices
+            and all(map(_is_read, reshapes))
+        )
         found = _windows(op) if known else None
         if found is not None:
             with op.location, ir.InsertionPoint(op):
@@ -101,7 +106,8 @@ def _windows(op: ir.Operation) -> tuple[ir.Value, Windows] | None:
         if min(min(own) for own in around) >= 0 and not any(own[0] or own[-1] for own in around):
             images, low, high = pad.operands[0], *(tuple(own[1:-1]) for own in around)
     sizes = tuple(OPEN if size == rows.DYNAMIC else size for size in rows.shape_of(images)[1:-1])
-    chunk = next((width for width in range(CHUNK, 0, -STEP) if channels % width == 0), None)
+    least = CHUNK if isinstance(ir.RankedTensorType(images.type).element_type, ir.F32Type) else STEP
+    chunk = next((width for width in range(CHUNK, least - 1, -STEP) if channels % width == 0), None)
     if OPEN not in sizes or rows.DYNAMIC in (*filter_, channels) or chunk is None:
         return None
     reach = ((size - 1) * dilation for size, dilation in zip(filter_, dilations))

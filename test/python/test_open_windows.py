@@ -72,6 +72,18 @@ def test_windows_are_not_written(name):
     check(module, torch.randn(sizes[0]), ALL, sizes, count, dtype)
 
 
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_wide_numbers(precision):
+    """Of f32 it is the images that are cut into pieces, or rounded to tf32, not each window."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        sizes = [(batch, 64, height, width) for batch, height, width in SIZES]
+        check(Residual(64, 64), torch.randn(sizes[0]), ALL, sizes, 2, torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_one_open_size():
     check(Residual(32, 32), torch.randn(1, 32, 8, 11), {3: WIDTH}, [(1, 32, 8, 11), (1, 32, 8, 6)], 2)
 
