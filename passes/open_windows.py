@@ -19,14 +19,13 @@ from functools import reduce
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.mlir import arith, ir, tensor, walk
 from kitsune_mlir.planning.product_engines import CHUNK
-from kitsune_mlir.planning.windows import OPEN, STEP, Windows
+from kitsune_mlir.planning.windows import Windows
 
-from .convolutions import is_zero_padded
+from .open_images import windows_on
 from .schedule_build import constant_index, i64
 from .single_products import LEAST
 from .split_windows import reads_windows
@@ -45,7 +44,7 @@ def read_open_windows(function: ir.Operation) -> None:
             and matrices
             and all(map(_is_read, reshapes))
         )
-        found = _windows(op) if known else None
+        found = windows_on(op) if known else None
         if found is not None:
             with op.location, ir.InsertionPoint(op):
                 _replace(op, reshapes, *found)
@@ -79,49 +78,6 @@ def _is_read(value: ir.Value) -> bool:
         if prod((example_sizes.shape_of(value)[0], *right)) < LEAST:
             return False
     return True
-
-
-def _windows(op: ir.Operation) -> tuple[ir.Value, Windows] | None:
-    """The images that windows of open sizes are on, without zeros around them, and the windows; None where the copy
-    engine cannot read them."""
-    s, images = rows.Structured(op), op.operands[0]
-    shape, rank = rows.shape_of(op.results[0]), len(s.maps[0].results) - 2
-    if rank < 1 or len(s.iterators) != 2 + 2 * rank or not _yields_all(s.body):
-        return None
-    first, *_, last = (rows.dim_of(expr) for expr in s.maps[0].results)
-    if first != 0 or last != len(shape) - 1:
-        return None
-    strides, dilations = [], []
-    for d, expr in enumerate(list(s.maps[0].results)[1:-1], 1):
-        begin, steps = linear(expr, len(shape)) or (1, [])
-        if begin or {at for at, step in enumerate(steps) if step} != {d, d + rank} or min(steps) < 0:
-            return None
-        strides.append(steps[d])
-        dilations.append(steps[d + rank])
-    filter_, channels = tuple(shape[1 + rank : -1]), shape[-1]
-    low = high = (0,) * rank
-    pad = rows.producer(images)
-    if pad is not None and is_zero_padded(pad):
-        around = [list(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high")]
-        if min(min(own) for own in around) >= 0 and not any(own[0] or own[-1] for own in around):
-            images, low, high = pad.operands[0], *(tuple(own[1:-1]) for own in around)
-    sizes = tuple(OPEN if size == rows.DYNAMIC else size for size in rows.shape_of(images)[1:-1])
-    least = CHUNK if isinstance(ir.RankedTensorType(images.type).element_type, ir.F32Type) else STEP
-    chunk = next((width for width in range(CHUNK, least - 1, -STEP) if channels % width == 0), None)
-    if OPEN not in sizes or rows.DYNAMIC in (*filter_, channels) or chunk is None:
-        return None
-    reach = ((size - 1) * dilation for size, dilation in zip(filter_, dilations))
-    upper = tuple(behind - far for behind, far in zip(high, reach))
-    places = tuple(OPEN if size == rows.DYNAMIC else size for size in shape[1 : 1 + rank])
-    steps = tuple(strides), low, tuple(dilations)
-    found = Windows(sizes, channels, filter_, *steps, places, chunk=chunk, ends=upper)
-    return None if found.unreadable() else (images, found)
-
-
-def _yields_all(body: ir.Block) -> bool:
-    """Whether an operator's results are the elements that it reads."""
-    end, *others = reversed(list(body.operations))
-    return not others and end.operation.operands[0] == body.arguments[0]
 
 
 def _replace(op: ir.Operation, reshapes: list[ir.Value], images: ir.Value, windows: Windows) -> None:
