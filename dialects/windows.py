@@ -1,6 +1,7 @@
 """The windows of a convolution as a matrix, which makes a convolution a product."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
+from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
@@ -25,9 +26,14 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
 
     With `sizes` and `pitches` the images' elements are taken as those of other images: of these sizes (space, then
     channels), and this many elements from one to the next along all their dimensions but the channels, which are
-    neighbours. They may overlap: so a filter's row of few channels is one element of many."""
+    neighbours. They may overlap: so a filter's row of few channels is one element of many.
+
+    Images whose sizes are open until the call have an attribute `upper`, where along each dimension the last window
+    would begin if windows were neighbours, relative to an image's last element; their open `places` are -1. All windows
+    are rows of one matrix then, and `like` is a tensor of as many elements, of which none are read."""
 
     images: ext.Operand[Any]
+    like: Sequence[ext.Operand[Any]]
     matrix: ext.Result[Any]
 
     def numbers(self, name: str) -> tuple[int, ...]:
@@ -39,8 +45,15 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         """The windows of the images as they are taken."""
         kind = ir.RankedTensorType(self.operands[0].type)
         *sizes, channels = self.numbers("sizes") if "sizes" in self.attributes else kind.shape[1:]
+        sizes = [windows.OPEN if size == ir.ShapedType.get_dynamic_size() else size for size in sizes]
         numbers = (self.numbers(name) for name in _NUMBERS)
-        return windows.Windows(tuple(sizes), channels, *numbers, self.blocks, self.chunk)
+        ends = self.numbers("upper") if self.count is not None else ()
+        return windows.Windows(tuple(sizes), channels, *numbers, self.blocks, self.chunk, ends)
+
+    @property
+    def count(self) -> ir.Value | None:
+        """The tensor of as many elements as there are windows, where that is open until the call."""
+        return self.operands[1] if len(self.operands) > 1 else None
 
     @property
     def blocks(self) -> int:
@@ -60,12 +73,13 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
 
     @property
     def pitches(self) -> tuple[int, ...]:
-        """Elements from one to the next, along all dimensions of the images as they are taken."""
+        """Elements from one to the next, along all dimensions of the images as they are taken; times those of the sizes
+        of dimensions before that are open."""
         if "pitches" in self.attributes:
             return (*self.numbers("pitches"), 1)
         found = [1]
         for size in reversed(ir.RankedTensorType(self.operands[0].type).shape[1:]):
-            found.append(found[-1] * size)
+            found.append(found[-1] * (1 if size == ir.ShapedType.get_dynamic_size() else size))
         return tuple(reversed(found))
 
     @property
@@ -77,8 +91,11 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         images, matrix = self.operands[0].type, self.results[0].type
         if not isinstance(images, ir.RankedTensorType) or not isinstance(matrix, ir.RankedTensorType):
             return fail(self, f"makes a ranked tensor of one, found {images} and {matrix}")
-        if images.rank < 3 or any(images.is_dynamic_dim(d) for d in range(1, images.rank)):
-            return fail(self, f"takes images of known sizes, with a batch and channels, found {images}")
+        open_ = any(images.is_dynamic_dim(d) for d in range(1, images.rank))
+        if images.rank < 3 or images.is_dynamic_dim(images.rank - 1) or open_ != (self.count is not None):
+            return fail(self, f"takes images of known sizes, or of a count, with a batch and channels, found {images}")
+        if open_ and ("upper" not in self.attributes or "sizes" in self.attributes or self.blocks > 1):
+            return fail(self, "of images of open sizes has an attribute upper, and neither sizes nor blocks")
         for name in (*_NUMBERS, "sizes", "pitches"):
             if name not in self.attributes and name in ("sizes", "pitches"):
                 continue
@@ -95,7 +112,7 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
             return fail(self, "has both sizes and pitches, or neither")
         space = (len(self.numbers("sizes")) if "sizes" in self.attributes else images.rank - 1) - 1
         for name in _NUMBERS:
-            least = 0 if name == "low" else 1
+            least = 0 if name == "low" else windows.OPEN if name == "places" and self.count is not None else 1
             if len(self.numbers(name)) != space or min(self.numbers(name), default=least) < least:
                 return fail(self, f"{name} has a number from {least} on for each of {space} dimensions of space")
         if "sizes" in self.attributes and not self._is_inside(images):
@@ -123,6 +140,8 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
         wanted = [[batch, found.count, *columns]]
         if not open_:
             wanted.append([batch * found.count, *columns])
+        if found.is_open:
+            wanted = [[ir.ShapedType.get_dynamic_size(), found.columns]]
         if list(matrix.shape) not in wanted or matrix.element_type != images.element_type:
             shapes = " or ".join("x".join("?" if n < 0 else str(n) for n in shape) for shape in wanted)
             return fail(self, f"makes a matrix of {shapes} elements of {images.element_type}, found {matrix}")
@@ -135,6 +154,12 @@ def windows_of(matrix: ir.Value) -> WindowsOp | None:
     if isinstance(owner, ir.Block) or owner.operation.name != WindowsOp.OPERATION_NAME:
         return None
     return owner.operation.opview
+
+
+def has_open_windows(tensor: ir.Value) -> bool:
+    """Whether a tensor is a matrix of windows on images whose sizes are open until the call."""
+    found = windows_of(tensor)
+    return found is not None and found.count is not None
 
 
 def in_memory(tensor: ir.Value) -> ir.Value:

@@ -125,6 +125,8 @@ class Known:
             return self._of_pipeline(op, d, after)
         if op.name == "func.call":
             return self._of_call(op, list(op.results).index(value), d, after)
+        if op.name == "kitsune.windows" and len(op.operands) > 1:
+            return self._size(op.operands[1], 0, after)
         if op.name in _ALIKE:
             return self._size(op.operands[0], d, after)
         if op.name.startswith(("linalg.", "tm_tensor.")):

@@ -64,11 +64,13 @@ from .changed_arguments import write_changed
 from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .extracted_slices import read_where_sliced
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
+from .padded_slices import read_padded_slices
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
 from .scatters_together import bring_scatters_together
@@ -106,9 +108,11 @@ class ConvertLinalgToGpu(ModulePass):
         unroll(_main(module))
         with module.context:
             read_padded(_main(module))
+            read_padded_slices(_main(module))
             stack_elements(_main(module))
             read_rolled(_main(module))
             read_parts(_main(module))
+            read_where_sliced(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
             with module.context:

@@ -285,7 +285,7 @@ def _padding(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     """Images without zeros around their space, and how many there are before."""
     none = (0,) * (ir.RankedTensorType(value.type).rank - 2)
     op = rows.producer(value)
-    if op is None or op.name != "tensor.pad" or len(op.operands) > 1 or not _is_zero(op):
+    if op is None or not is_zero_padded(op):
         return value, none
     low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
     if any((*low[:2], *high[:2])) or min((*low, *high)) < 0:
@@ -293,8 +293,10 @@ def _padding(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     return op.operands[0], tuple(low[2:])
 
 
-def _is_zero(pad: ir.Operation) -> bool:
-    """Whether a tensor is padded with zeros."""
+def is_zero_padded(pad: ir.Operation) -> bool:
+    """Whether an operation pads a tensor with zeros, known numbers of them."""
+    if pad.name != "tensor.pad" or len(pad.operands) > 1:
+        return False
     (end,) = list(pad.regions[0].blocks[0].operations)[-1:]
     filler = rows.producer(end.operation.operands[0])
     return filler is not None and filler.name == "arith.constant" and filler.attributes["value"].value == 0

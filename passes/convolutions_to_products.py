@@ -52,6 +52,7 @@ from .convolution_operands import (
 from .convolution_space import Read, Space
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
+from .open_windows import read_open_windows
 from .product_follows import follows_of_one_result
 from .schedule_build import constant_index, generic, i64, reshaped
 from .schedule_products import LEAST
@@ -79,6 +80,10 @@ class ConvolutionsToProducts(ModulePass):
                 if found := [op for op in walk(function, *NAMES) if op.block == block]:
                     made = [matched(sum_taps(of, target) or of.by) for of in map(matched, found) if of is not None]
                     _Rewriter(list(filter(None, made))).run()
+                    _sweep(block)
+            if target.has_warpgroups:
+                read_open_windows(function)
+                for block in function.regions[0].blocks:
                     _sweep(block)
 
 
@@ -282,7 +287,7 @@ class _Rewriter:
             images, windows = self._channels_last(of), of.plain
         element = ir.RankedTensorType(images.type).element_type
         shape = [rows.DYNAMIC if size is None else size for size in sizes]
-        made = WindowsOp(images, ir.RankedTensorType.get([*shape, windows.columns], element))
+        made = WindowsOp(images, [], ir.RankedTensorType.get([*shape, windows.columns], element))
         for name in ("filter", "strides", "low", "dilations", "places"):
             made.attributes[name] = ir.DenseI64ArrayAttr.get(getattr(windows, name))
         if windows is not of.plain and of.takes_folded(last is not None):

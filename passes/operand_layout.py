@@ -78,7 +78,7 @@ def _windows(matrix: WindowsOp, images: ir.Value) -> ir.Value:
     """The same windows on other images."""
     element = ir.RankedTensorType(images.type).element_type
     type_ = ir.RankedTensorType.get(ir.RankedTensorType(matrix.results[0].type).shape, element)
-    made = WindowsOp(images, type_)
+    made = WindowsOp(images, list(matrix.operands)[1:], type_)
     for name in matrix.attributes:
         made.attributes[name] = matrix.attributes[name]
     return made.results[0]

@@ -199,7 +199,9 @@ class PricedProduct:
         """The fastest tiles that are patches of images, of a convolution's product that has any."""
         across = windows_of(self.found.right) is not None
         matrix = windows_of(self.found.right if across else self.found.left)
-        if matrix is None or "pitches" in matrix.attributes or self.pieces > 1 or self.across:
+        if matrix is None or matrix.count is not None or "pitches" in matrix.attributes:
+            return None
+        if self.pieces > 1 or self.across:
             return None
         if (self.found.left_roles if across else self.found.right_roles) != (("m" if across else "n"), "k"):
             return None

@@ -10,7 +10,7 @@ from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.dialects.windows import in_memory, windows_of
+from kitsune_mlir.dialects.windows import has_open_windows, in_memory, windows_of
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
@@ -137,7 +137,8 @@ class ProductKernel:
                 self.sizes.result(built, n, kind, self.sizes.wanted(end, split), roles) for n, (end, kind) in each
             ]
         else:
-            results = [kitsune.result(built, number, kind) for number, kind in enumerate(types)]
+            open_ = [self.extents["m"]] if has_open_windows(self.of.found.left) else []
+            results = [kitsune.result(built, number, kind, open_) for number, kind in enumerate(types)]
         return [summed(results[0])] if self.tiles.split > 1 else results
 
     def _kernel(self, written: int) -> schedule.KernelOp:

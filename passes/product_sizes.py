@@ -13,7 +13,7 @@ from functools import reduce
 
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 
@@ -52,6 +52,9 @@ class ProductSizes:
             where = [(value, roles[:-1] if _are_longer(value) else roles) for value, roles in self._copied.values()]
         for value, roles in where:
             if role in roles:
+                matrix = windows_of(value)
+                if matrix is not None and matrix.count is not None and role == roles[matrix.axes[0]]:
+                    return tensor.dim(matrix.count, constant_index(0))
                 return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
 

@@ -26,7 +26,7 @@ def read_rolled(main: ir.Operation) -> None:
     sizes = None
     for concat in walk(main, "tensor.concat"):
         dim, first, uses = attr_int(concat, "dim"), _first_of(concat), list(concat.results[0].uses)
-        if first is None or not uses or not all(_is_elementwise(use) for use in uses) or _swaps_vectors(concat, dim):
+        if first is None or not uses or not all(map(is_read_elementwise, uses)) or _swaps_vectors(concat, dim):
             continue
         source = rows.producer(concat.operands[0]).operands[0]
         if rows.DYNAMIC in rows.shape_of(source):
@@ -59,7 +59,7 @@ def _first_of(concat: ir.Operation) -> int | None:
     return offsets[0][dim] if whole and [own[dim] for own in offsets] == [sizes[1], 0] else None
 
 
-def _is_elementwise(use: ir.OpOperand) -> bool:
+def is_read_elementwise(use: ir.OpOperand) -> bool:
     """Whether an operator computes each of its results of the tensor's element in the same place."""
     op = use.owner.operation
     if op.name != "linalg.generic":

@@ -39,6 +39,7 @@ from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
+from kitsune_mlir.dialects.windows import has_open_windows, windows_of
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
@@ -46,7 +47,7 @@ from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.open_sizes import is_open
-from kitsune_mlir.planning.product_engines import COPY_ROWS
+from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import CLUSTERS, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.thin_products import THIN_BY, small_us
 from kitsune_mlir.traffic import element_bytes
@@ -184,11 +185,12 @@ class _Scheduler(PricedProduct):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
-        if self.several is None and self._with_rows(tiles):
+        has_open = has_open_windows(self.found.left)
+        if self.several is None and not has_open and self._with_rows(tiles):
             return True
         follows = Follows() if tiles.split > 1 else follows
         ends = follows.stored or [self.op]
-        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None and self.several is None
+        apart = tiles.split == 1 and len(ends) == 1 and tiles.patch is None and self.several is None and not has_open
         stored = stored_apart(ends[0].results[0]) if apart else None
         moved = [] if stored is None else list(stored.operations)
         self.rows.forget([self.op, *follows.ops, *moved])
@@ -231,6 +233,9 @@ class _Scheduler(PricedProduct):
             if lines not in ([], ["k"]):  # of one of sums the other operand has as many places
                 left, left_roles = self._along_k(left, left_roles)
                 right, right_roles = self._along_k(right, right_roles)
+        if (matrix := windows_of(left)) is not None and matrix.chunk < CHUNK and right_roles[-1] != "k":
+            with self.op.location, ir.InsertionPoint(self.op):  # boxes across columns have whole chunks
+                right, right_roles = with_last(right, right_roles.index("k")), ("n", "k")
         return replace(found, left=left, right=right, left_roles=left_roles, right_roles=right_roles)
 
     @property

@@ -9,9 +9,9 @@
 
 Its operands come from memory, and what follows is computed by element: then tiles of rows and columns, and parts of k,
 go to all multiprocessors. The kernel has the pipeline's name. Products of f32 that are not asked for in tf32, and those
-whose operand the stage computes, stay pipelines, whose kernels split or compute it in registers. So do those of rows
-that tensor copies do not read, where a kernel that makes them longer would take memory's time: threads of a chain read
-them.
+whose operand the stage computes, stay pipelines, whose kernels split or compute it in registers; but windows of
+open images are split where they lie (open_windows.py). So do those of rows that tensor copies do not read,
+where a kernel that makes them longer would take memory's time: threads of a chain read them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from kitsune_mlir.weights import is_weight
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
+from .open_images import are_open_windows
 from .product_follows import follows_of, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .stage_cost import row_elements, stage_cost
 
@@ -123,8 +124,10 @@ def _is_better_held(product: ir.Operation, target: Target) -> bool:
 def _is_plain(stage: kitsune.StageOp, product: ir.Operation, target: Target) -> bool:
     left, right = product.operands[0], product.operands[1]
     width, owner = ir.RankedTensorType(left.type).element_type.width, rows.producer(left)
-    whole = width == 16 or width == 32 and tf32_pieces(product) == 1 and target.has_warpgroups
-    if not whole or owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
+    if owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
+        return False
+    own = tf32_pieces(product) == 1 or are_open_windows(owner.operands[0])
+    if width != 16 and not (width == 32 and own and target.has_warpgroups):
         return False
     if rows.producer(right) is not None and rows.producer(right).parent.name == kitsune.StageOp.OPERATION_NAME:
         return False

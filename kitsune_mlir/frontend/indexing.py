@@ -280,7 +280,18 @@ def roll(x: Tensor, shifts: Sequence[Any], dims: Sequence[int] = ()) -> Any:
     return x.clone()
 
 
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    """Where torch joins tensors along an open size, to take its result apart after that, no part's place would be a
+    known number: they are joined along a dimension of their own."""
+    rank = tensors[0].dim()
+    dim %= rank + 1
+    if dim == rank or isinstance(tensors[0].shape[dim], int):
+        return torch._refs.stack(tensors, dim)
+    return torch.cat([one.unsqueeze(dim) for one in tensors], dim)
+
+
 INDEXING = {
+    aten.stack.default: stack,
     aten.roll.default: roll,
     aten.split_with_sizes.default: split_with_sizes,
     aten.copy.default: copy,

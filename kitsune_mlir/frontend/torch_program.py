@@ -38,6 +38,7 @@ from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
+from .rolled_slices import roll_slices
 from .selections import without_selections
 from .shared_keys import share_keys
 from .shared_weights import share_weights
@@ -244,6 +245,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
         _check_product(node, name)
     settle(graph)
     join_slices(graph)
+    roll_slices(graph)
     share_weights(graph)
     share_keys(graph)
     sum_products(graph, weights)

@@ -22,10 +22,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from kitsune_mlir import mlir
 
-from .own_operators import BETWEEN
+from .own_operators import AROUND, BETWEEN
+from .sampled_elements import REPEATED
 from .working import working
 
 aten = torch.ops.aten
@@ -131,19 +133,37 @@ def _between(
 
 
 def cubic(x: Tensor, output_size: Sequence[Any] | None, align_corners: bool, factors: Sequence[float] | None) -> Tensor:
-    """Cubic interpolation, to whole times as many elements where they are many."""
-    sizes = x.shape[2:]
-    known = all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) and 0 not in sizes
-    times = factors
-    if known and factors is None:
-        times = [out / size for out, size in zip(output_size, sizes, strict=True)]
-    many = known and x.is_floating_point() and _are_many(x, times)
-    if align_corners or not many or any(int(factor) != factor for factor in times):
+    """Cubic interpolation, to whole times as many elements where they are many, or where sizes are open."""
+    times = _whole_times(x.shape[2:], output_size, factors)
+    if align_corners or times is None or not x.is_floating_point() or not _are_many(x, times):
         return _general(aten.upsample_bicubic2d.vec)(x, output_size, align_corners, factors)
     y = x
     for dim, factor in enumerate(times, 2):
-        y = y if factor == 1 else _cubic_between(y, dim, int(factor))
+        y = y if factor == 1 else _cubic_between(y, dim, factor)
     return y.to(x.dtype)
+
+
+def _whole_times(
+    sizes: Sequence[Any], output_size: Sequence[Any] | None, factors: Sequence[float] | None
+) -> list[int] | None:
+    """How many times as many results there are as elements along each dimension; None where these are no whole
+    numbers, or an open size does not tell. A size that is computed of an open one is that times a number where it is
+    whatever the open one is."""
+    if any(isinstance(size, int) and size == 0 for size in sizes):
+        return None
+    if output_size is None or factors is not None:
+        assert factors is not None
+        found = [int(factor) for factor in factors]
+        return found if found == [*factors] and min(found) >= 1 else None
+    found = []
+    for size, out in zip(sizes, output_size, strict=True):
+        hints = [each if isinstance(each, int) else each.node.hint for each in (size, out)]
+        if None in hints or not hints[0] or hints[1] < hints[0]:
+            return None
+        found.append(hints[1] // hints[0])
+        if not statically_known_true(out == size * found[-1]):
+            return None
+    return found
 
 
 def _are_many(x: Tensor, factors: Sequence[float]) -> bool:
@@ -224,8 +244,11 @@ def _weighed(x: Tensor, ways: Sequence[_Way]) -> Tensor:
 def _cubic_between(x: Tensor, dim: int, factor: int) -> Tensor:
     """The same by cubic polynomials through the two neighbours on either side; the ends stand for what is beyond."""
     size = x.shape[dim]
-    ends = [x.narrow(dim, place, 1) for place in (0, size - 1)]
-    around = torch.cat([ends[0], ends[0], x, ends[1], ends[1]], dim)
+    if isinstance(size, int):
+        ends = [x.narrow(dim, place, 1) for place in (0, size - 1)]
+        around = torch.cat([ends[0], ends[0], x, ends[1], ends[1]], dim)
+    else:
+        around = AROUND(x, [0, 0] * (x.dim() - 1 - dim) + [2, 2], REPEATED)
     shifted = [working(around.narrow(dim, first, size)).unsqueeze(dim + 1) for first in range(5)]
     places = (torch.arange(factor, dtype=shifted[0].dtype, device=x.device) + 0.5) * (1 / factor) - 0.5
     is_before = (places < 0).view(factor, *[1] * (x.dim() - dim - 1))

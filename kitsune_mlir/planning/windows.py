@@ -27,6 +27,7 @@ STEP = 16  # columns of which chunks are multiples: those of one product of 16-b
 BEHIND_CYCLES = 1.0
 # Bytes a cycle that the L2 gives an SM where all ask, and cycles of a chunk for each of a tile's rows (H100).
 L2_BYTES, TURN_CYCLES = 32.0, 0.2
+OPEN = -1  # a size, or a number of places, that is open until the call
 MOST_STRIDE = 8  # elements that the copy engine may skip between windows
 # By dimensions of space: the bits of a corner of the box of windows, which is relative to the image, and of an offset.
 _CORNER_BITS = {1: 16, 2: 8, 3: 5}
@@ -46,6 +47,18 @@ class Windows:
     places: tuple[int, ...]
     blocks: int = 1  # of channels; of several each is of whole chunks
     chunk: int = CHUNK
+    ends: tuple[int, ...] = ()  # where sizes and places are open until the call (OPEN): `upper`, which are known
+
+    @property
+    def is_open(self) -> bool:
+        """Whether sizes are open until the call."""
+        return OPEN in self.sizes
+
+    def of_sizes(self, sizes: tuple[int, ...]) -> Windows:
+        """Windows on images of open sizes where these are known."""
+        reach = (size + upper - lower - 1 for size, lower, upper in zip(sizes, self.lower, self.upper))
+        places = tuple(far // stride + 1 for far, stride in zip(reach, self.strides))
+        return replace(self, sizes=sizes, places=places, ends=())
 
     def narrow(self, pitches: tuple[int, ...]) -> Windows:
         """The same in chunks of so many columns that they are copied soonest; `pitches` as `row_cycles` has them."""
@@ -100,7 +113,10 @@ class Windows:
 
     @property
     def upper(self) -> tuple[int, ...]:
-        """Along each dimension, where the last window begins, relative to the image's last element."""
+        """Along each dimension, where the last window begins, relative to the image's last element, or where it would
+        begin if windows were neighbours."""
+        if self.ends:
+            return self.ends
         ends = zip(self.places, self.strides, self.low, self.sizes)
         return tuple((count - 1) * stride - low - (size - 1) for count, stride, low, size in ends)
 

@@ -352,7 +352,11 @@ def _extents(maps: Sequence[ir.AffineMap], tensors: Sequence[Any], count: int) -
 
 
 def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
-    found = windows.matrix(images, op.opview.windows, op.opview.pitches)
+    seen, pitches = op.opview.windows, op.opview.pitches
+    if seen.is_open:
+        seen = seen.of_sizes(images.shape[1:-1])
+        pitches = (*(math.prod(images.shape[d:]) for d in range(1, images.ndim)), 1)
+    found = windows.matrix(images, seen, pitches)
     return found if op.opview.in_batches else found.reshape(-1, *found.shape[2:])
 
 

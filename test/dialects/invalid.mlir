@@ -1820,8 +1820,24 @@ func.func @windows(%x: tensor<*xbf16>) {
 // -----
 
 func.func @windows(%x: tensor<2x?x64xbf16>) {
-  // expected-error@+1 {{'kitsune.windows' op takes images of known sizes, with a batch and channels, found tensor<2x?x64xbf16>}}
+  // expected-error@+1 {{'kitsune.windows' op takes images of known sizes, or of a count, with a batch and channels, found tensor<2x?x64xbf16>}}
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x?x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x?x64xbf16>, %n: tensor<?xi8>) {
+  // expected-error@+1 {{'kitsune.windows' op of images of open sizes has an attribute upper, and neither sizes nor blocks}}
+  %m = "kitsune.windows"(%x, %n) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: -1>, strides = array<i64: 1>} : (tensor<2x?x64xbf16>, tensor<?xi8>) -> tensor<?x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x?x64xbf16>, %n: tensor<?xi8>) {
+  // expected-error@+1 {{'kitsune.windows' op makes a matrix of ?x192 elements of bf16, found tensor<2x?x192xbf16>}}
+  %m = "kitsune.windows"(%x, %n) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: -1>, strides = array<i64: 1>, upper = array<i64: -1>} : (tensor<2x?x64xbf16>, tensor<?xi8>) -> tensor<2x?x192xbf16>
   return
 }
 

@@ -343,6 +343,13 @@ func.func @windows(%x: tensor<2x7x9x64xbf16>)
   return %m, %n, %o : tensor<2x28x384xbf16>, tensor<14x192xbf16>, tensor<14x144xbf16>
 }
 
+// CHECK-LABEL: func.func @open_windows
+func.func @open_windows(%x: tensor<?x?x9x64xbf16>, %n: tensor<?xi8>) -> tensor<?x384xbf16> {
+  // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}, %{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: -1, 4>, strides = array<i64: 1, 2>, upper = array<i64: -1, -1>} : (tensor<?x?x9x64xbf16>, tensor<?xi8>) -> tensor<?x384xbf16>
+  %m = "kitsune.windows"(%x, %n) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: -1, 4>, strides = array<i64: 1, 2>, upper = array<i64: -1, -1>} : (tensor<?x?x9x64xbf16>, tensor<?xi8>) -> tensor<?x384xbf16>
+  return %m : tensor<?x384xbf16>
+}
+
 // CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 

@@ -107,3 +107,39 @@ def test_dear_functions_are_computed_once():
 
 def test_sums_of_rolled_rows():
     check(lambda x: (x.roll(1, 1) * x).sum(1), 1, ["reduce"])
+
+
+def shifted(x, by, dim):
+    """A roll as slices that are joined."""
+    return torch.cat([x.narrow(dim, x.shape[dim] - by, by), x.narrow(dim, 0, x.shape[dim] - by)], dim)
+
+
+def test_joined_slices_are_rolls():
+    """Of open sizes as they are of known ones; along both dimensions at once."""
+
+    def back(x):
+        return torch.cat([x[1:], x[:1]], 0)
+
+    check(lambda x: shifted(x, 1, 0) + back(x) + shifted(shifted(x, 2, 1), 1, 0) - 4 * x, 1, ["gather"])
+
+
+def test_stacks_of_rolled_parts():
+    """Parts of a tensor are rolled and stacked without a copy of each, along a dimension before open ones."""
+
+    def streamed(x, y):
+        f = torch.stack([x, y, x * y])
+        return torch.stack([f[0], shifted(f[1], 1, 1), shifted(shifted(f[2], 1, 0), 1, 1)])
+
+    shapes = ((OPEN,) * 2,)
+    compiled = kitsune_mlir.compile(
+        Function(streamed), grids(2, (6, 9), torch.float32), target="sm_90a", dynamic_shapes=shapes
+    )
+    assert len(compiled.plan["launches"]) <= 3
+    for target in (
+        compiled,
+        kitsune_mlir.compile(Function(streamed), grids(2, (6, 9), torch.float32), target="cpu", dynamic_shapes=shapes),
+    ):
+        for size in SIZES:
+            given = grids(2, size, torch.float32)
+            found = (Simulation(target, seed=1) if target is compiled else target)(*given)
+            torch.testing.assert_close(torch.as_tensor(found), streamed(*given))

@@ -92,6 +92,29 @@ def test_between_cubic_elements(name, dtype, small_gpu, monkeypatch):
     torch.testing.assert_close(found, wanted, rtol=2e-2 if dtype is torch.bfloat16 else 1e-5, atol=1e-5)
 
 
+OPEN_CUBIC = {
+    "sizes": lambda x: F.interpolate(x, size=(3 * x.shape[2], 2 * x.shape[3]), mode="bicubic"),
+    "factors": lambda x: F.interpolate(x, scale_factor=(2, 3), mode="bicubic"),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", OPEN_CUBIC)
+@pytest.mark.parametrize("target", ["gpu", "cpu"])
+def test_between_cubic_elements_of_open_sizes(name, target, small_gpu):
+    """Whole times as many results as elements, whatever these are: so these are read where they lie."""
+    torch.manual_seed(0)
+    dims = {d: torch.export.Dim(f"size{d}", min=2, max=1 << 20) for d in (2, 3)}
+    given = {"target": small_gpu if target == "gpu" else "cpu", "dynamic_shapes": {"args": (dims,)}}
+    compiled = kitsune_mlir.compile(Function(OPEN_CUBIC[name]), (torch.randn(2, 3, 6, 7),), **given)
+    assert target == "cpu" or len(compiled.plan["launches"]) <= 4
+    run = Simulation(compiled) if target == "gpu" else compiled
+    for height, width in ((6, 7), (2, 5), (9, 3)):
+        x = torch.randn(2, 3, height, width)
+        wanted = OPEN_CUBIC[name](x.double()).float()
+        torch.testing.assert_close(torch.as_tensor(run(x)), wanted, rtol=1e-5, atol=1e-5)
+
+
 ANTIALIASED = {
     "smaller": {"size": (5, 4)},
     "larger one way": {"size": (4, 15)},

@@ -31,6 +31,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.planning.product_engines import BESIDE_SUMS
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.planning.windows import OPEN
 
 from .around import KernelAround
 from .call_sizes import CallSizes, Source, open_dims
@@ -194,7 +195,9 @@ class ScheduledKernel:
         box = [*([1] * (kind.rank - len(write.box))), *write.box[:-1], tma.SWIZZLE // nbytes]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first, element = len(self.tensors) + number, place.first * nbytes, str(kind.element_type)
-        return TensorMap(number, element, tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
+        sources = self.sizes.of_result(next(r for r in self.results if r.position == write.position), kind)
+        open_ = tuple(map(self.sizes.all.index, sources[::-1]))
+        return TensorMap(number, element, tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first, open=open_)
 
     def _map(self, copy: schedule.CopyOp, source: ir.Value, last: int | None = None) -> TensorMap:
         """The map of one of the tensors that a copy may mean; of its boxes of `last` rows, where these are given."""
@@ -230,13 +233,15 @@ class ScheduledKernel:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the columns of its windows")
         if reason := windows.unreadable():
             raise UnsupportedError(f"the copy engine reads no such windows: {reason}")
-        dims = (None if kind.is_dynamic_dim(0) else kind.shape[0], *windows.sizes, windows.channels)
+        space = (None if size == OPEN else size for size in windows.sizes)
+        dims = (None if kind.is_dynamic_dim(0) else kind.shape[0], *space, windows.channels)
         strides = tuple(pitch * nbytes for pitch in matrix.pitches[-2::-1])
         columns = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[1]
         box = (min(tma.SWIZZLE // nbytes, columns), ring.tile.shape[0])
         corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
         number = self._numbers[hash(images)]
-        return TensorMap(number, _element(copy, kind), dims[::-1], strides, box, corners=corners)
+        open_ = tuple(map(self.sizes.all.index, self.sizes.of_tensor(number)[::-1]))
+        return TensorMap(number, _element(copy, kind), dims[::-1], strides, box, corners=corners, open=open_)
 
     @property
     def threads(self) -> int:
@@ -376,7 +381,12 @@ def _element(copy: schedule.CopyOp, kind: ir.RankedTensorType) -> str:
 
 def tensors_of(kernel: schedule.KernelOp) -> list[ir.Value]:
     """The tensors that a kernel is called with, in order."""
-    return list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
+    found = dict[ir.Value, None]()
+    for value in filter(rows.is_tensor, kernel.inputs):
+        matrix = windows_of(value)
+        counts = [] if matrix is None or matrix.count is None else [matrix.count]
+        found |= dict.fromkeys([*counts, in_memory(value)])
+    return list(found)
 
 
 def _drain(party: bool) -> None:

@@ -212,7 +212,7 @@ class SlotCode(BetweenCode):
                     missing = (rows - (copy.last_rows or rows)) * min(length * nbytes, wgmma.BOX_ROW)
                     mbarrier.complete_where(ring.full(slot), missing, last)
             else:
-                begin, offsets = first_of(matrix, place)
+                begin, offsets = first_of(matrix, place, self.around.sizes[hash(in_memory(op.operands[1]))])
                 tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
 
     @staticmethod

@@ -10,7 +10,7 @@
 // CHECK-SAME:    (%[[X:.*]]: tensor<256x64x14x14xbf16>, %[[F:.*]]: tensor<32x64x3x3xbf16>, %[[S:.*]]: tensor<32x1x1xf32>)
 // CHECK-NOT:     linalg.conv
 // CHECK:         %[[T:.*]] = linalg.transpose ins(%{{.*}} : tensor<256x64x196xbf16>) {{.*}} permutation = [0, 2, 1]
-// CHECK:         %[[W:.*]] = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 3>, low = array<i64: 1, 1>, places = array<i64: 7, 7>, strides = array<i64: 2, 2>} : (tensor<256x14x14x64xbf16>) -> tensor<256x49x576xbf16>
+// CHECK:         %[[W:.*]] = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 3>, low = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 0>, places = array<i64: 7, 7>, strides = array<i64: 2, 2>} : (tensor<256x14x14x64xbf16>) -> tensor<256x49x576xbf16>
 // CHECK:         linalg.transpose ins(%[[F]] : {{.*}} permutation = [0, 2, 3, 1]
 // CHECK:         %[[P:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %[[W]] : tensor<32x576xbf16>, tensor<256x49x576xbf16>) outs(%{{.*}} : tensor<256x32x49xf32>)
 // CHECK:         %[[Y:.*]] = linalg.generic {{.*}}(d1, 0, 0){{.*}} ins(%[[P]], %[[S]] : tensor<256x32x49xf32>, tensor<32x1x1xf32>)
@@ -112,7 +112,7 @@ func.func @pointwise(%x: tensor<?x64x12x12xbf16>, %f: tensor<16x64x1x1xbf16>) ->
 // CHECK:         %[[P:.*]] = tensor.pad %{{.*}} low[0, 0, 3, 3] high[0, 1, 2, 3]
 // CHECK:         } : tensor<1x3x32x32xbf16> to tensor<1x4x37x38xbf16>
 // CHECK:         linalg.transpose ins(%[[P]] {{.*}} permutation = [0, 2, 3, 1]
-// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 32 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 1, 7, 1>, low = array<i64: 0, 0, 0>, pitches = array<i64: 5624, 304, 152, 8>, places = array<i64: 16, 1, 16>, sizes = array<i64: 16, 7, 16, 28>, strides = array<i64: 1, 1, 1>} : (tensor<1x37x38x4xbf16>) -> tensor<1x256x224xbf16>
+// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 32 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 1, 7, 1>, low = array<i64: 0, 0, 0>, operandSegmentSizes = array<i32: 1, 0>, pitches = array<i64: 5624, 304, 152, 8>, places = array<i64: 16, 1, 16>, sizes = array<i64: 16, 7, 16, 28>, strides = array<i64: 1, 1, 1>} : (tensor<1x37x38x4xbf16>) -> tensor<1x256x224xbf16>
 func.func @folded(%x: tensor<1x3x32x32xbf16>, %f: tensor<16x3x7x7xbf16>) -> tensor<1x16x16x16xf32> {
   %nothing = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
@@ -132,7 +132,7 @@ func.func @folded(%x: tensor<1x3x32x32xbf16>, %f: tensor<16x3x7x7xbf16>) -> tens
 
 // CHECK-LABEL: func.func @volumes
 // CHECK:         } : tensor<1x8x12x12x12xbf16> to tensor<1x8x16x16x16xbf16>
-// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 48 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 5, 5, 1>, low = array<i64: 0, 0, 0>, pitches = array<i64: 32768, 2048, 128, 8>, places = array<i64: 12, 12, 12>, sizes = array<i64: 16, 16, 12, 40>, strides = array<i64: 1, 1, 1>} : (tensor<1x16x16x16x8xbf16>) -> tensor<1x1728x1200xbf16>
+// CHECK:         "kitsune.windows"(%{{.*}}) {chunk = 48 : i64, dilations = array<i64: 1, 1, 1>, filter = array<i64: 5, 5, 1>, low = array<i64: 0, 0, 0>, operandSegmentSizes = array<i32: 1, 0>, pitches = array<i64: 32768, 2048, 128, 8>, places = array<i64: 12, 12, 12>, sizes = array<i64: 16, 16, 12, 40>, strides = array<i64: 1, 1, 1>} : (tensor<1x16x16x16x8xbf16>) -> tensor<1x1728x1200xbf16>
 func.func @volumes(%x: tensor<1x8x12x12x12xbf16>, %f: tensor<16x8x5x5x5xbf16>) -> tensor<1x16x12x12x12xf32> {
   %nothing = arith.constant 0.0 : bf16
   %zero = arith.constant 0.0 : f32
