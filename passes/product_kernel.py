@@ -267,9 +267,8 @@ class ProductKernel:
         if "s" not in at:
             return constant_index(0), self.extents["k"], constant_index(self.chunk)
         part = self._part()
-        first = arith.muli(at["s"], part)
-        last = arith.minui(arith.addi(first, part), self.extents["k"])
-        return arith.minui(first, last), last, constant_index(self.chunk)
+        last = arith.minui(arith.muli(arith.addi(at["s"], constant_index(1)), part), self.extents["k"])
+        return arith.minui(arith.muli(at["s"], part), last), last, constant_index(self.chunk)
 
     def _part(self) -> ir.Value:
         """What of k a tile sums, whole chunks: as much in each, of a length that is open until the call too."""

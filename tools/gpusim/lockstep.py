@@ -7,7 +7,6 @@ checked against the buffer it goes to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-from . import index_reports, mma
+from . import index_reports, mma, word_updates
 from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
 from .faults import MemoryFault, unknown
 from .lanes import some, spread
@@ -28,8 +27,6 @@ _ATOMICS = {
     **{0: np.add, 1: np.add, 2: np.bitwise_and, 14: np.bitwise_or},
     **{4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin, 10: np.minimum},
 }
-# The larger, or the lesser, of a float in memory and another one, by their bits (codegen/gpu_scatter.py).
-_EXTREME = re.compile(r"\{\n\.reg \.pred p;\nsetp\.ge\.s32 p, \$1, 0;\n@p red\S*\.(?P<above>max|min)\.s32 [^}]*\}")
 
 
 def _outside(indices: np.ndarray, size: int) -> np.ndarray:
@@ -236,11 +233,7 @@ class Lockstep:
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
-        if text.startswith("red.relaxed.gpu.global.add.v"):
-            self._add_words(self._all(op.operands), mask)
-            return []
-        if (extreme := _EXTREME.fullmatch(text)) is not None:
-            self._join_bits(extreme["above"], self._all(op.operands), mask)
+        if word_updates.run(text, [m for m in self.arguments if isinstance(m, MemRef)], self._all(op.operands), mask):
             return []
         if (parts := mma.parse(text)) is not None:
             return [self._mma(parts, self._all(op.operands), mask)]
@@ -262,33 +255,6 @@ class Lockstep:
     def _llvm_extractvalue(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         (position,) = ir.DenseI64ArrayAttr(op.attributes["position"])
         return [self._see(op.operands[0])[position]]
-
-    def _add_words(self, operands: Sequence[Any], mask: np.ndarray) -> None:
-        """red.add of neighbouring f32 from an address on, one thread after another."""
-        addresses, *columns = (np.broadcast_to(x, mask.shape)[mask] for x in operands)
-        for thread, address in enumerate(addresses):
-            self._words_at(int(address), len(columns))[:] += [column[thread] for column in columns]
-
-    def _join_bits(self, above: str, operands: Sequence[Any], mask: np.ndarray) -> None:
-        """The largest, or the least, of f32 by their bits: those from zero on as signed integers by `above`, others as
-        unsigned ones by the other of the two."""
-        ways = {"max": np.maximum, "min": np.minimum}
-        below = next(way for name, way in ways.items() if name != above)
-        addresses, values = (np.broadcast_to(x, mask.shape)[mask] for x in operands)
-        for address, value in zip(addresses, values.astype(np.int32), strict=True):
-            signed = self._words_at(int(address), 1).view(np.int32)
-            if value >= 0:
-                signed[:] = ways[above](signed, value)
-            else:
-                signed.view(np.uint32)[:] = below(signed.view(np.uint32), value.view(np.uint32))
-
-    def _words_at(self, address: int, count: int) -> np.ndarray:
-        """Neighbouring numbers of 32 bits of an argument, which `address` is that of the first of."""
-        table = next((m for m in self.arguments if isinstance(m, MemRef) and m.holds(address, count)), None)
-        if table is None or address % (4 * count):
-            raise MemoryFault(f"an atomic operation on {count} numbers at {address:#x}")
-        at = (address - table.data.ctypes.data) // table.data.itemsize
-        return table.data[at : at + count]
 
     def _memref_extract_aligned_pointer_as_index(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
