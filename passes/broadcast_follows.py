@@ -86,20 +86,20 @@ def _without_ones(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Operation | N
 def _is_of_broadcasts(op: ir.Operation) -> bool:
     """Whether it is cheap, and made of nothing but what is the same along a loop of more than one turn, perhaps by
     others before it. More is done where nobody else reads what these make."""
-    count, alone = _operations(op)
-    return count is not None and count <= (MOST_OPERATIONS if alone else _MOST)
+    count, alone = _operations(op, MOST_OPERATIONS)
+    return count is not None and (alone or count <= _MOST)
 
 
-def _operations(op: ir.Operation) -> tuple[int | None, bool]:
-    """How many operations make an element of broadcasts alone, None where others are wanted or dear ones; and whether
-    one operator alone reads each tensor on the way."""
-    if not is_elementwise(op, []):
+def _operations(op: ir.Operation, most: int) -> tuple[int | None, bool]:
+    """How many operations, `most` of them, make an element of broadcasts alone, None where others are wanted, more or
+    dear ones; and whether one operator alone reads each tensor on the way. No longer chains are gone through."""
+    if most < 0 or not is_elementwise(op, []):
         return None, False
     s, sizes = rows.Structured(op), list(ir.RankedTensorType(op.results[0].type).shape)
     names = [inner.operation.name for inner in s.body.operations]
+    count, tensors = len(names) - 1, 0
     loops = {d for d, size in enumerate(sizes) if size != 1}
-    count: int | None = len(names) - 1
-    alone, tensors = len(list(op.results[0].uses)) == 1, 0
+    alone = len(list(op.results[0].uses)) == 1
     for map_, operand in zip(s.maps[: s.inputs], op.operands):
         if not rows.is_tensor(operand):
             continue
@@ -108,11 +108,11 @@ def _operations(op: ir.Operation) -> tuple[int | None, bool]:
         if loops - read:
             continue
         made, _ = _without_ones(operand, map_)
-        own, is_alone = (None, False) if made is None else _operations(made)
-        if own is None or count is None:
+        own, is_alone = (None, False) if made is None else _operations(made, most - max(1, count))
+        if own is None:
             return None, False
         count, alone = count + own, alone and is_alone
-    cheap = tensors > 0 and not any(name in DEAR_EXACT for name in names)
+    cheap = tensors > 0 and count <= most and not any(name in DEAR_EXACT for name in names)
     return (count, alone) if cheap else (None, False)
 
 

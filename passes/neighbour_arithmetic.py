@@ -24,13 +24,12 @@ from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, w
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
 
 from .elements_taken import computed_there
-from .padded_reads import around_of
+from .padded_reads import Border, around_of
 from .schedule_build import constant_index, generic
 
 # Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
 # read it again, of memory and of an H100.
 _MOST_WORK = 40
-_Around = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 _MOST_ALONE = 100  # of what is computed once as before, but in a larger body
 
 
@@ -127,13 +126,13 @@ def _read_within(pad: ir.Operation) -> bool:
     return bool(takers or slices)
 
 
-def _wider(around: _Around) -> list[int]:
+def _wider(around: Border) -> list[int]:
     """The dimensions that have something around their elements."""
     low, high, _ = around
     return [d for d in range(len(low)) if low[d] or high[d]]
 
 
-def _element(source: ir.Value, places: list[ir.Value], around: _Around) -> ir.Value:
+def _element(source: ir.Value, places: list[ir.Value], around: Border) -> ir.Value:
     """In a body, the element at these places of a tensor with something around it."""
     low, _, outside = around
     inside = None
@@ -155,7 +154,7 @@ def _is_read_slice(op: ir.Operation) -> bool:
     return known and all(one.name == "linalg.generic" and rows.Structured(one).is_elementwise() for one in readers)
 
 
-def _slice(op: ir.Operation, source: ir.Value, around: _Around) -> ir.Value:
+def _slice(op: ir.Operation, source: ir.Value, around: Border) -> ir.Value:
     """A slice of a tensor with something around it."""
     kind, offsets = ir.RankedTensorType(op.results[0].type), slice_of(op).offsets
     open_ = iter(list(op.operands)[1:])

@@ -11,6 +11,8 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir, slice_of
 
+Border = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
+
 # A tensor, what of another one is before and behind each of its dimensions, and what that is.
 Around = tuple[ir.Value, tuple[int, ...], tuple[int, ...], ir.Attribute]
 
@@ -111,7 +113,7 @@ def _padded(value: ir.Value) -> Around | None:
     return op.operands[0], low, high, outside
 
 
-def around_of(pad: ir.Operation) -> tuple[tuple[int, ...], tuple[int, ...], ir.Attribute] | None:
+def around_of(pad: ir.Operation) -> Border | None:
     """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
     low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
     kind = ir.RankedTensorType(pad.operands[0].type)

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
 
+from .padded_reads import Border, around_of
 from .rolled_reads import is_read_elementwise
 from .schedule_build import constant_index, generic, sizes_of
 from .tensor_sizes import TensorSizes
@@ -31,7 +32,7 @@ def read_padded_slices(main: ir.Operation) -> None:
         if len(pad.operands) > 1 or rows.DYNAMIC not in rows.shape_of(pad.results[0]):
             continue
         found = _slices(pad.results[0], [[] for _ in rows.shape_of(pad.results[0])])
-        if found is None or (outside := _outside(pad)) is None:
+        if found is None or (around := around_of(pad)) is None:
             continue
         sizes = sizes or TensorSizes(main.regions[0].blocks[0])
         source = pad.operands[0]
@@ -40,7 +41,7 @@ def read_padded_slices(main: ir.Operation) -> None:
         for value, offsets in found:
             for use in list(value.uses):
                 with pad.location, ir.InsertionPoint(use.owner):
-                    use.owner.operands[use.operand_number] = _read(pad, offsets, outside)
+                    use.owner.operands[use.operand_number] = _read(source, offsets, around)
 
 
 def _slices(value: ir.Value, offsets: Offsets) -> list[tuple[ir.Value, Offsets]] | None:
@@ -68,18 +69,9 @@ def _slices(value: ir.Value, offsets: Offsets) -> list[tuple[ir.Value, Offsets]]
     return [*found, (value, offsets)] if is_read else found
 
 
-def _outside(pad: ir.Operation) -> ir.Attribute | None:
-    """The number around a tensor; None where that is no known one."""
-    (end,) = list(pad.regions[0].blocks[0].operations)[-1:]
-    made = rows.producer(end.operation.operands[0])
-    return made.attributes["value"] if made is not None and made.name == "arith.constant" else None
-
-
-def _read(pad: ir.Operation, offsets: Offsets, outside: ir.Attribute) -> ir.Value:
-    """The elements of a slice of a padded tensor, at the insertion point."""
-    source = pad.operands[0]
-    kind = ir.RankedTensorType(source.type)
-    low = list(ir.DenseI64ArrayAttr(pad.attributes["static_low"]))
+def _read(source: ir.Value, offsets: Offsets, around: Border) -> ir.Value:
+    """The elements of a slice of a tensor with something around it, at the insertion point."""
+    kind, (low, _, outside) = ir.RankedTensorType(source.type), around
     lengths = [tensor.dim(source, constant_index(d)) for d in range(kind.rank)]
     before = [_sum([*own, -first]) for own, first in zip(offsets, low, strict=True)]
     start = tensor.empty(sizes_of(source, range(kind.rank)), kind.element_type)

@@ -183,8 +183,9 @@ def _choose_along(plan: RowPlan, target: Target) -> RowTiles | None:
     counts, last = plan.counts(), plan.along
     is_apart = plan.segments is not None and not plan.behind and counts.columns * counts.element_bytes >= _SECTOR
     found = {}
-    for plan.along in range(last, -1, -1) if is_apart else [last]:
-        found[plan.along] = choose(plan.counts(), target)
+    for along in range(last, -1, -1) if is_apart else [last]:
+        plan.along = along
+        found[along] = choose(plan.counts(), target)
     fits = {along: tiles.microseconds for along, tiles in found.items() if tiles is not None}
     plan.along = min(fits, key=lambda along: fits[along] * (1 if along == last else _APART), default=last)
     return found[plan.along]

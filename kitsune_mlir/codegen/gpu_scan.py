@@ -48,7 +48,7 @@ from .pipeline.device import below, narrow
 from .scan_joins import Found, Joining, is_inclusive, joining
 
 MOST, LITTLE = 96, 8  # operations of what is computed in front of a kernel of many lines, and of others
-_MANY = 132 * WARP  # lines, of which each SM has a block
+_MANY = SMS * WARP  # lines, of which each SM has a block
 ROWS, MOST_WARPS = 8, 16  # elements of a thread in a turn, and warps of such a block
 
 

@@ -304,7 +304,7 @@ class Sloped(nn.Module):
 
 @pytest.mark.usefixtures("unassembled")
 def test_biases_of_places_are_rounded(small_gpu):
-    """As they are where they are written."""
+    """A kernel that computes them rounds them as an operator does that writes them."""
     torch.manual_seed(0)
     args = tuple(torch.randn(1, 2, tokens, 24).bfloat16() for tokens in (20, 400, 400))
     t, s = (torch.export.Dim(name, min=2, max=10_000) for name in "ts")
