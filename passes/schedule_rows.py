@@ -22,7 +22,7 @@ Reductions over several dimensions become two first (split_sums.py), and what is
 dimensions (row_shapes.py). A group is what `row_groups` finds: any elementwise operators and reductions over columns
 that are connected. Only what is used outside of it is written, unless it is as well computed there
 (recomputed_elements.py). Rows of several dimensions are one, unless an operand has some of them only (a mask of all
-heads): then tiles have one of each but the last. They may be open until the call, such as the tokens of a batch. How
+heads): then tiles have one of each but one. They may be open until the call, such as the tokens of a batch. How
 rows lie in threads is `planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA, or whose length is
 open until the call, are gone through part by part (long_rows.py), where they would be read more than once anyway;
 others are left as they are, with a remark.
