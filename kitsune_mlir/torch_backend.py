@@ -1,7 +1,10 @@
-"""`torch.compile(model, backend="kitsune")`: inference through pipelines, everything else as torch would.
+"""`torch.compile(model, backend="kitsune")`: inference and training through pipelines, everything else as torch would.
 
 Weights stay torch's: each call passes them, so that what changes them in place is seen. Where they are to stay as they
 are (`options={"freeze": True}`, as torch's own compiler has it), what is computed of them alone is computed once.
+
+Where gradients are wanted, AOTAutograd makes a graph of both passes and cuts it in two, so that as few bytes as
+possible are kept between them; each part is a program of its own.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import import_aot_graph
-from kitsune_mlir.frontend.decompositions import table
+from kitsune_mlir.frontend.joint_graphs import attention_of, table_for
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
@@ -34,8 +39,8 @@ def kitsune(
     the device of the inputs, torch's own setting (torch.use_deterministic_algorithms), and False. With "freeze" the
     parameters and buffers that the graph does not change are those of this moment: later changes are not seen.
 
-    A graph that needs gradients, or that cannot be compiled, runs as torch runs it, with one warning that
-    says why. Raises UserError for an unknown option or target.
+    A graph that needs gradients is compiled with its backward pass, and "freeze" is not for it. One that cannot be
+    compiled runs as torch runs it, with one warning that says why. Raises UserError for an unknown option or target.
     """
     options = dict(options or {})
     if unknown := set(options) - set(_OPTIONS):
@@ -43,16 +48,20 @@ def kitsune(
     if "target" in options:
         targets.load(options["target"])
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        _warn("it needs gradients; call it under torch.no_grad() for inference")
-        return gm.forward
     if not tensors:
         return gm.forward
     target = options.get("target") or _target_of(tensors[0].device)
-    values = example_inputs if options.get("freeze") else ()
+    trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    values = example_inputs if options.get("freeze") and not trained else ()
     compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
     try:
-        return aot_autograd(fw_compiler=compiler, decompositions=table())(gm, example_inputs)
+        # A backward pass is compiled now, too, of open sizes as well: what is refused is refused as a whole.
+        with functorch.patch(force_non_lazy_backward_lowering=True), attention_of(gm):
+            return aot_autograd(
+                fw_compiler=compiler,
+                partition_fn=min_cut_rematerialization_partition,
+                decompositions=table_for(trained),
+            )(gm, example_inputs)
     except Exception as error:
         # torch wraps what a compiler raises; only our own refusals are answered with eager execution.
         refusal = _refusal(error)
@@ -80,7 +89,9 @@ def _compile(
     places, numbers = graph.places, graph.numbers
 
     def run(*values: Any) -> list[Any]:
-        given = [values[i] for i in graph.taken]
+        device = _device_of(values)
+        given = [values[i] if i >= 0 else torch.empty((values[~i], 0), device=device) for i in graph.taken]
+        given += graph.draw(device)
         if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
             given = _as_real_tensors(given)
         results = compiled(*given)
@@ -105,7 +116,7 @@ def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:
 
 def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
     """Numbers as tensors where the others are, and complex numbers as two real ones."""
-    device = next((value.device for value in values if isinstance(value, torch.Tensor)), "cpu")
+    device = _device_of(values)
 
     def real(value: Any) -> torch.Tensor:
         if not isinstance(value, torch.Tensor):
@@ -113,6 +124,10 @@ def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
         return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
     return [real(value) for value in values]
+
+
+def _device_of(values: Sequence[Any]) -> Any:
+    return next((value.device for value in values if isinstance(value, torch.Tensor)), "cpu")
 
 
 def _target_of(device: torch.device) -> str:

@@ -18,8 +18,12 @@ from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
 from .complex_numbers import view_weights_as_real
+from .joint_graphs import expand
 from .numbers import numbers_as_tensors
+from .random_numbers import lift
 from .torch_program import array_of, lower_graph, node_spec
+
+_UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,15 @@ class AotGraph:
     """A graph's Program, and what of its values and results are numbers, which a Program has none of.
 
     `taken` are the positions, among the graph's values, of the Program's arguments; a number is passed as a tensor of
-    one i64, complex numbers as torch.view_as_real has them. `numbers` computes those results that are numbers from all
-    values, `places` says where they are among the results.
+    one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
+    numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
+    device. `numbers` computes those results that are numbers from all values, `places` says where they are among the
+    results.
     """
 
     program: Program
     taken: list[int]
+    draw: Callable[[Any], list[torch.Tensor]]
     numbers: Callable[..., Sequence[Any]]
     places: list[int]
 
@@ -47,6 +54,7 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     """
     whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
     graph = whole.graph
+    expand(graph)
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
@@ -55,12 +63,19 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
     graph.eliminate_dead_code()
     taken = _numbers_from_tensors(graph, name)
+    for node in graph.find_nodes(op="placeholder"):  # such as the state of random numbers that attention did not draw
+        if _is_of_no_use(node):
+            taken.pop(graph.find_nodes(op="placeholder").index(node))
+            graph.erase_node(node)
     view_weights_as_real(graph, set())
     placeholders = list(graph.find_nodes(op="placeholder"))
     arguments = [_argument(node, fixed.get(i), name) for i, node in zip(taken, placeholders, strict=True)]
     weights = {node for node, argument in zip(placeholders, arguments, strict=True) if argument.kind != "input"}
     taken = [i for i, node in zip(taken, placeholders, strict=True) if node not in weights]
-    arguments += _constants_as_placeholders(graph, gm, placeholders, name)
+    draw = lift(graph, placeholders[-1])
+    drawn = graph.find_nodes(op="placeholder")[len(placeholders) :]
+    arguments += [_argument(node, None, name) for node in drawn]
+    arguments += _constants_as_placeholders(graph, gm, [*placeholders, *drawn], name)
 
     outputs: list[Output] = []
     returned: list[Node] = []
@@ -75,13 +90,13 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     _set_results(graph, returned)
 
     signature = {
-        "args": {"tuple": [{"leaf": i} for i in range(len(taken))]},
+        "args": {"tuple": [{"leaf": i} for i in range(len(taken) + len(drawn))]},
         "kwargs": {"dict": {}},
         "results": {"list": results},
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, numbers, places)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, numbers, places)
 
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
@@ -97,6 +112,12 @@ def _results(graph: Graph) -> Sequence[Any]:
 
 def _set_results(graph: Graph, results: Sequence[Any]) -> None:
     graph.output_node().args = (tuple(results),)
+
+
+def _is_of_no_use(node: Node) -> bool:
+    """Whether nothing reads a tensor of a type that a Program has none of."""
+    value = node.meta["val"]
+    return not node.users and isinstance(value, torch.Tensor) and value.dtype in _UNKNOWN
 
 
 def _is_number(value: Any) -> bool:
@@ -116,7 +137,8 @@ def _of_numbers(gm: GraphModule, places: Sequence[int], name: str) -> Callable[.
 
 
 def _numbers_from_tensors(graph: Graph, name: str) -> list[int]:
-    """Replaces integer placeholders by the sizes that they are, or by tensors, and says which placeholders are left."""
+    """Replaces integer placeholders by the sizes that they are, or by tensors; the positions of those that are left,
+    ~i for a tensor that has a number as its size."""
     placeholders = graph.find_nodes(op="placeholder")
     tensors = [node for node in placeholders if not _is_number(node)]
     made: list[Node] = []
@@ -142,13 +164,37 @@ def _numbers_from_tensors(graph: Graph, name: str) -> list[int]:
         with mode:
             node.meta["val"] = torch.empty((), dtype=torch.int64)
     numbers_as_tensors(graph)
-    for node in made:
-        if any(user.target is torch.ops.aten._local_scalar_dense.default for user in node.users):
-            raise UnsupportedError(f"{name}: the number {node.name} is no size of a tensor; pass a tensor")
-    for node, stays in zip(placeholders, kept, strict=True):
-        if not stays:
+    taken = []
+    for i, (node, stays) in enumerate(zip(placeholders, kept, strict=True)):
+        if node in made and _is_size(node):
+            taken.append(~i)
+            _give_as_size(graph, node, mode)
+            stays = bool(node.users)
+        if stays:
+            taken.append(i)
+        else:
             graph.erase_node(node)
-    return [i for i, stays in enumerate(kept) if stays]
+    return taken
+
+
+def _is_size(number: Node) -> bool:
+    """Whether what reads the number as such is left."""
+    return any(reader.target is torch.ops.aten._local_scalar_dense.default for reader in number.users)
+
+
+def _give_as_size(graph: Graph, number: Node, mode: FakeTensorMode) -> None:
+    """Puts a tensor of so many rows, of no elements each, in front of the number, which is read off it."""
+    with graph.inserting_before(number):
+        held = graph.placeholder(f"{number.name}_rows")
+    readers = [reader for reader in number.users if reader.target is torch.ops.aten._local_scalar_dense.default]
+    for reader in readers:
+        with mode:
+            held.meta["val"] = torch.empty((reader.meta["val"], 0))
+        with graph.inserting_before(reader):
+            size = graph.call_function(torch.ops.aten.sym_size.int, (held, 0))
+        size.meta["val"] = reader.meta["val"]
+        reader.replace_all_uses_with(size)
+        graph.erase_node(reader)
 
 
 def _same(size: object, symbol: object) -> bool:

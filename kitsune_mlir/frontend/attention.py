@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from .working import number, working
 
@@ -59,19 +60,7 @@ def _attention(
     batch = math.prod(query.shape[:-2]) // group
     scale = 1 / math.sqrt(width) if scale is None else scale
     rows = query.reshape(batch, group * length, width)
-    scores = torch.bmm(rows, key.reshape(batch, cached, width).transpose(1, 2))
-    scores = working(scores) * scale
-    if is_causal or mask is not None:
-        scores = scores.view(*query.shape[:-1], cached)
-        never = number(float("-inf"), scores)
-        if is_causal:
-            steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
-            scores = torch.where(steps <= own[:, None], scores, never)
-        if mask is not None and mask.dtype == torch.bool:
-            scores = torch.where(mask, scores, never)
-        elif mask is not None:
-            scores = scores + mask
-        scores = scores.view(batch, group * length, cached)
+    scores = masked_scores(query, rows, key.reshape(batch, cached, width), mask, is_causal, scale)
     largest = scores.amax(-1, keepdim=True)
     if mask is not None:  # so that a row masked throughout gives zeros, as torch's does
         largest = largest.clamp(min=torch.finfo(largest.dtype).min)
@@ -84,6 +73,27 @@ def _attention(
     return out, (largest + total.log()).view(query.shape[:-1])
 
 
+def masked_scores(
+    query: Tensor, rows: Tensor, keys: Tensor, mask: Tensor | None, is_causal: bool, scale: float
+) -> Tensor:
+    """The scores [batch, group * T, S] of `rows`, which are the queries [..., heads, T, D] as products read them, in
+    the type that softmax works in; minus infinity where a mask leaves a key out."""
+    cached, length = keys.shape[-2], query.shape[-2]
+    scores = working(torch.bmm(rows, keys.transpose(1, 2))) * scale
+    if not is_causal and mask is None:
+        return scores
+    scores = scores.view(*query.shape[:-1], cached)
+    never = number(float("-inf"), scores)
+    if is_causal:
+        steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
+        scores = torch.where(steps <= own[:, None], scores, never)
+    if mask is not None and mask.dtype == torch.bool:
+        scores = torch.where(mask, scores, never)
+    elif mask is not None:
+        scores = scores + mask
+    return scores.view(*rows.shape[:-1], cached)
+
+
 def flash_attention(
     query: Tensor,
     key: Tensor,
@@ -94,7 +104,12 @@ def flash_attention(
     *,
     scale: float | None = None,
 ) -> Any:
-    return cudnn_attention(query, key, value, None, False, dropout_p, is_causal, scale=scale)
+    """What AOTAutograd has left of attention on a GPU. Results behind the second are for torch's own kernels only."""
+    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
+        return NotImplemented
+    out, log_sums = _attention(query, key, value, None, is_causal, scale)
+    unused, seed = query.new_empty((0,)), query.new_empty((), dtype=torch.int64)
+    return out, log_sums, unused, unused, query.shape[-2], key.shape[-2], seed, seed, unused
 
 
 def cudnn_attention(
@@ -109,12 +124,11 @@ def cudnn_attention(
     *,
     scale: float | None = None,
 ) -> Any:
-    """What AOTAutograd has left of attention on a GPU. Results after the second serve torch's backward pass only."""
     if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
         return NotImplemented
     out, log_sums = _attention(query, key, value, attn_bias, is_causal, scale)
-    unused = query.new_empty((0,))
-    return out, log_sums, unused, unused, query.shape[-2], key.shape[-2], unused, unused, unused
+    unused, seed = query.new_empty((0,)), query.new_empty((), dtype=torch.int64)
+    return out, log_sums.unsqueeze(-1), unused, unused, query.shape[-2], key.shape[-2], seed, seed, unused
 
 
 def efficient_attention(
@@ -128,8 +142,14 @@ def efficient_attention(
     *,
     scale: float | None = None,
 ) -> Any:
-    results = cudnn_attention(query, key, value, attn_bias, False, dropout_p, is_causal, scale=scale)
-    return results if results is NotImplemented else results[:4]
+    """The log of the sums is padded to whole 32 rows, as torch's kernel has it, where gradients want it."""
+    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
+        return NotImplemented
+    out, log_sums = _attention(query, key, value, attn_bias, is_causal, scale)
+    if compute_log_sumexp:
+        log_sums = F.pad(log_sums, (0, -query.shape[-2] % 32))
+    seed = query.new_empty((), dtype=torch.int64)
+    return out, log_sums, seed, seed
 
 
 ATTENTION = {

@@ -32,20 +32,24 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
+from .attention_gradients import ATTENTION_GRADIENTS
 from .convolutions import CONVOLUTIONS
 from .einsums import EINSUMS
 from .extrema import EXTREMA
 from .fused_layers import FUSED_LAYERS
+from .gradients import GRADIENTS
 from .grid_samples import GRID_SAMPLES
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
+from .image_gradients import IMAGE_GRADIENTS
 from .indexing import INDEXING
 from .linear_algebra import LINEAR_ALGEBRA
 from .losses import LOSSES
 from .medians import MEDIANS
 from .norms import NORMS
 from .padding import PADDING
-from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool
+from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool, max_pool_with_indices
 from .recurrent_cells import RECURRENT_CELLS
+from .sample_gradients import SAMPLE_GRADIENTS
 from .scans import SCANS
 from .scatters import SCATTERS
 from .signal_windows import SIGNAL_WINDOWS
@@ -354,6 +358,8 @@ _OWN: Table = {
     aten.max_pool1d.default: max_pool(aten.max_pool1d.default, 1),
     aten.max_pool2d.default: max_pool(aten.max_pool2d.default, 2),
     aten.max_pool3d.default: max_pool(aten.max_pool3d.default, 3),
+    aten.max_pool2d_with_indices.default: max_pool_with_indices(2),
+    aten.max_pool3d_with_indices.default: max_pool_with_indices(3),
     aten._adaptive_avg_pool2d.default: adaptive_average_pool,
     aten._adaptive_avg_pool3d.default: adaptive_average_pool,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
@@ -365,9 +371,10 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRID_SAMPLES, GROUPED_PRODUCTS, INDEXING,
-    LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS,
-    SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, UNFOLDING, UPSAMPLING,
+    ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS, GRID_SAMPLES,
+    GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS,
+    SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX,
+    UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

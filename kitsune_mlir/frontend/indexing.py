@@ -39,7 +39,7 @@ def embedding_bag(
     Bags of one size, which is what F.embedding_bag makes of a 2-D index, are a gather and a sum of rows that can
     stream; any others are a sum of rows by the number of their bag.
     """
-    size = _common_size(offsets)
+    size = common_size(offsets)
     if size is None or (padding_idx >= 0 and mode == MAX) or include_last_offset:
         out, bag, *rest = _bags(weight, indices, offsets, mode, per_sample_weights, padding_idx)
         if include_last_offset:  # where the last bag ends, and what belongs to none begins
@@ -64,7 +64,7 @@ def embedding_bag(
     return rows.amax(1), bag, sizes, indices.view(-1, size).gather(1, rows.argmax(1))
 
 
-def _common_size(offsets: Tensor) -> int | None:
+def common_size(offsets: Tensor) -> int | None:
     """The size of bags that start at 0, n, 2 n, ...; None where the data says where they start."""
     mode = get_proxy_mode()
     slot = None if mode is None else get_proxy_slot(offsets, mode.tracer, None)

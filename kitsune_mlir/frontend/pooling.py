@@ -9,12 +9,15 @@ adds nothing to a sum.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.nn import functional as F
 
 from .working import working
 
@@ -46,6 +49,62 @@ def max_pool(operator: Any, dims: int) -> Callable[..., Any]:
         return operator(x[None], *args)[0] if x.dim() == dims + 1 else NotImplemented
 
     return pooled
+
+
+def max_pool_with_indices(dims: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """A rule for maxima of windows of the last dimensions, as many as that, and for where each was found, counted among
+    their elements: the first of several equal ones. An element is compared with those of its window before it, so that
+    nothing is computed twice and found to differ; which of them it was is a number of 8 bits."""
+
+    def rule(
+        x: Tensor,
+        kernel: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        given = (list(each) * (dims // len(each)) for each in (kernel, stride or kernel, padding, dilation))
+        forms, sizes = list(zip(*given, strict=True)), x.shape[-dims:]
+        counts = [
+            _windows_of(size, form, ceil_mode and isinstance(size, int))
+            for size, form in zip(sizes, forms, strict=True)
+        ]
+        around: list[Any] = []
+        for size, count, (k, s, p, d) in reversed(list(zip(sizes, counts, forms, strict=True))):
+            around += [p, (count - 1) * s + d * (k - 1) + 1 - p - size]
+        lowest = float("-inf") if x.is_floating_point() else torch.iinfo(x.dtype).min
+        padded = x if all(isinstance(n, int) and n == 0 for n in around) else F.pad(x, around, value=lowest)
+        taps = list(itertools.product(*(range(k) for k, *_ in forms)))
+        largest: Any = None
+        for i, places in enumerate(taps):
+            tap = padded
+            for dim, at, count, (_, s, _, d) in zip(range(-dims, 0), places, counts, forms, strict=True):
+                tap = torch.ops.aten.slice.Tensor(tap, x.dim() + dim, at * d, at * d + (count - 1) * s + 1, s)
+            if largest is None:
+                largest, number = tap, torch.zeros((), dtype=torch.int32, device=x.device).expand(tap.shape)
+                continue
+            above = (tap > largest) | (tap != tap)
+            largest, number = torch.where(above, tap, largest), torch.where(above, i, number)
+        rest = number.to(torch.int8 if len(taps) < 128 else torch.int32).to(torch.int64)
+        index: Any = torch.zeros((), dtype=torch.int64, device=x.device)
+        for axis, (size, count, (_, s, p, d)) in enumerate(zip(sizes, counts, forms, strict=True)):
+            inner = prod(k for k, *_ in forms[axis + 1 :])
+            at = torch.div(rest, inner, rounding_mode="floor")
+            rest = rest - at * inner
+            first = (torch.arange(count, device=x.device) * s - p).view(-1, *[1] * (dims - 1 - axis))
+            index = index * size + (first + at * d).clamp(min=0)  # of what is around the image the first that is within
+        return largest, index
+
+    return rule
+
+
+def _windows_of(size: Any, form: Sequence[int], ceil_mode: bool) -> Any:
+    """How many windows a dimension of so many elements has; each begins at an element or before the first."""
+    k, s, p, d = form
+    room = size + 2 * p - d * (k - 1) - 1
+    count = room // s + 1
+    return count + 1 if ceil_mode and room % s and count * s < size + p else count
 
 
 def box_average(

@@ -12,12 +12,21 @@ aten = torch.ops.aten
 
 
 def scatter(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    """torch-mlir dies of dimensions that count from the end."""
+    """torch-mlir dies of dimensions that count from the end. A number's only element is replaced."""
+    if not x.dim():
+        return source.reshape(()).to(x.dtype, copy=True)
     return aten.scatter.src(x, dim + x.dim(), index, source) if dim < 0 < x.dim() else NotImplemented
 
 
 def scatter_value(x: Tensor, dim: int, index: Tensor, value: Any) -> Any:
+    if not x.dim():
+        return torch.full_like(x, value)
     return aten.scatter.value(x, dim + x.dim(), index, value) if dim < 0 < x.dim() else NotImplemented
+
+
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
+    """A number has one element, which is taken whatever its dimension is called."""
+    return x.expand(index.shape).clone() if not x.dim() else NotImplemented
 
 
 def scatter_reduced(x: Tensor, dim: int, index: Tensor, source: Tensor, *, reduce: str) -> Tensor:
@@ -63,6 +72,7 @@ def as_strided_scatter(
 
 
 SCATTERS = {
+    aten.gather.default: gather,
     aten.scatter.src: scatter,
     aten.scatter.value: scatter_value,
     aten.scatter.reduce: scatter_reduced,

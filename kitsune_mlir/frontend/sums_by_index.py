@@ -26,7 +26,9 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
 
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    """A row's number, expanded over its elements, is that of a whole row."""
+    """A row's number, expanded over its elements, is that of a whole row. A number's only element is added to."""
+    if not x.dim():
+        return x + source.reshape(())
     if (rows := rows_of_index(x, dim, index, source)) is not None:
         return index_add(x, dim, rows, source)
     if x.dtype in NARROW:

@@ -1,0 +1,141 @@
+"""Gradients of attention, which AOTAutograd leaves whole as it does attention itself.
+
+The weights are computed again, of the scores and the log of each row's sum of exponentials, and not kept: between the
+passes there are queries, keys, values, the results and a number a row (FlashAttention, arXiv 2205.14135, algorithm 4).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attention import masked_scores
+from .working import working
+
+aten = torch.ops.aten
+
+
+def _gradients(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    log_sums: Tensor,
+    mask: Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Those of queries [..., heads, T, D], keys and values [..., heads / group, S, D], and scores [..., heads, T, S],
+    the last in the type that they are computed in."""
+    *_, heads, length, width = query.shape
+    cached, out_width = key.shape[-2], value.shape[-1]
+    group = heads // key.shape[-3]
+    batch = math.prod(query.shape[:-2]) // group
+    scale = 1 / math.sqrt(width) if scale is None else scale
+    shape = (batch, group * length)
+    keys, values = key.reshape(batch, cached, width), value.reshape(batch, cached, out_width)
+    rows, grads = query.reshape(*shape, width), grad.reshape(*shape, out_width)
+    scores = masked_scores(query, rows, keys, mask, is_causal, scale)
+    weights = (scores - log_sums.reshape(*shape, 1)).exp()
+    products = (working(grads) * working(out.reshape(*shape, out_width))).sum(-1, keepdim=True)
+    of_scores = weights * (working(torch.bmm(grads, values.transpose(1, 2))) - products)
+    of_products = (of_scores * scale).to(query.dtype)
+    of_values = torch.bmm(weights.to(value.dtype).transpose(1, 2), grads)
+    of_keys = torch.bmm(of_products.transpose(1, 2), rows)
+    of_queries = torch.bmm(of_products, keys)
+    given = of_scores.view(*query.shape[:-1], cached)
+    return of_queries.view(query.shape), of_keys.view(key.shape), of_values.view(value.shape), given
+
+
+def for_cpu(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    log_sums: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    return _gradients(grad, query, key, value, out, log_sums, attn_mask, is_causal, scale)[:3]
+
+
+def flash(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    log_sums: Tensor,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *random: Tensor,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    return _gradients(grad, query, key, value, out, log_sums, None, is_causal, scale)[:3]
+
+
+def cudnn(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    log_sums: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    attn_bias: Tensor | None,
+    cum_seq_q: Tensor,
+    cum_seq_k: Tensor,
+    max_q: Any,
+    max_k: Any,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    return _gradients(grad, query, key, value, out, log_sums, attn_bias, is_causal, scale)[:3]
+
+
+def efficient(
+    grad: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    out: Tensor,
+    log_sums: Tensor,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    dropout_p: float,
+    wanted: list[bool],
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor | None, ...]:
+    """`log_sums` is padded to whole 32 rows, as `attention.efficient_attention` has it."""
+    log_sums = log_sums[..., : query.shape[-2]]
+    *found, scores = _gradients(grad, query, key, value, out, log_sums, attn_bias, is_causal, scale)
+    of_bias = None
+    if wanted[3] and attn_bias is not None:
+        of_bias = scores.sum_to_size(attn_bias.shape).to(attn_bias.dtype)
+    return *found, of_bias
+
+
+ATTENTION_GRADIENTS = {
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: for_cpu,
+    aten._scaled_dot_product_flash_attention_backward.default: flash,
+    aten._scaled_dot_product_cudnn_attention_backward.default: cudnn,
+    aten._scaled_dot_product_efficient_attention_backward.default: efficient,
+}

@@ -1,0 +1,93 @@
+"""Graphs that AOTAutograd makes: of one pass, or of both, which it cuts in two.
+
+Attention stays one operator until they are apart, as do its gradients: what is computed within it is then nothing that
+could be kept from one pass to the other. Without a backward pass maxima of windows stay one operator, too, unless it is
+asked where they were found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import detect_fake_mode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
+
+from .attention import ATTENTION
+from .attention_gradients import ATTENTION_GRADIENTS
+from .decompositions import Table, table
+from .pooling import max_pool_with_indices
+from .random_numbers import RANDOM
+
+_POOLS = {
+    torch.ops.aten.max_pool2d_with_indices.default: max_pool_with_indices(2),
+    torch.ops.aten.max_pool3d_with_indices.default: max_pool_with_indices(3),
+}
+_LATER = ATTENTION | ATTENTION_GRADIENTS | _POOLS
+
+
+def table_for(trained: bool) -> Table:
+    """The rules for a graph of both passes, or of one."""
+    now = _POOLS if trained else {}
+    rules = table() | RANDOM
+    return {operator: rule for operator, rule in rules.items() if operator in now or operator not in _LATER}
+
+
+def attention_of(gm: GraphModule) -> contextlib.AbstractContextManager[Any]:
+    """Within the `with`, how torch takes attention apart: where one drops weights, all of it in elementary operators,
+    as what is dropped would be known to torch's own kernels only."""
+    attention = torch.nn.functional.scaled_dot_product_attention
+    calls = gm.graph.find_nodes(op="call_function", target=attention)
+    dropped = any((node.args[4:5] or (node.kwargs.get("dropout_p", 0.0),))[0] != 0.0 for node in calls)
+    return sdpa_kernel(SDPBackend.MATH) if dropped else contextlib.nullcontext()
+
+
+def expand(graph: Graph) -> None:
+    """Takes what stayed one operator apart, in place."""
+    rules = table() | RANDOM
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _LATER and (node.target not in _POOLS or _is_placed(node)):
+            _inline(node, _LATER[node.target], rules)
+    graph.eliminate_dead_code()
+
+
+def _is_placed(pool: Node) -> bool:
+    """Whether the second result of a pool has a reader."""
+    return any(reader.args[1] == 1 for reader in pool.users)
+
+
+def _inline(node: Node, rule: Callable[..., Any], rules: Table) -> None:
+    """Puts the operators that `rule` computes the node's result with in its place."""
+    operands = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, Node)]
+    operands = list(dict.fromkeys(operands))
+    values = [operand.meta["val"] for operand in operands]
+
+    def run(*given: Any) -> Any:
+        place = dict(zip(operands, given, strict=True))
+        args, kwargs = map_arg((node.args, node.kwargs), lambda operand: place[operand])
+        return rule(*args, **kwargs)
+
+    mode = detect_fake_mode(values) or contextlib.nullcontext()
+    with mode, enable_python_dispatcher(), torch.no_grad():
+        traced = make_fx(run, decomposition_table=rules)(*values)
+    placeholders = traced.graph.find_nodes(op="placeholder")
+    copies: dict[Node, Any] = dict(zip(placeholders, operands, strict=True))
+    with node.graph.inserting_before(node):
+        results = node.graph.graph_copy(traced.graph, copies)
+    for copied in copies.values():
+        if copied not in operands and not copied.stack_trace:
+            copied.stack_trace = node.stack_trace
+    if isinstance(results, Node):
+        node.replace_all_uses_with(results)
+    else:
+        for reader in list(node.users):  # each takes one of the results
+            reader.replace_all_uses_with(results[reader.args[1]])
+            node.graph.erase_node(reader)
+    node.graph.erase_node(node)
