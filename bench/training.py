@@ -86,8 +86,10 @@ def time_case(task: Task) -> dict[str, Any]:
 
     from kitsune_mlir.bench.device import Gpu
     from kitsune_mlir.bench.measure import Settings, make
+    from kitsune_mlir.bench.sides import matmul_precision
 
     torch.set_num_threads(1)
+    torch.compiler.reset()
     warnings.filterwarnings("error", message="kitsune backend")
     gpu = Gpu()
     module, args = make(cases.find(task.case, None), Settings())[:2]
@@ -122,7 +124,9 @@ def time_case(task: Task) -> dict[str, Any]:
     wide = copy.deepcopy(module).float()
     exact = Step(wide, wide, tree_map(lambda a: a.float() if _is_real(a) else a, args))
     exact.tangents = [tangent.float() for tangent in eager.tangents or []]
-    errors = _errors(mine, plain, exact())
+    with matmul_precision("highest"):
+        torch.backends.cudnn.allow_tf32 = False
+        errors = _errors(mine, plain, exact())
     del wide, exact
     found["error"], found["torch_error"], worst = errors
     if worst > 2.0 and found["error"] > ROUNDING.get(dtype, 1e-4):
@@ -145,13 +149,20 @@ def time_case(task: Task) -> dict[str, Any]:
                 calls[name] = gpu.capture(lambda step=step: [step() for _ in range(WARM_UP)], step)
             except Exception as error:
                 if name == "ours":
-                    return found | {"said": f"capture: {' '.join(str(error).split())[:300]}"}
+                    return found | {"said": f"capture: {_first(error)}"}
                 torch.cuda.synchronize()
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(ROUNDS):
             for name, call in calls.items():
                 times[name].append(gpu.time(call, cold=False))
     return found | {name: min(taken) for name, taken in times.items()}
+
+
+def _first(error: BaseException) -> str:
+    """What went wrong first, of what one error after another was raised for."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__ or error
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _is_real(value: Any) -> bool:

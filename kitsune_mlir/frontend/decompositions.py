@@ -93,46 +93,6 @@ def of_scalars(operator: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     return along
 
 
-def fused_lstm_cell(
-    input_gates: Tensor,
-    hidden_gates: Tensor,
-    cell: Tensor,
-    input_bias: Tensor | None = None,
-    hidden_bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The new hidden state and cell, and the gates, which serve torch's backward pass."""
-    gates = _with_bias(input_gates, input_bias) + _with_bias(hidden_gates, hidden_bias)
-    in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
-    in_gate, forget_gate, out_gate = in_gate.sigmoid(), forget_gate.sigmoid(), out_gate.sigmoid()
-    cell_gate = cell_gate.tanh()
-    new_cell = forget_gate * working(cell) + in_gate * cell_gate
-    hidden = out_gate * new_cell.tanh()
-    workspace = torch.cat([in_gate, forget_gate, cell_gate, out_gate], 1)
-    return hidden.to(cell.dtype), new_cell.to(cell.dtype), workspace.to(cell.dtype)
-
-
-def fused_gru_cell(
-    input_gates: Tensor,
-    hidden_gates: Tensor,
-    hidden: Tensor,
-    input_bias: Tensor | None = None,
-    hidden_bias: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The new hidden state, and what serves torch's backward pass."""
-    in_reset, in_update, in_new = _with_bias(input_gates, input_bias).chunk(3, 1)
-    hidden_reset, hidden_update, hidden_new = _with_bias(hidden_gates, hidden_bias).chunk(3, 1)
-    reset, update = (in_reset + hidden_reset).sigmoid(), (in_update + hidden_update).sigmoid()
-    new = (in_new + reset * hidden_new).tanh()
-    before = working(hidden)
-    result = (before - new) * update + new
-    workspace = torch.cat([reset, update, new, before, hidden_new], 1)
-    return result.to(hidden.dtype), workspace.to(hidden.dtype)
-
-
-def _with_bias(gates: Tensor, bias: Tensor | None) -> Tensor:
-    return working(gates) if bias is None else working(gates) + bias
-
-
 def layer_norm(
     x: Tensor,
     normalized_shape: Sequence[int],
@@ -298,6 +258,23 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return found if bias is None else found + bias
 
 
+def trilinear(
+    x: Tensor,
+    y: Tensor,
+    z: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """Three factors, in which the dimensions of one that are named are new, summed over some: one product after
+    another, where torch multiplies number by number. A bilinear layer's gradients are that."""
+    dims = range(x.dim() + len(expand1))
+    given = [[d for d in dims if d not in new] for new in (expand1, expand2, expand3)]
+    return torch.einsum(x, given[0], y, given[1], z, given[2], [d for d in dims if d not in sumdim])
+
+
 def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     column = x.expand(matrix.shape[0]).unsqueeze(1)
     return torch.addmm(column, matrix, vector.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
@@ -334,8 +311,6 @@ _OWN: Table = {
     aten.empty.memory_format: empty,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
-    aten._thnn_fused_lstm_cell.default: fused_lstm_cell,
-    aten._thnn_fused_gru_cell.default: fused_gru_cell,
     aten.layer_norm.default: layer_norm,
     aten.native_layer_norm.default: native_layer_norm,
     aten.native_group_norm.default: native_group_norm,
@@ -353,6 +328,7 @@ _OWN: Table = {
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
     aten.bilinear.default: bilinear,
+    aten._trilinear.default: trilinear,
     aten.addmv.default: addmv,
     aten.addbmm.default: addbmm,
     aten.max_pool1d.default: max_pool(aten.max_pool1d.default, 1),

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from .working import working
+
 aten = torch.ops.aten
 
 
@@ -49,9 +51,89 @@ def _plain_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
     return cell
 
 
+def fused_lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cell: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The new hidden state and cell, and the gates, of which gradients are computed."""
+    gates = _with_bias(input_gates, input_bias) + _with_bias(hidden_gates, hidden_bias)
+    in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
+    in_gate, forget_gate, out_gate = in_gate.sigmoid(), forget_gate.sigmoid(), out_gate.sigmoid()
+    cell_gate = cell_gate.tanh()
+    new_cell = forget_gate * working(cell) + in_gate * cell_gate
+    hidden = out_gate * new_cell.tanh()
+    workspace = torch.cat([in_gate, forget_gate, cell_gate, out_gate], 1)
+    return hidden.to(cell.dtype), new_cell.to(cell.dtype), workspace.to(cell.dtype)
+
+
+def fused_gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hidden: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The new hidden state, and what gradients are computed of."""
+    in_reset, in_update, in_new = _with_bias(input_gates, input_bias).chunk(3, 1)
+    hidden_reset, hidden_update, hidden_new = _with_bias(hidden_gates, hidden_bias).chunk(3, 1)
+    reset, update = (in_reset + hidden_reset).sigmoid(), (in_update + hidden_update).sigmoid()
+    new = (in_new + reset * hidden_new).tanh()
+    before = working(hidden)
+    result = (before - new) * update + new
+    workspace = torch.cat([reset, update, new, before, hidden_new], 1)
+    return result.to(hidden.dtype), workspace.to(hidden.dtype)
+
+
+def _with_bias(gates: Tensor, bias: Tensor | None) -> Tensor:
+    return working(gates) if bias is None else working(gates) + bias
+
+
+def fused_lstm_backward(
+    grad_hidden: Tensor | None, grad_cell: Tensor | None, before: Tensor, cell: Tensor, workspace: Tensor, biased: bool
+) -> tuple[Tensor | None, ...]:
+    """By the sums of the four gates, the cell before, and the biases."""
+    in_gate, forget_gate, cell_gate, out_gate = working(workspace).chunk(4, 1)
+    squashed = working(cell).tanh()
+    of_cell: Any = 0.0 if grad_cell is None else working(grad_cell)
+    of_out: Any = torch.zeros_like(squashed)
+    if grad_hidden is not None:
+        of_cell = of_cell + working(grad_hidden) * out_gate * (1 - squashed * squashed)
+        of_out = working(grad_hidden) * squashed
+    of_gates = [
+        of_cell * cell_gate * in_gate * (1 - in_gate),
+        of_cell * working(before) * forget_gate * (1 - forget_gate),
+        of_cell * in_gate * (1 - cell_gate * cell_gate),
+        of_out * out_gate * (1 - out_gate),
+    ]
+    gates = torch.cat(of_gates, 1)
+    of_bias = gates.sum(0).to(workspace.dtype) if biased else None
+    return gates.to(workspace.dtype), (of_cell * forget_gate).to(before.dtype), of_bias
+
+
+def fused_gru_backward(grad: Tensor, workspace: Tensor, biased: bool) -> tuple[Tensor | None, ...]:
+    """By the input's and the hidden state's sums of the three gates, the state before, and the biases of both."""
+    reset, update, new, before, hidden_new = working(workspace).chunk(5, 1)
+    grad = working(grad)
+    of_new = grad * (1 - update) * (1 - new * new)
+    of_update = grad * (before - new) * update * (1 - update)
+    of_reset = of_new * hidden_new * reset * (1 - reset)
+    of_input = torch.cat([of_reset, of_update, of_new], 1)
+    of_hidden = torch.cat([of_reset, of_update, of_new * reset], 1)
+    biases = [gates.sum(0).to(workspace.dtype) if biased else None for gates in (of_input, of_hidden)]
+    gates = of_input.to(workspace.dtype), of_hidden.to(workspace.dtype)
+    return *gates, (grad * update).to(workspace.dtype), *biases
+
+
 RECURRENT_CELLS: dict[Any, Callable[..., Any]] = {
     aten.lstm_cell.default: lstm_cell,
     aten.gru_cell.default: gru_cell,
     aten.rnn_tanh_cell.default: _plain_cell(torch.tanh),
     aten.rnn_relu_cell.default: _plain_cell(torch.relu),
+    aten._thnn_fused_lstm_cell.default: fused_lstm_cell,
+    aten._thnn_fused_gru_cell.default: fused_gru_cell,
+    aten._thnn_fused_lstm_cell_backward_impl.default: fused_lstm_backward,
+    aten._thnn_fused_gru_cell_backward.default: fused_gru_backward,
 }
