@@ -86,7 +86,7 @@ def _compile(
         graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)))
         compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
-    places, numbers = graph.places, graph.numbers
+    places, known = graph.places, graph.given
 
     def run(*values: Any) -> list[Any]:
         device = _device_of(values)
@@ -95,8 +95,8 @@ def _compile(
         if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
             given = _as_real_tensors(given)
         results = compiled(*given)
-        for place, number in zip(places, numbers(*values) if places else (), strict=True):
-            results[place] = number
+        for place, value in zip(places, known(*values) if places else (), strict=True):
+            results[place] = value
         return results
 
     return make_boxed_func(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +34,14 @@ class AotGraph:
     `taken` are the positions, among the graph's values, of the Program's arguments; a number is passed as a tensor of
     one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
     numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
-    device. `numbers` computes those results that are numbers from all values, `places` says where they are among the
-    results.
+    device. `given` computes those results that are numbers, inputs or views of inputs from all values, `places` says
+    where they are among the results.
     """
 
     program: Program
     taken: list[int]
     draw: Callable[[Any], list[torch.Tensor]]
-    numbers: Callable[..., Sequence[Any]]
+    given: Callable[..., Sequence[Any]]
     places: list[int]
 
 
@@ -58,8 +59,8 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
-    places = [i for i, value in enumerate(_results(graph)) if _is_number(value)]
-    numbers = _of_numbers(gm, places, name)
+    places = [i for i, value in enumerate(_results(graph)) if _is_number(value) or _is_given(value)]
+    given = _of_values(gm, places, name)
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
     graph.eliminate_dead_code()
     taken = _numbers_from_tensors(graph, name)
@@ -96,7 +97,7 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, numbers, places)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places)
 
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
@@ -124,14 +125,28 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Node) and not isinstance(value.meta["val"], torch.Tensor)
 
 
-def _of_numbers(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..., Sequence[Any]]:
-    """What computes the results that are numbers, such as sizes, from all values. Raises UnsupportedError for a number
-    that the graph reads from a tensor which it computes."""
+def _is_given(value: Any) -> bool:
+    """Whether a result is an input or a view of one, which has nothing to compute: what a forward pass keeps often is."""
+    while isinstance(value, Node) and value.op == "call_function" and _is_view(value.target):
+        value = value.args[0]
+    return isinstance(value, Node) and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)
+
+
+def _is_view(target: Any) -> bool:
+    if target is operator.getitem:
+        return True
+    given = target._schema.arguments[:1] if isinstance(target, torch._ops.OpOverload) else []
+    return any(argument.alias_info is not None and not argument.alias_info.is_write for argument in given)
+
+
+def _of_values(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..., Sequence[Any]]:
+    """What computes the results that are numbers, such as sizes, or views of inputs, from all values. Raises
+    UnsupportedError for a number that the graph reads from a tensor which it computes."""
     graph = copy.deepcopy(gm.graph)
     _set_results(graph, [_results(graph)[i] for i in places])
     graph.eliminate_dead_code()
     for node in graph.nodes:
-        if node.op == "call_function" and not _is_number(node):
+        if node.op == "call_function" and not _is_number(node) and not _is_view(node.target):
             raise UnsupportedError(f"{name}: a part of the model returns a number of its data; return tensors only")
     return GraphModule(gm, graph).forward
 
