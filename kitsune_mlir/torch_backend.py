@@ -10,6 +10,7 @@ possible are kept between them; each part is a program of its own.
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -83,9 +84,10 @@ def _compile(
     from kitsune_mlir.compiler import compile_program
 
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
-        graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)))
+        graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)), example_inputs)
         compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
+    _tell_strides(gm, graph.places)
     places, known = graph.places, graph.given
 
     def run(*values: Any) -> list[Any]:
@@ -100,6 +102,20 @@ def _compile(
         return results
 
     return make_boxed_func(run)
+
+
+def _tell_strides(gm: torch.fx.GraphModule, places: Sequence[int]) -> None:
+    """Tells AOTAutograd how results lie that a program makes, row by row: the backward pass is given them so."""
+    context = TracingContext.try_get()
+    if context is None or context.output_strides is None or context.output_strides:
+        return
+    for i, result in enumerate(gm.graph.output_node().args[0]):
+        value = None if result is None or i in places else result.meta["val"]
+        shape = value.shape if isinstance(value, torch.Tensor) else ()
+        known = len(shape) > 1 and all(isinstance(size, int) for size in shape)
+        context.output_strides.append(
+            tuple(math.prod(max(1, size) for size in shape[d + 1 :]) for d in range(len(shape))) if known else None
+        )
 
 
 def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:

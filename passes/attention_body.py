@@ -182,6 +182,12 @@ class Weighing(RowBody):
             sums = self._share(member, sums)
         return sums
 
+    def numbers_of(self, members: Sequence[Member]) -> dict[ir.Value, ir.Value]:
+        """What operators make of the rows' numbers, behind `shared`."""
+        for member in members:
+            self.given[member.op.results[0]] = self._emit(member)
+        return self.given
+
     # ---- operators of the group
 
     def _emit(self, member: Member) -> ir.Value:

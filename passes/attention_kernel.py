@@ -47,6 +47,7 @@ from .of_places import Range
 from .operand_layout import GRANULE, laid_out, paired, with_last, words_laid_out
 from .product_follows import Follows, tiled
 from .product_pieces import multiplied, pieces_of_tile
+from .row_groups import Member
 from .schedule_build import constant_index, reshaped, reshaped_as
 from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic
@@ -64,7 +65,8 @@ class Attention:
     """What the kernel computes: two products, `scores` and `values`, the second of which is the operation `op`, and
     what follows it. Columns outside of `range`, which says it by rows, have no weight. `sizes` are b, m, n, k, and v:
     the columns of the second product; those and what `shape` says of tensors are numbers also where they are open until
-    the call. Each number is multiplied as so many `pieces`."""
+    the call. Each number is multiplied as so many `pieces`. `beside` are those of `numbers`, operators on numbers of
+    rows, whose results are wanted, too."""
 
     op: ir.Operation
     scores: Contraction
@@ -77,6 +79,8 @@ class Attention:
     shape: Shape
     target: Target
     name: str
+    beside: Sequence[Member] = ()
+    numbers: Sequence[Member] = ()
 
 
 class AttentionKernel:
@@ -141,15 +145,14 @@ class AttentionKernel:
     def _results(self, built: schedule.KernelOp) -> list[ir.Value]:
         of, places, found = self.of, self.places, []
         ends = list(of.stored.operations)[-1:] if of.stored is not None else of.follows.stored or [of.op]
-        for number, op in enumerate(ends):
+        rows_ = [*self._batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
+        for number, op in enumerate([*ends, *(member.op for member in of.beside)]):
             kind = ir.RankedTensorType(op.results[0].type)
             shape, own = list(kind.shape), [] if of.stored is None else list(of.stored.sizes)
-            if of.stored is None:
-                own = [
-                    *self._batch([of.sizes["b"]], places.segments),
-                    *places.segments[places.of_batch :],
-                    of.sizes["v"],
-                ]
+            if number >= len(ends):
+                own = rows_
+            elif of.stored is None:
+                own = [*rows_, of.sizes["v"]]
             type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
             sizes = list(map(places.size, filter(is_open, own))) if len(places.open) > 1 else []
             result = kitsune.result(built.results[0], number, type_, sizes)
@@ -343,11 +346,15 @@ class AttentionKernel:
         made = {of.op.results[0]: self.body.shared(sums, largest, weights)}
         for op in of.follows.ops:
             made[op.results[0]] = tiled(op, made, place)
+        at = [*self._batch([place["b"]], own), *own[self.places.of_batch :]]
         if of.stored is not None:
             roles = of.stored.roles
             offsets, dims = offsets_of(roles, place, self.places.size), [along(roles, "m"), roles.index("n")]
         else:
-            offsets = [*self._batch([place["b"]], own), *own[self.places.of_batch :], place["n"]]
-            dims = [len(offsets) - 2, len(offsets) - 1]
-        for number, op in enumerate(of.follows.stored or [of.op]):
+            offsets, dims = [*at, place["n"]], [len(at) - 1, len(at)]
+        ends = of.follows.stored or [of.op]
+        for number, op in enumerate(ends):
             write_box(made[op.results[0]], offsets, number, dims)
+        numbers = self.body.numbers_of(of.numbers)
+        for number, member in enumerate(of.beside, len(ends)):
+            write_box(numbers[member.op.results[0]], at, number, [len(at) - 1])

@@ -10,7 +10,7 @@ move elements, so an edge from one operator to another leads through them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
 
@@ -74,10 +74,12 @@ class Member:
 
 @dataclass(frozen=True)
 class Group:
-    """`members` are in program order, by their results: an operation's hash changes with its operands."""
+    """`members` are in program order, by their results: an operation's hash changes with its operands. What those
+    `beside` it take of its members makes no outputs of them."""
 
     space: Space
     members: dict[ir.Value, Member]
+    beside: tuple[Member, ...] = ()
 
     @property
     def ordered(self) -> list[Member]:
@@ -102,7 +104,8 @@ class Group:
     @property
     def outputs(self) -> list[Member]:
         """The members whose results are used outside of the group."""
-        return [m for m in self.ordered if any(not self.has(op) for op in users(m.op.results[0]))]
+        apart = {member.op for member in self.beside}
+        return [m for m in self.ordered if any(not self.has(op) and op not in apart for op in users(m.op.results[0]))]
 
     def for_one(self, result: ir.Value) -> Group:
         """Those members that serve this result alone: what others take too, such as a bias that all layers add, is
@@ -110,8 +113,29 @@ class Group:
         group = self
         while others := [m for m in group.outputs if m.op.results[0] != result]:
             left = {value: m for value, m in group.members.items() if m not in others}
-            group = Group(self.space, left)
+            group = replace(self, members=left)
         return group
+
+    def with_beside(self, result: ir.Value) -> Group:
+        """Those members that serve this result alone, and beside them those that compute something else of the rows'
+        numbers, such as the logarithm of a sum of exponentials; if other things take part, as `for_one` has it."""
+        needed = {result}
+        for member in reversed(self.ordered):
+            if member.op.results[0] in needed:
+                needed |= {root(value) for value in member.op.operands} & self.members.keys()
+        others = [member for value, member in self.members.items() if value not in needed]
+        known = {value for value in needed if self.members[value].kind in ("rows", "reduction")}
+        known |= {member.op.results[0] for member in others}
+        read = {
+            root(value)
+            for member in others
+            for value, role in zip(list(member.op.operands)[: member.s.inputs], member.roles)
+            if role is not None
+        }
+        if not others or any(member.kind != "rows" for member in others) or not read <= known:
+            return self.for_one(result)
+        kept = {value: member for value, member in self.members.items() if value in needed}
+        return Group(self.space, kept, tuple(others)).for_one(result)
 
     @property
     def edges(self) -> set[ir.Value]:

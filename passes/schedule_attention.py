@@ -52,7 +52,7 @@ from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_rows import Followings
 from .row_bodies import erase, gather
-from .row_groups import Group, find, root, users
+from .row_groups import Group, Member, find, root, users
 from .row_plan import RowPlan
 from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
@@ -134,7 +134,7 @@ class _Pair:
         assert values is not None
         order, made, shape = groups.order, root(values.left), groups.sizes.shape
         group = next((group for group in groups.groups if made in group.members), None)
-        group = None if group is None else group.for_one(made)
+        group = None if group is None else group.with_beside(made)
         found = None if group is None else weights_of(group)
         if group is None or found is None or any(user != op for user in users(made)):
             return None
@@ -165,7 +165,7 @@ class _Pair:
                 raise UnsupportedError("columns of tf32 are open until the call")
         elif len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
-        if not order.is_convex([first.op, op, *(member.op for member in group.ordered)]):
+        if not order.is_convex([first.op, op, *(member.op for member in (*group.ordered, *group.beside))]):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         cuts = [sizes["m"]] if sizes["b"] > 1 else []
         if is_open(sizes["b"]):  # it is a dimension of its own
@@ -211,7 +211,8 @@ class _Pair:
         if second.pieces == 1:
             nbytes = element_bytes(ir.RankedTensorType(second.found.right.type).element_type)
         of = attention_tiles.Weighed(
-            *given, work, float(read), self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])
+            *(*given, work, float(read), self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])),
+            with_numbers=bool(self.group.beside),
         )
         return attention_tiles.choose(of, second.target)
 
@@ -282,7 +283,8 @@ class _Pair:
 
     def take(self) -> None:
         """What is computed together is one operation for what is decided afterwards."""
-        self.groups.order.join([self.first.op, self.second.op, *(member.op for member in self.group.ordered)])
+        members = (*self.group.ordered, *self.group.beside)
+        self.groups.order.join([self.first.op, self.second.op, *(member.op for member in members)])
 
     def looked_at_again(self) -> _Pair:
         """The pair after others have been built. Sizes that are open until the call, and no argument's, are others."""
@@ -314,6 +316,10 @@ class _Pair:
         moved = [] if stored is None else list(stored.operations)
         gather(self.group.ops)
         last = (moved or follows.ops or [second.op])[-1]
+        beside = [member.op for member in self.group.beside]
+        if beside:  # what reads their results stands behind the kernel
+            before = [op for op in beside if op.is_before_in_block(last)]
+            gather([*self.group.ops, *before, second.op, *follows.ops, *moved, last])
         with last.location, ir.InsertionPoint(last):
             made = Attention(
                 *(
@@ -324,14 +330,21 @@ class _Pair:
                     stored,
                 ),
                 *(self.range, self.sizes, second.pieces, shape, second.target, name),
+                *([member for member in self.group.beside if _is_read(member, beside)], self.group.beside),
             )
             body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])
             body.bring()
             results = AttentionKernel(made, body, tiles).build()
-        for end, result in zip(moved[-1:] or ends, results, strict=True):
+        read = [member.op for member in made.beside]
+        for end, result in zip([*(moved[-1:] or ends), *read], results, strict=True):
             end.results[0].replace_all_uses_with(result)
-        for op in (*(member.op for member in reversed(self.group.ordered)), first.op):
+        for op in (*reversed(beside), *(member.op for member in reversed(self.group.ordered)), first.op):
             erase(op)
+
+
+def _is_read(member: Member, beside: Sequence[ir.Operation]) -> bool:
+    """Whether something else than those operators takes a member's result."""
+    return any(op not in beside for op in users(member.op.results[0]))
 
 
 def _alone_us(product: PricedProduct, tiles: ProductTiles | None) -> float:

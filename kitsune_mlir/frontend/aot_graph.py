@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
 from .complex_numbers import view_weights_as_real
+from .given_orders import ORDER, lie_as_given
 from .joint_graphs import expand
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
@@ -45,16 +46,21 @@ class AotGraph:
     places: list[int]
 
 
-def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tensor]) -> AotGraph:
+def import_aot_graph(
+    gm: GraphModule, name: str, fixed: Mapping[int, torch.Tensor], examples: Sequence[Any] = ()
+) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
-    Its inputs are the tensor placeholders in order, whatever they are to the model: a call passes the
+    `examples`, if there are any, say how its values lie in memory. Its inputs are the tensor placeholders in order, whatever they are to the model: a call passes the
     weights too, but for those that are `fixed`, by their position, whose numbers the Program has. Sizes that
     come as integers are read off the tensors instead. A call returns a list with None where the graph has
     it, or a number. Raises UnsupportedError for what cannot be imported.
     """
     whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
     graph = whole.graph
+    for node, value in zip(graph.find_nodes(op="placeholder"), examples):
+        if isinstance(value, torch.Tensor):
+            node.meta["val"] = value
     expand(graph)
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
         if "device" in node.kwargs:
@@ -70,6 +76,7 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
             graph.erase_node(node)
     view_weights_as_real(graph, set())
     placeholders = list(graph.find_nodes(op="placeholder"))
+    lie_as_given(graph, {node.name for i, node in zip(taken, placeholders, strict=True) if i not in fixed})
     arguments = [_argument(node, fixed.get(i), name) for i, node in zip(taken, placeholders, strict=True)]
     weights = {node for node, argument in zip(placeholders, arguments, strict=True) if argument.kind != "input"}
     taken = [i for i, node in zip(taken, placeholders, strict=True) if node not in weights]
@@ -84,6 +91,9 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
     for value in _results(graph):
         if not isinstance(value, Node):
             results.append({"constant": value})
+            continue
+        if value in returned:  # a result that is kept for the gradients as well
+            results.append({"leaf": returned.index(value)})
             continue
         results.append({"leaf": len(outputs)})
         outputs.append(Output(node_spec(value.name, value)))
@@ -102,7 +112,7 @@ def import_aot_graph(gm: GraphModule, name: str, fixed: Mapping[int, torch.Tenso
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
     if value is None or value.is_complex():
-        return Argument(node_spec(node.name, node), "input")
+        return Argument(replace(node_spec(node.name, node), order=node.meta.get(ORDER, ())), "input")
     own = value.detach().to("cpu", copy=True)  # what changes torch's is not seen
     return Argument(node_spec(node.name, node), "parameter", array_of(own, f"{name}: {node.name}"))
 

@@ -46,7 +46,7 @@ class Weighed:
     many of `v` columns. So many instructions as `work` says deal with a score, and `read` bytes of memory come to it. A
     tile of rows from number r on has columns from r + `first` on and up to r + `last`; None where there is no such
     end. Elements are of so many bytes: 2, or 4 that are multiplied as tf32; or numbers of f32 are pieces of 2 bytes, of
-    which so many `pairs` are multiplied."""
+    which so many `pairs` are multiplied. Where numbers of rows are results, too, `with_numbers`, one CTA has a row."""
 
     batch: int
     rows: int
@@ -59,6 +59,7 @@ class Weighed:
     last: int | None = None
     element_bytes: int = 2
     pairs: int = 1
+    with_numbers: bool = False
 
     @property
     def pieces(self) -> int:
@@ -143,7 +144,9 @@ def choose(of: Weighed, target: Target) -> AttentionTiles | None:
     """The fastest tiles, or None where none fits."""
     least = ceil(of.v / (_MOST_WIDE if of.pieces == 1 else _MOST_WIDE // 2))
     parts = (1,) if least == 1 else (least, 2 * least)
-    clusters = CLUSTERS if target.clusters else (1,)
+    clusters = CLUSTERS if target.clusters and not of.with_numbers else (1,)
+    if of.with_numbers and least > 1:
+        return None
     found = (_tiles(of, target, *form) for form in product(_TURN, _COLUMNS, parts, clusters, _RESIDENT))
     fitting = (tiles for tiles in found if tiles is not None)
     return min(fitting, key=lambda tiles: (round(tiles.price.us, 6), tiles.resident), default=None)

@@ -36,11 +36,20 @@ _DTYPES = {
 
 
 class Memory:
-    """Device memory in the order of a stream: freed, with this object, after the work put there so far."""
+    """Device memory in the order of a stream: freed, with this object, after the work put there so far. While torch
+    captures work in a CUDA graph, which freeing would end, it is kept until the next allocation."""
 
     def __init__(self, buffer: Any):
         self.buffer = buffer
         self.pointer = int(buffer.handle)
+
+    def __del__(self) -> None:
+        if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
+            if torch.cuda.is_current_stream_capturing():
+                _dropped.append(self.buffer)
+
+
+_dropped: list[Any] = []  # memory whose object went while work was being captured
 
 
 class HostWords:
@@ -149,6 +158,8 @@ class CudaDevice:
 
     def allocate(self, nbytes: int, stream: int) -> Memory:
         """Memory of the device's pool, for work on `stream`."""
+        if _dropped and not self.capturing(stream):
+            _dropped.clear()
         return Memory(self.device.allocate(nbytes, stream=self._stream_object(stream)))
 
     def write(self, pointer: int, array: np.ndarray, stream: int) -> None:
