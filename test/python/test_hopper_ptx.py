@@ -3,6 +3,7 @@ Nothing runs here, so inputs are zeros, which take no time to draw."""
 
 import gpu_steps
 import pytest
+import sass_waits
 import torch
 from sample_models import program_of
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
@@ -38,6 +39,7 @@ def check(
     found = assembled(model, args, place, exact)
     assert found
     for text, result in found:
+        assert not sass_waits.find() or not sass_waits.early_reads(result.cubin)
         assert "wgmma.mma_async" in text
         for kernel in result.kernels.values():
             assert kernel.spill_stores == spilled and kernel.spill_loads <= 3 * spilled and kernel.stack <= 2 * spilled

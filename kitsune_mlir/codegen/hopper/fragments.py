@@ -172,6 +172,13 @@ def pack(low: ir.Value, high: ir.Value, element: ir.Type) -> ir.Value:
     return device.assembly(text, low, high, result=device.i32(), memory=False, effects=False)
 
 
+def halves(low: ir.Value, high: ir.Value, element: ir.Type) -> list[ir.Value]:
+    """Two f32 rounded to 16 bits at once, each as an element."""
+    i16, word = ir.IntegerType.get_signless(16), pack(low, high, element)
+    bits = [arith.trunci(i16, word), arith.trunci(i16, arith.shrui(word, device.value(16)))]
+    return [arith.bitcast(element, each) for each in bits]
+
+
 def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:
     """One f32 of a word of two 16-bit elements."""
     f32 = ir.F32Type.get()

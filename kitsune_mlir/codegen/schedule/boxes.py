@@ -172,7 +172,9 @@ class GlobalBox:
         return self._pairs[key][odd]
 
     def store(self, index: Sequence[Int], x: ir.Value) -> None:
-        device.store(narrowed(x, self.element), self._place(self._all_along(index)))
+        """An element of the compute type, or as it is stored."""
+        x = x if x.type == storage_type(self.element) else narrowed(x, self.element)
+        device.store(x, self._place(self._all_along(index)))
 
     def store_pair(self, index: Sequence[Int], pair: Sequence[ir.Value]) -> None:
         """The element at the index and that behind it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, Lanes, blocks_of, pack
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, Lanes, blocks_of, halves, is_packed, pack
 from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -91,7 +91,10 @@ def _pairs(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Se
                 with box.where_inside(1, column):
                     box.store_pair([half.row, column], pair)
                 continue
-            for c, x in zip((column, column.moved(1)), pair, strict=True):
+            # Numbers of 16 bits are made in pairs, too: ptxas joins conversions that it finds apart, and has moved
+            # such a one of sums in front of the wait for the products (13.0).
+            both = halves(*pair, box.element) if is_packed(box.element) else pair
+            for c, x in zip((column, column.moved(1)), both, strict=True):
                 with box.where_inside(1, c):
                     box.store([half.row, c], x)
 
