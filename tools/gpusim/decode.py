@@ -181,6 +181,18 @@ def _predicate(op: Op) -> int:
     return ir.IntegerAttr(op.attributes["predicate"]).value
 
 
+def _select(op: Op) -> Callable[..., Any]:
+    if not isinstance(op.results[0].type, tuple):
+        return np.where
+    return lambda chosen, a, b: np.where(chosen[:, None] if np.ndim(chosen) == 1 else chosen, a, b)  # whole vectors
+
+
+def _number(op: Op) -> np.dtype:
+    """The type of a result, or of its elements."""
+    kind = op.results[0].type
+    return kind[0] if isinstance(kind, tuple) else kind
+
+
 def _element(op: Op) -> Callable[..., Any]:
     (place,) = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
     return lambda vectors: vectors[:, place]
@@ -205,7 +217,7 @@ def _address(op: Op) -> Callable[..., Any]:
 _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
     "arith.cmpi": lambda op: int_compare(_predicate(op)),
     "arith.cmpf": lambda op: float_compare(_predicate(op)),
-    "arith.select": lambda op: np.where,
+    "arith.select": _select,
     "vector.extract": _element,
     "llvm.extractvalue": _field,
     "llvm.getelementptr": _address,
@@ -216,9 +228,9 @@ _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
 def _pure(name: str) -> Callable[[Op], Callable[..., Any]] | None:
     """What an operation of that name computes, which asks for nothing but its operands."""
     if name in BINARY or name in UNARY:
-        return lambda op: arithmetic(name, op.results[0].type)
+        return lambda op: arithmetic(name, _number(op))
     if name.removeprefix("arith.") in CASTS:
-        return lambda op: cast(name, op.results[0].type)
+        return lambda op: cast(name, _number(op))
     return _FUNCTIONS.get(name)
 
 
