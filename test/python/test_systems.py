@@ -69,9 +69,16 @@ def test_as_exact_as_torchs(n: int, columns: int, target: str) -> None:
 @unassembled
 @pytest.mark.parametrize("target", ["cpu", "sm_90a"])
 def test_the_largest(target: str) -> None:
+    """Each of the four operations once: in other forms they are as those of fewer rows."""
+
+    def of(a, b):
+        lower, turned = torch.linalg.cholesky(a), a.flip(-1)
+        back = torch.linalg.solve_triangular(lower.mT, b, upper=True)
+        return lower, back, torch.linalg.solve(turned, b), torch.linalg.det(turned)
+
     torch.manual_seed(1)
-    check(every, (definite(1, 128), torch.randn(1, 128, 3)), target)
-    check(every, (definite(1, 70, torch.float64), torch.randn(1, 70, 3, dtype=torch.float64)), target)
+    check(of, (definite(1, 128), torch.randn(1, 128, 3)), target)
+    check(of, (definite(1, 70, torch.float64), torch.randn(1, 70, 3, dtype=torch.float64)), target)
 
 
 @unassembled
