@@ -72,7 +72,7 @@ def assemble(ptx: str, target: Target) -> Assembled | None:
         return None
     options = [f"-arch={target.chip}", "-v"]
     keeps = kept_code.folder() is not None and _version(ptxas)
-    key = kept_code.key_of([keeps, *options, ptx]) if keeps else ""
+    key = kept_code.key_of(keeps, *options, ptx) if keeps else ""
     made = kept_code.find(key) if keeps else None
     if made is None:
         made = _run(ptxas, options, ptx, target)

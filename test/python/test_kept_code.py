@@ -1,10 +1,14 @@
-"""Kernels that ptxas has assembled before are not assembled again, in any process."""
+"""Kernels that have been made before are not made again, in any process."""
 
 import os
 import time
 
 import pytest
+import torch
+from functions import Function
 
+import kitsune_mlir
+from kitsune_mlir import worker
 from kitsune_mlir.codegen import kept_code, ptxas
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.planning import target
@@ -38,7 +42,7 @@ def runs(tmp_path, monkeypatch):
 
 
 def entries():
-    return sorted(kept_code.folder().glob("*.ptxas"))
+    return sorted(kept_code.folder().glob("*.kept"))
 
 
 def test_what_is_the_same_is_assembled_once(runs):
@@ -84,7 +88,7 @@ def test_nothing_is_kept_where_nobody_says_where(runs, monkeypatch, tmp_path):
     assert ptxas.assemble("copy", HOPPER) == ptxas.assemble("copy", HOPPER) and count() == 4
 
 
-def test_what_nobody_asked_for_is_removed(runs):
+def test_what_nobody_asked_for_is_removed(runs, monkeypatch):
     runs("1.0")
     for text in ("old", "asked for", "new"):
         ptxas.assemble(text, HOPPER)
@@ -95,3 +99,30 @@ def test_what_nobody_asked_for_is_removed(runs):
     kept_code._forget_old.cache_clear()
     ptxas.assemble("newer", HOPPER)
     assert len(entries()) == 2
+    kept_code._forget_old.cache_clear()
+    monkeypatch.setattr(kept_code, "_MOST_BYTES", entries()[0].stat().st_size * 3 // 2)  # there is room for one
+    ptxas.assemble("newest", HOPPER)
+    assert len(entries()) == 2  # one of those before, and the newest
+
+
+def test_code_is_generated_once(runs, monkeypatch):
+    """Whatever the process; again where its own generator is another."""
+    runs("1.0")
+    monkeypatch.setattr(ptxas, "find", lambda: None)
+    asked, call = [], worker.call
+
+    def counted(function, argument, *patience):
+        asked.append(function)
+        return call(function, argument, *patience)
+
+    monkeypatch.setattr(worker, "call", counted)
+
+    def generated():
+        asked.clear()
+        text = kitsune_mlir.compile(Function(torch.sin), (torch.ones(100),), target="sm_90a").ptx
+        return text, sum("ptx_worker" in function for function in asked)
+
+    text, count = generated()
+    assert count == 1 and generated() == (text, 0)
+    monkeypatch.setattr(kept_code, "generator", lambda: "another")
+    assert generated() == (text, 1)
