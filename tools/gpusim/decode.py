@@ -12,9 +12,11 @@ import numpy as np
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-from . import ptx
+from . import ptx, wgmma
 from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 from .index_reports import is_report
+
+MOVES = frozenset(f"mov.{kind}" for kind in ("b32", "u32", "s32", "b64", "u64", "s64"))
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +70,13 @@ class Assembly:
     def tied(self) -> int:
         """How many of the first outputs are operands too."""
         return next(i for i in range(self.outputs + 1) if i not in self.ties)
+
+    @cached_property
+    def moved(self) -> Any:
+        """What it moves to its result, a register or a number, where it does nothing else; None for other texts."""
+        first, *more = self.statements
+        moves = not more and not first.guard and first.opcode in MOVES and first.operands[0] == "$0"
+        return first.operands[1] if moves and self.outputs == 1 else None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -141,6 +150,8 @@ class Op:
     @once
     def step(self) -> Callable[[dict[int, Any]], None] | None:
         """What computes its result from its operands, from values to values, if that depends on nothing else."""
+        if self.assembly is not None:
+            return _move(self)
         function_of = _pure(self.name)
         if function_of is None:
             return None
@@ -163,6 +174,19 @@ class Op:
                 values[to] = function(*[values[key] for key in operands])
 
         return step
+
+
+def _move(op: Op) -> Callable[[dict[int, Any]], None] | None:
+    """What moves an operand to its result, as inline PTX says it; None where that does anything else."""
+    place = op.assembly.given.get(moved) if isinstance(moved := op.assembly.moved, str) else None
+    if place is None:
+        return None
+    a, to = op.operands[place], op.results[0].key
+
+    def step(values: dict[int, Any]) -> None:
+        values[to] = wgmma.settled(values[a])
+
+    return step
 
 
 def _constant(op: ir.Operation) -> np.ndarray:
