@@ -179,9 +179,10 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
     example_sizes.give(module, program.arguments)
     steps.keep("linalg", module)
     for_gpus = any(target.kind == "gpu" for target in wanted.values())
-    remarks = steps.passes(module, [name for name in PARTITION if for_gpus or name not in FOR_GPUS])
+    names = [name for name in PARTITION if for_gpus or name not in FOR_GPUS]
+    remarks = steps.passes(module, names, "linalg")
     before = plan.partitioned(module, remarks)
-    remarks = steps.passes(module, DESIGN)
+    remarks = steps.passes(module, DESIGN, names[-1])
     results = {
         target.name: _for_target(program, spec, target, before, remarks, steps) for spec, target in wanted.items()
     }
@@ -198,12 +199,13 @@ def _for_target(
     program: Program, spec: str, target: Target, before: plan.Partitioned, remarks: list[Remark], steps: _Steps
 ) -> tuple[Section, plan.Plan]:
     copy, prefix = mlir.clone(program.module), f"{target.name}:"
-    remarks = remarks + steps.passes(copy, PLACE[target.kind], prefix, spec)
+    place = PLACE[target.kind]
+    remarks = remarks + steps.passes(copy, place, DESIGN[-1], prefix, spec)
     placed, convert = plan.pipelines(copy), CONVERT[target.kind]
     first = convert.index(LOWER) if LOWER in convert else len(convert)
-    refusals = steps.passes(copy, convert[:first], prefix, spec)
+    refusals = steps.passes(copy, convert[:first], prefix + place[-1], prefix, spec)
     scheduled = launches.scheduled(copy)
-    refusals += steps.passes(copy, convert[first:], prefix, spec)
+    refusals += steps.passes(copy, convert[first:], prefix + convert[first - 1], prefix, spec)
     refused = {refusal.symbol for refusal in refusals}
     running = [pipeline for pipeline in placed if pipeline["name"] not in refused]
     found = plan.describe(before, running, target, remarks, [r for r in refusals if r.symbol])
@@ -285,9 +287,12 @@ class _Steps:
         """The module, kept under a name, in MLIR's binary form."""
         self.stages[name] = mlir.bytecode(module)
 
-    def passes(self, module: ir.Module, names: Sequence[str], prefix: str = "", target: str = "") -> list[Remark]:
-        """Runs our passes in order, as steps called by their names after `prefix`, and keeps the module after each."""
-        content = mlir.bytecode(module)
+    def passes(
+        self, module: ir.Module, names: Sequence[str], after: str, prefix: str = "", target: str = ""
+    ) -> list[Remark]:
+        """Runs our passes in order, as steps called by their names after `prefix`, on a module that is as a step left
+        it, the one called `after`, and keeps it after each."""
+        content = self.stages[after]
         with mlir.collect_remarks() as remarks:
             for name in names:
                 element = pipeline.make(name, self.options.get(name, ""), target)

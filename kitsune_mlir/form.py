@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,10 +14,15 @@ from kitsune_mlir.mlir import ir
 Form = tuple[Any, ...]
 
 
-def form_of(ops: Iterable[ir.Operation | ir.OpView], names_only: frozenset[str] = frozenset({"sym_name"})) -> Form:
+def form_of(
+    ops: Iterable[ir.Operation | ir.OpView],
+    names_only: frozenset[str] = frozenset({"sym_name"}),
+    with_numbers: bool = True,
+) -> Form:
     """The form of consecutive operations, regions included; to be compared within one context. Values are numbered as
     they come, with their types; but scalars from around the operations are not alike: code copies them. Neither are
-    windows, whose images code reads. The attributes in `names_only` are left out."""
+    windows, whose images code reads. The attributes in `names_only` are left out; unless `with_numbers`, all finite
+    floating-point numbers of a type but 0 are alike."""
     names: dict[int, object] = {}
 
     def name(value: ir.Value) -> object:
@@ -27,11 +33,13 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView], names_only: frozenset[str] 
 
     def use(value: ir.Value) -> object:
         if hash(value) not in names and (scalar := _scalar(value)) is not None:
-            names[hash(value)] = scalar
+            names[hash(value)] = scalar if with_numbers else _kind(scalar)
         return name(value)
 
     def form(op: ir.Operation) -> Form:
         attributes = frozenset(pair for pair in op.attributes.items() if pair[0] not in names_only)
+        if not with_numbers and op.name == "arith.constant":
+            attributes = frozenset((key, _kind(attribute)) for key, attribute in attributes)
         operands = tuple(use(value) for value in op.operands)
         results = tuple(name(value) for value in op.results)
         blocks = tuple(
@@ -58,6 +66,13 @@ def _scalar(value: ir.Value) -> object:
     if op is None or not op.name.startswith("arith."):
         return None
     return op.attributes["value"] if op.name == "arith.constant" else hash(value)
+
+
+def _kind(scalar: object) -> object:
+    """The type of a finite floating-point number other than 0; anything else as it is."""
+    if isinstance(scalar, ir.FloatAttr) and scalar.value != 0 and math.isfinite(scalar.value):
+        return scalar.type
+    return scalar
 
 
 def _windows(value: ir.Value) -> object:

@@ -291,11 +291,11 @@ def run_passes(module: ir.Module, *pipelines: str) -> None:
                 raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error
 
 
-# What no gpu.module holds, by dialect and by name; what no body of linalg holds, but for two; and operations that hold
+# What no gpu.module holds, by dialect and by name; what no body of linalg holds, but for four; and operations that hold
 # none of their own kind. Kernels and bodies are most of a module, which is walked through many times.
 _ON_HOST = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.launch_func", "gpu.module", "memref.global")
-_AROUND_BODIES = ("func.", "kitsune.", "linalg.", "tm_tensor.", "gpu.func", "gpu.launch_func", "gpu.module")
-_IN_BODIES = frozenset({"linalg.index", "linalg.yield"})
+_AROUND_BODIES = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.func", "gpu.launch_func", "gpu.module")
+_IN_BODIES = frozenset({"linalg.index", "linalg.yield", "tensor.dim", "tensor.extract"})
 _APART = (
     frozenset({"func.func", "gpu.func", "llvm.func"}),
     frozenset({"gpu.module"}),

@@ -8,6 +8,7 @@ needs the same rows of each streamed operand, and the whole of each resident one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.systems import SYSTEMS
@@ -66,7 +67,11 @@ def init_of(value: ir.Value) -> Init:
 
 
 class Structured:
-    """A linalg operation through its loops: iterators and one indexing map an operand."""
+    """A linalg operation through its loops: `iterators` and one indexing map an operand, `maps`, as they are said when
+    it is made. Both are read when they are first asked for, which takes its time; `inputs` are its first operands."""
+
+    maps: list[ir.AffineMap]
+    iterators: list[str]
 
     def __init__(self, op: ir.Operation):
         self.op = op.operation
@@ -78,13 +83,23 @@ class Structured:
             self.iterators = ["parallel"] * rank
             self.inputs = 1
         else:
-            self.maps = [attr.value for attr in op.attributes["indexing_maps"]]
-            self.inputs = op.attributes["operandSegmentSizes"][0]
+            attributes = op.attributes
+            self._said = {"maps": attributes["indexing_maps"]}
+            self.inputs = attributes["operandSegmentSizes"][0]
             if op.name == "linalg.matmul":
                 self.iterators = ["parallel", "parallel", "reduction"]
             else:
-                kinds = str(op.attributes["iterator_types"]).split(">")[:-1]  # one print: each takes its time
-                self.iterators = ["reduction" if "reduction" in kind else "parallel" for kind in kinds]
+                self._said["iterators"] = attributes["iterator_types"]
+
+    def __getattr__(self, name: str) -> list[Any]:
+        if name not in ("maps", "iterators"):
+            raise AttributeError(name)
+        if name == "maps":
+            self.maps = [attribute.value for attribute in self._said["maps"]]
+        else:
+            kinds = str(self._said["iterators"]).split(">")[:-1]  # one print: each takes its time
+            self.iterators = ["reduction" if "reduction" in kind else "parallel" for kind in kinds]
+        return self.__dict__[name]
 
     @property
     def body(self) -> ir.Block:

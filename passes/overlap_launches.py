@@ -73,11 +73,11 @@ class OverlapLaunches(ModulePass):
             if _blocks(op) > target.sms * MOST_BLOCKS
         }
         marked = any(READS in op.attributes for op in walk(module, "scf.if"))
-        constant = constant_tensors(module) if marked else {}
+        constant = constant_tensors(module) if marked else None
         for function in walk(module, "gpu.func"):
             if "kernel" in function.attributes or "gpu.kernel" in function.attributes:
                 if f"@{_name(function.parent)}::@{_name(function)}" not in many:
-                    _overlap(function, constant.get(_pipeline(function.parent), set()))
+                    _overlap(function, None if constant is None else constant.get(_pipeline(function.parent), set()))
 
 
 def _name(op: ir.Operation) -> str:
@@ -93,7 +93,7 @@ def _blocks(launch: ir.Operation) -> int:
     return constant(launch.opview.gridSizeX) or 0
 
 
-def _overlap(kernel: ir.Operation, constant: set[int]) -> None:
+def _overlap(kernel: ir.Operation, constant: set[int] | None) -> None:
     block = kernel.regions[0].blocks[0]
     with kernel.context, kernel.location:
         if BEGINS_ALONE not in kernel.attributes:
@@ -102,14 +102,15 @@ def _overlap(kernel: ir.Operation, constant: set[int]) -> None:
             nvvm.griddepcontrol("launch_dependents")
 
 
-def _wait(block: ir.Block, constant: set[int]) -> None:
+def _wait(block: ir.Block, constant: set[int] | None) -> None:
     """Waits where the block first touches what may change; where that is in a branch beside threads that read constant
-    tensors alone, in both branches."""
+    tensors alone, in both branches. None: no branch of the module says what its threads read."""
     for op in block.operations:
         op = op.operation
-        if _is_local(op) or _is_early(op, constant):
+        if _is_local(op) or (constant is not None and _is_early(op, constant)):
             continue
-        if op.name == "scf.if" and not op.results and any(_is_early(inner, constant) for inner in walk(op)):
+        marked = constant is not None and op.name == "scf.if" and not op.results
+        if marked and any(_is_early(inner, constant) for inner in walk(op, "scf.if")):
             for region in op.regions:
                 for branch in region:
                     _wait(branch, constant)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import prod
+from operator import or_
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
@@ -221,29 +222,38 @@ class _Growth:
         self._order, self._space = order, space
         self.fit = cache(partial(fits, space=space, shape=shape, of_lengths=of_lengths))
         self._is_reduced = cache(self._leads_to_reduction)
+        self._reduced, self._neighbours = cache(self._reduced_users), cache(self._neighbours_of)
 
     def grown(self, seed: Member, taken: set[ir.Operation]) -> Group:
         """The largest group around a reduction without operators that are taken."""
-        members = {seed.op: seed}
-        while True:
-            before = len(members)
-            for op in self._order.sorted(self._neighbours(members) - members.keys() - taken):
+        order, members, new = self._order, {seed.op: seed}, [seed]
+        closed, near = order.closed([seed.op]), set[ir.Operation]()
+        while new:
+            near = near.union(*map(self._neighbours, new))
+            new = []
+            for op in order.sorted(near - members.keys() - taken):
                 member = self.fit(op)
-                if member is not None and _joins(member, members) and self._order.is_convex([*members, op]):
-                    members[op] = member
-            if len(members) == before:
-                return Group(self._space, {op.results[0]: members[op] for op in self._order.sorted(members)})
+                if member is None or not _joins(member, members):
+                    continue
+                own, before, after = map(or_, closed, order.closed([op]))
+                if order.are_together((own, before, after)):
+                    closed, members[op] = (own, before, after), member
+                    new.append(member)
+        return Group(self._space, {op.results[0]: members[op] for op in order.sorted(members)})
 
-    def _neighbours(self, members: dict[ir.Operation, Member]) -> set[ir.Operation]:
-        """Who makes what members read, who reads what they give, and who begins another reduction of what they read."""
-        found = {op for member in members.values() for op in users(member.op.results[0])}
-        for member in members.values():
-            for value, role in zip(member.op.operands, member.roles):
-                if member.is_whole(role):
-                    if (op := rows.producer(root(value))) is not None:
-                        found.add(op)
-                    found |= {op for op in users(root(value)) if self._is_reduced(op)}
+    def _neighbours_of(self, member: Member) -> set[ir.Operation]:
+        """Who makes what a member reads, who reads what it gives, and who begins another reduction of what it reads."""
+        found = set(users(member.op.results[0]))
+        for value, role in zip(member.op.operands, member.roles):
+            if member.is_whole(role):
+                if (op := rows.producer(root(value))) is not None:
+                    found.add(op)
+                found |= self._reduced(root(value))
         return found
+
+    def _reduced_users(self, value: ir.Value) -> set[ir.Operation]:
+        """The users of a value that are reductions, or lead to one."""
+        return {op for op in users(value) if self._is_reduced(op)}
 
     def _leads_to_reduction(self, op: ir.Operation) -> bool:
         """Whether an operator is a reduction, or goes into one through elementwise operators."""

@@ -16,9 +16,9 @@ class RunForms:
     """Runs of the stages of `pipeline` with the same form become pipelines of the same form (form.py)."""
 
     def __init__(self, pipeline: kitsune.PipelineOp, stages: Sequence[kitsune.StageOp]):
-        self._forms = [form_of([stage], _NAMES) for stage in stages]
-        numbers = {form: number for number, form in enumerate(self._forms)}
-        self._numbers = [numbers[form] for form in self._forms]
+        self._equal, self._alike = (
+            _numbered([form_of([stage], _NAMES, with_numbers) for stage in stages]) for with_numbers in (True, False)
+        )
         self._used = [tuple(map(hash, captures(stage))) for stage in stages]
         taken = {result.position for result in pipeline.result_ops}
         self._stored = [tuple(store.position in taken for store in stage.stores) for stage in stages]
@@ -30,16 +30,25 @@ class RunForms:
         self._put = [tuple(hash(op.operands[0]) for op in (*stage.puts, *stage.accumulates)) for stage in stages]
 
     def of(self, first: int, last: int) -> Form:
-        """The form of the stages from the first to the last, both included: what each computes, which of them use the
-        same values from around them, or what another has made, and whose tiles leave."""
+        """The form of the stages from the first to the last, both included: what each computes, up to the numbers in
+        it, by which the steps of an unrolled recurrence tell their times; which of them are equal, as a loop's turns
+        are; which use the same values from around them, or what another has made; and whose tiles leave."""
         numbers: dict[int, int] = {}
+        equal: dict[int, int] = {}
         run = range(first, last + 1)
         return tuple(
             (
-                self._numbers[stage],
+                self._alike[stage],
+                equal.setdefault(self._equal[stage], len(equal)),
                 tuple(numbers.setdefault(value, len(numbers)) for value in self._used[stage]),
                 tuple(self._last[queue] > last for queue in self._put[stage]),
                 self._stored[stage],
             )
             for stage in run
         )
+
+
+def _numbered(forms: Sequence[Form]) -> list[int]:
+    """A number for each form, the same for those that are equal."""
+    numbers: dict[Form, int] = {}
+    return [numbers.setdefault(form, len(numbers)) for form in forms]

@@ -9,13 +9,22 @@ from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import bytecode, ir
 from kitsune_mlir.planning.target import Target
 
+from . import kept_code
+
 
 def to_ptx(gpu_module: ir.Operation, target: Target) -> str:
     """PTX text of a gpu.module in the gpu, nvgpu, nvvm, llvm, scf, memref, vector, arith and math dialects.
 
     Raises InternalError, with the path of a reproducer, when it does not lower.
     """
-    return _emit(gpu_module, target, "ptx")
+    if kept_code.folder() is None:
+        return _emit(gpu_module, target, "ptx")
+    key = kept_code.key_of(kept_code.generator(), target.chip, target.ptx_features, bytecode(gpu_module))
+    if (kept := kept_code.find(key)) is not None:
+        return kept[0].decode()
+    text = _emit(gpu_module, target, "ptx")
+    kept_code.keep(key, text.encode())
+    return text
 
 
 def to_llvm(gpu_module: ir.Operation, target: Target) -> str:

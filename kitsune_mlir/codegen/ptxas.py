@@ -1,4 +1,5 @@
-"""PTX -> cubin through ptxas, where there is one. Without it the driver assembles PTX at load time."""
+"""PTX -> cubin through ptxas, where there is one. Without it the driver assembles PTX at load time. What was assembled
+before may be kept (kept_code.py)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.planning.target import Target
+
+from . import kept_code
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,41 @@ def _candidates() -> Iterator[Path]:
     yield Path("/usr/local/cuda/bin/ptxas")
 
 
+@cache
+def _version(ptxas: str) -> str:
+    """What it says that it is; empty where it says nothing."""
+    done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout.strip()
+
+
 def assemble(ptx: str, target: Target) -> Assembled | None:
     """Assembles PTX for the target's chip; None without a ptxas. Raises InternalError, with the PTX as
     the reproducer, when ptxas refuses it."""
     ptxas = find()
     if ptxas is None:
         return None
+    options = [f"-arch={target.chip}", "-v"]
+    keeps = kept_code.folder() is not None and _version(ptxas)
+    key = kept_code.key_of(keeps, *options, ptx) if keeps else ""
+    made = kept_code.find(key) if keeps else None
+    if made is None:
+        made = _run(ptxas, options, ptx, target)
+        if keeps:
+            kept_code.keep(key, *made)
+    cubin, said = made
+    return Assembled(cubin, parse_report(said), _warnings(said))
+
+
+def _run(ptxas: str, options: list[str], ptx: str, target: Target) -> tuple[bytes, str]:
+    """The cubin, and what ptxas says."""
     with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
         source, cubin = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx)
-        command = [ptxas, f"-arch={target.chip}", "-v", str(source), "-o", str(cubin)]
+        command = [ptxas, *options, str(source), "-o", str(cubin)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise _refusal(ptx, target, done.stdout + done.stderr)
-        said = done.stdout + done.stderr
-        return Assembled(cubin.read_bytes(), parse_report(said), _warnings(said))
+        return cubin.read_bytes(), done.stdout + done.stderr
 
 
 def _refusal(ptx: str, target: Target, said: str) -> InternalError:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import functools
 import gc
 import os
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+# ptxas is asked about the kernels that are others than those of the last tests; `make clean` has it asked about all.
+os.environ.setdefault("KITSUNE_CACHE", str(pathlib.Path(__file__).parents[2] / "build" / "cache"))
 # Before numpy is there: its threads spin, and tests run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Before torch is there: some virtual machines list AMX and trap its instructions, which torch's CPU products would use.

@@ -4,6 +4,9 @@ import re
 
 from torch import nn
 
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
 
 class Function(nn.Module):
     """A function of tensors as a module."""
@@ -14,6 +17,13 @@ class Function(nn.Module):
 
     def forward(self, *args):
         return self.function(*args)
+
+
+def on_both(model, args, gpu="sm_90a", **options):
+    """What runs a model on a CPU, and what does on a simulated GPU. It is exported once, and compiled for both."""
+    compiled = kitsune_mlir.compile(model, args, target=("cpu", gpu), **options)
+    compiled.target = "cpu"
+    return compiled, Simulation(compiled, seed=1)
 
 
 def computed(compiled):

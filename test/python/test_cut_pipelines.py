@@ -149,7 +149,7 @@ class Unrolled(nn.Module):
     def forward(self, x):
         states = []
         for step in range(10):
-            x = x + self.down(torch.tanh(self.up(x)))
+            x = x + self.down(torch.tanh(self.up(x) + 0.1 * step))
             states += [x] * (step % 2)
         return *states, self.wide(x)
 

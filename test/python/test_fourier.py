@@ -6,7 +6,7 @@ from math import prod
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, on_both
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,17 +48,15 @@ def _every(size: int, dim: int):
     return of
 
 
-def _check(of, x: torch.Tensor, target: str, **options) -> None:
-    compiled = kitsune_mlir.compile(Function(of), (x,), target=target, **options)
-    found = (compiled if target == "cpu" else Simulation(compiled, seed=1))(x)
-    for own, wanted in zip(found, of(x.double()), strict=True):
-        own = torch.as_tensor(own)
-        assert own.dtype == x.dtype and own.shape == wanted.shape
-        bound = (1e-6 if x.dtype == torch.float32 else 1e-14) * wanted.abs().max()
-        assert (own.double() - wanted).abs().max() <= bound
+def _check(of, x: torch.Tensor, **options) -> None:
+    for run in on_both(Function(of), (x,), **options):
+        for own, wanted in zip(run(x), of(x.double()), strict=True):
+            own = torch.as_tensor(own)
+            assert own.dtype == x.dtype and own.shape == wanted.shape
+            bound = (1e-6 if x.dtype == torch.float32 else 1e-14) * wanted.abs().max()
+            assert (own.double() - wanted).abs().max() <= bound
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
 @pytest.mark.parametrize(
     "shape, dim, size",
     [
@@ -71,30 +69,28 @@ def _check(of, x: torch.Tensor, target: str, **options) -> None:
         ((2, 500), 1, 1000),
     ],
 )
-def test_transforms(shape: tuple[int, ...], dim: int, size: int, target: str) -> None:
-    _check(_every(size, dim), torch.randn(shape), target)
+def test_transforms(shape: tuple[int, ...], dim: int, size: int) -> None:
+    _check(_every(size, dim), torch.randn(shape))
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
-def test_open_batches_in_f64(target: str) -> None:
+def test_open_batches_in_f64() -> None:
     open_ = {"args": ({0: torch.export.Dim("rows", min=1)},)}
-    _check(_every(24, 1), torch.randn(5, 24, dtype=torch.float64), target, dynamic_shapes=open_)
+    _check(_every(24, 1), torch.randn(5, 24, dtype=torch.float64), dynamic_shapes=open_)
 
 
 def test_longer_ones_are_two() -> None:
     """A transform of more numbers than a block holds is taken apart; parts of one with a large prime are products."""
-    _check(lambda x: (_real(fft.rfft(x)), fft.irfft(fft.rfft(x), n=x.shape[-1])), torch.randn(1, 16384), "sm_90a")
-    _check(lambda x: (_real(fft.fft(x)), fft.irfft(fft.rfft(x))), torch.randn(1, 8192), "sm_90a")  # real ones are one
-    _check(lambda x: (_real(fft.fft(x)),), torch.randn(3, 17 * 41), "cpu")
+    _check(lambda x: (_real(fft.rfft(x)), fft.irfft(fft.rfft(x), n=x.shape[-1])), torch.randn(1, 16384))
+    _check(lambda x: (_real(fft.fft(x)), fft.irfft(fft.rfft(x))), torch.randn(1, 8192))  # real ones are one
+    _check(lambda x: (_real(fft.fft(x)),), torch.randn(3, 17 * 41))
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
-def test_a_row_with_nan_spoils_no_other(target: str) -> None:
+def test_a_row_with_nan_spoils_no_other() -> None:
     x = torch.randn(4, 32)
     x[1, 7] = torch.nan
-    compiled = kitsune_mlir.compile(Function(lambda x: fft.irfft(fft.rfft(x))), (x,), target=target)
-    found = torch.as_tensor((compiled if target == "cpu" else Simulation(compiled, seed=1))(x))
-    assert found[1].isnan().all() and found[[0, 2, 3]].isfinite().all()
+    for run in on_both(Function(lambda x: fft.irfft(fft.rfft(x))), (x,)):
+        found = torch.as_tensor(run(x))
+        assert found[1].isnan().all() and found[[0, 2, 3]].isfinite().all()
 
 
 def test_convolutions_by_transforms() -> None:

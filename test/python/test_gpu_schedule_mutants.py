@@ -81,7 +81,7 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
     ),
     "sums": (
         lambda x, y, w: (torch.relu(y) @ w, x.t() @ torch.relu(y)),
-        ((380, 128), (380, 128), (128, 128)),
+        ((260, 128), (260, 128), (128, 128)),
         BF16,
         "kitsune.fill",
         OF_SUMS,

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from decomposed_functions import TARGETS
+from functions import on_both
 from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 
@@ -24,17 +23,16 @@ class Function(nn.Module):
         return self.function(x)
 
 
-def check(model, shape, target):
+def check(model, shape):
     """The model of a tensor [batch, length, *shape], at the sizes of the example and at others."""
     model = model.eval()
     example = torch.randn(*SIZES[0], *shape)
     with torch.no_grad():
         exported = torch.export.export(model, (example,), dynamic_shapes=({0: BATCH, 1: LENGTH},))
-        compiled = kitsune_mlir.compile(exported, target=target)
-        run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-        for sizes in SIZES:
-            x = torch.randn(*sizes, *shape)
-            torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+        for run in on_both(exported, None):
+            for sizes in SIZES:
+                x = torch.randn(*sizes, *shape)
+                torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
 
 
 def there_and_back(x):
@@ -68,51 +66,45 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", VIEWS)
-def test_views(name, target):
+def test_views(name):
     torch.manual_seed(0)
     shape, function = VIEWS[name]
-    check(Function(function), shape, target)
+    check(Function(function), shape)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
-@pytest.mark.parametrize("norm_first, target", list(zip([False, True], TARGETS)))
-def test_transformer(norm_first, target):
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer(norm_first):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=norm_first)
-    check(layer, (16,), target)
+    check(layer, (16,))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_pairs(target):
+def test_pairs():
     torch.manual_seed(0)
-    check(Pairs(), (4,), target)
+    check(Pairs(), (4,))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_columns_repeated(target):
+def test_columns_repeated():
     """torch-mlir says the result's sizes at the call, and that one of them is the rows' it does not see."""
     torch.manual_seed(0)
     layer = nn.Linear(32, 16)
     model, rows = Function(lambda x: layer(x.repeat(1, 8))).eval(), torch.export.Dim("rows", min=1, max=100)
     with torch.no_grad():
-        compiled = kitsune_mlir.compile(model, (torch.randn(5, 4),), target=target, dynamic_shapes=({0: rows},))
-        run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-        for count in (5, 1, 40):
-            x = torch.randn(count, 4)
-            torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+        for run in on_both(model, (torch.randn(5, 4),), dynamic_shapes=({0: rows},)):
+            for count in (5, 1, 40):
+                x = torch.randn(count, 4)
+                torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_an_open_size_that_takes_in_a_known_one(target):
+def test_an_open_size_that_takes_in_a_known_one():
     """Channels as rows of the batch and back, as where series of many channels are treated one by one."""
     model = Function(lambda x: x.reshape(x.shape[0] * 3, 5, -1).softmax(1).reshape(x.shape[0], 3, -1))
-    compiled = kitsune_mlir.compile(model, (torch.randn(4, 3, 5, 8),), target=target, dynamic_shapes=({0: BATCH},))
-    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-    for batch in (4, 7):
-        x = torch.randn(batch, 3, 5, 8)
-        torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+    for run in on_both(model, (torch.randn(4, 3, 5, 8),), dynamic_shapes=({0: BATCH},)):
+        for batch in (4, 7):
+            x = torch.randn(batch, 3, 5, 8)
+            torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
 
 
 class Table(nn.Module):
@@ -122,23 +114,21 @@ class Table(nn.Module):
         return x[i, j], x.expand(2, 5, 6)[:, i, j - 6], x[None][0, i[:, None], j]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-def test_an_open_number_of_pairs_of_places(target):
+def test_an_open_number_of_pairs_of_places():
     model, pairs = Table(), {0: BATCH}
 
     def draw(count):
         return torch.randn(5, 6), torch.randint(5, (count,)), torch.randint(6, (count,))
 
-    compiled = kitsune_mlir.compile(model, draw(4), target=target, dynamic_shapes=(None, pairs, pairs))
-    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-    for count in (4, 7):
-        args = draw(count)
-        for found, wanted in zip(run(*args), model(*args), strict=True):
-            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=0, atol=0)
-    if target == "cpu":
-        x, i, j = draw(3)
-        with pytest.raises(UserError, match=r"test_open_views.py:\d+: an index is out of range"):
-            run(x, i, j + 6)
+    runs = on_both(model, draw(4), dynamic_shapes=(None, pairs, pairs))
+    for run in runs:
+        for count in (4, 7):
+            args = draw(count)
+            for found, wanted in zip(run(*args), model(*args), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=0, atol=0)
+    x, i, j = draw(3)
+    with pytest.raises(UserError, match=r"test_open_views.py:\d+: an index is out of range"):
+        runs[0](x, i, j + 6)
 
 
 class Slots(nn.Module):
@@ -176,28 +166,22 @@ class Pixels(nn.Module):
         return found + rows, x.flatten(2).softmax(-1).view_as(x)
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
-def test_images_of_any_size(target):
+def test_images_of_any_size():
     sizes = {d: torch.export.Dim(name, min=2, max=64) for d, name in ((0, "batch"), (2, "height"), (3, "width"))}
     model = Pixels().eval()
-    compiled = kitsune_mlir.compile(model, (torch.randn(2, 8, 6, 5),), target=target, dynamic_shapes=(sizes,))
-    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-    for shape in ((2, 8, 6, 5), (3, 8, 4, 9)):
-        x = torch.randn(shape)
-        for found, wanted in zip(run(x), model(x), strict=True):
-            torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-5)
+    for run in on_both(model, (torch.randn(2, 8, 6, 5),), dynamic_shapes=(sizes,)):
+        for shape in ((2, 8, 6, 5), (3, 8, 4, 9)):
+            x = torch.randn(shape)
+            for found, wanted in zip(run(x), model(x), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), wanted.detach(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
-def test_copies_of_tensors_that_may_be_empty(target):
+def test_copies_of_tensors_that_may_be_empty():
     """A view by -1 beside sizes of which one is none divides by it."""
     batch, length = (torch.export.Dim(name, min=0, max=64) for name in ("batch", "length"))
     model = Function(lambda x: (x.repeat(1, 2, 1), x.sum(1).repeat(2, x.shape[1]), x.repeat(2, 1, 1, 3)))
-    compiled = kitsune_mlir.compile(
-        model, (torch.randn(3, 5, 4),), target=target, dynamic_shapes=({0: batch, 1: length},)
-    )
-    run = compiled if target == "cpu" else Simulation(compiled, seed=1)
-    for sizes in ((3, 5), (1, 1), (0, 3), (2, 0), (0, 0)):
-        x = torch.randn(*sizes, 4)
-        for found, wanted in zip(run(x), model(x), strict=True):
-            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
+    for run in on_both(model, (torch.randn(3, 5, 4),), dynamic_shapes=({0: batch, 1: length},)):
+        for sizes in ((3, 5), (1, 1), (0, 3), (2, 0), (0, 0)):
+            x = torch.randn(*sizes, 4)
+            for found, wanted in zip(run(x), model(x), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)

@@ -54,11 +54,13 @@ LINEAR = {
     "corners of lines": (lambda x: F.interpolate(x[:, 0], size=12, mode="linear", align_corners=True), 1),
     "one corner": (lambda x: F.interpolate(x, size=(1, 9), mode="bilinear", align_corners=True), 2),
 }
+ROUNDED = ("lines", "volumes", "and half", "corners")  # 16 bits are computed with in f32, wherever elements are
 
 
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("name", LINEAR)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "name, dtype", [*((name, torch.float32) for name in LINEAR), *((name, torch.bfloat16) for name in ROUNDED)], ids=str
+)
 def test_between_elements(name, dtype, small_gpu):
     """At most a kernel for each dimension of another size."""
     torch.manual_seed(0)

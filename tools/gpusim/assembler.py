@@ -14,7 +14,7 @@ from . import copies, matrices, phases, products, thread_copies, wgmma
 from .arithmetic import DTYPES
 from .barriers import MBarrier, known
 from .clocks import SPACES
-from .decode import Op
+from .decode import MOVES, Op
 from .faults import MemoryFault, unknown
 from .lanes import some, spread
 from .mma import to_tf32
@@ -68,7 +68,7 @@ class Assembler:
             return []
         if self.sums is not None:
             return [self.sums]
-        found = [_settled(self.read(register)) for register in assembly.results]
+        found = [wgmma.settled(self.read(register)) for register in assembly.results]
         return [found[0] if isinstance(self.op.results[0].type, np.dtype) else found]
 
     def _do(self, statement: Statement) -> None:
@@ -139,11 +139,6 @@ class Assembler:
             for warp in self.agent.warps(mask):
                 owner.reach(int(warp), int(self.agent.clocks.now[warp]))
         return barrier, owner is not self.cta
-
-
-def _settled(value: Any) -> Any:
-    """An array, unless it is of a product in flight."""
-    return np.asarray(value) if isinstance(value, wgmma.Sum) and value.product.done else value
 
 
 def _move(run: Assembler, mask: np.ndarray, to: str, value: Any) -> None:
@@ -333,8 +328,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "wgmma.commit_group.sync.aligned": _wgmma_commit,
     "wgmma.wait_group.sync.aligned": _wgmma_wait,
 }
-for _kind in ("b32", "u32", "s32", "b64", "u64", "s64"):
-    _INSTRUCTIONS[f"mov.{_kind}"] = _move
+_INSTRUCTIONS.update(dict.fromkeys(MOVES, _move))
 for _aligned in ("", ".aligned"):
     for _order in ("", ".release"):
         _INSTRUCTIONS[f"barrier.cluster.arrive{_order}{_aligned}"] = _cluster_arrive

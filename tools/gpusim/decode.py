@@ -12,9 +12,11 @@ import numpy as np
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-from . import ptx
+from . import ptx, wgmma
 from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 from .index_reports import is_report
+
+MOVES = frozenset(f"mov.{kind}" for kind in ("b32", "u32", "s32", "b64", "u64", "s64"))
 
 
 @dataclass(eq=False, slots=True)
@@ -68,6 +70,13 @@ class Assembly:
     def tied(self) -> int:
         """How many of the first outputs are operands too."""
         return next(i for i in range(self.outputs + 1) if i not in self.ties)
+
+    @cached_property
+    def moved(self) -> Any:
+        """What it moves to its result, a register or a number, where it does nothing else; None for other texts."""
+        first, *more = self.statements
+        moves = not more and not first.guard and first.opcode in MOVES and first.operands[0] == "$0"
+        return first.operands[1] if moves and self.outputs == 1 else None
 
     @cached_property
     def is_plain(self) -> bool:
@@ -141,6 +150,8 @@ class Op:
     @once
     def step(self) -> Callable[[dict[int, Any]], None] | None:
         """What computes its result from its operands, from values to values, if that depends on nothing else."""
+        if self.assembly is not None:
+            return _move(self)
         function_of = _pure(self.name)
         if function_of is None:
             return None
@@ -165,6 +176,19 @@ class Op:
         return step
 
 
+def _move(op: Op) -> Callable[[dict[int, Any]], None] | None:
+    """What moves an operand to its result, as inline PTX says it; None where that does anything else."""
+    place = op.assembly.given.get(moved) if isinstance(moved := op.assembly.moved, str) else None
+    if place is None:
+        return None
+    a, to = op.operands[place], op.results[0].key
+
+    def step(values: dict[int, Any]) -> None:
+        values[to] = wgmma.settled(values[a])
+
+    return step
+
+
 def _constant(op: ir.Operation) -> np.ndarray:
     value, kind = op.attributes["value"], kind_of(op.results[0].type)
     if isinstance(kind, tuple):  # a vector, the same in every thread
@@ -179,6 +203,18 @@ def _constant(op: ir.Operation) -> np.ndarray:
 
 def _predicate(op: Op) -> int:
     return ir.IntegerAttr(op.attributes["predicate"]).value
+
+
+def _select(op: Op) -> Callable[..., Any]:
+    if not isinstance(op.results[0].type, tuple):
+        return np.where
+    return lambda chosen, a, b: np.where(chosen[:, None] if np.ndim(chosen) == 1 else chosen, a, b)  # whole vectors
+
+
+def _number(op: Op) -> np.dtype:
+    """The type of a result, or of its elements."""
+    kind = op.results[0].type
+    return kind[0] if isinstance(kind, tuple) else kind
 
 
 def _element(op: Op) -> Callable[..., Any]:
@@ -205,7 +241,7 @@ def _address(op: Op) -> Callable[..., Any]:
 _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
     "arith.cmpi": lambda op: int_compare(_predicate(op)),
     "arith.cmpf": lambda op: float_compare(_predicate(op)),
-    "arith.select": lambda op: np.where,
+    "arith.select": _select,
     "vector.extract": _element,
     "llvm.extractvalue": _field,
     "llvm.getelementptr": _address,
@@ -216,9 +252,9 @@ _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
 def _pure(name: str) -> Callable[[Op], Callable[..., Any]] | None:
     """What an operation of that name computes, which asks for nothing but its operands."""
     if name in BINARY or name in UNARY:
-        return lambda op: arithmetic(name, op.results[0].type)
+        return lambda op: arithmetic(name, _number(op))
     if name.removeprefix("arith.") in CASTS:
-        return lambda op: cast(name, op.results[0].type)
+        return lambda op: cast(name, _number(op))
     return _FUNCTIONS.get(name)
 
 

@@ -56,6 +56,7 @@ class SimulatedDevice:
     def __init__(self, module: ir.Module, seed: int = 0, decoded: dict[str, Op] | None = None):
         self._kernels = kernels(module)
         self.decoded: dict[str, Op] = {} if decoded is None else decoded
+        self._operators: dict[str, Op] = {}  # kernels of single operators by name, once they are read
         self._module = module
         self._memories: dict[int, np.ndarray] = {}
         self._pointers: list[int] = []
@@ -128,8 +129,11 @@ class SimulatedDevice:
         data = [arguments[number].data for number in written(kernel)]
         self.written([(one.ctypes.data, one.ctypes.data + one.nbytes) for one in data], alone)
         module = ir.StringAttr(kernel.parent.attributes["sym_name"]).value
-        with named(ir.StringAttr(kernel.attributes["sym_name"]).value), reported(partial(self.report, module)):
-            Lockstep(kernel, arguments, grid, block).run()
+        name = ir.StringAttr(kernel.attributes["sym_name"]).value
+        if name not in self._operators:
+            self._operators[name] = decode(kernel)
+        with named(name), reported(partial(self.report, module)):
+            Lockstep(self._operators[name], arguments, grid, block).run()
 
     def written(self, places: list[tuple[int, int]], alone: bool) -> None:
         """A kernel writes from addresses to others; `alone`: those before it have ended."""

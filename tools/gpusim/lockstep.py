@@ -17,11 +17,13 @@ from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
 from . import index_reports, mma, word_updates
-from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
+from .arithmetic import dtype_of
+from .decode import Block, Op
 from .faults import MemoryFault, unknown
 from .lanes import some, spread
 
 TOGETHER = 1 << 16  # threads that run at once
+_ENDS = frozenset(("scf.yield", "scf.condition", "gpu.return", "memref.atomic_yield"))
 # By the number of arith.AtomicRMWKind: addf, addi, andi, ori, maximumf, maxnumf, maxs, minimumf, minnumf, mins.
 _ATOMICS = {
     **{0: np.add, 1: np.add, 2: np.bitwise_and, 14: np.bitwise_or},
@@ -44,15 +46,18 @@ class MemRef:
     strides: tuple[int, ...]
 
     def address(self, indices: Sequence[Any], mask: np.ndarray) -> np.ndarray:
-        total = np.full(mask.shape, self.offset, np.int64)
+        total = np.empty(mask.shape, np.int64)
+        total[...] = self.offset
         for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
-            index = spread(index, mask.shape).astype(np.int64, copy=False)
-            if some(mask & _outside(index, size)):
+            index = np.asarray(index).astype(np.int64, copy=False)
+            if some(wrong := _outside(index, size)) and some(mask & wrong):
+                index = spread(index, mask.shape)
                 raise MemoryFault(f"index {index[mask].min()}..{index[mask].max()} in a dimension of {size}")
             total += index if stride == 1 else index * stride
-        total *= mask
-        if some(mask & _outside(total, self.data.size)):
-            raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
+        if some(wrong := _outside(total, self.data.size)):
+            total *= mask  # what threads that are not here have is no place
+            if some(mask & wrong):
+                raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
 
     def holds(self, address: int, count: int) -> bool:
@@ -75,28 +80,38 @@ class Shared(MemRef):
         super().__init__(data.view(dtype_of(kind.element_type)), offset, tuple(kind.shape), strides)
         # Since the last barrier; -2 - w where warp w has met since.
         self.writers, self.updaters = (np.full(blocks * size, -1) for _ in range(2))
+        self._touched = False  # since the last barrier
 
     def read(self, address: np.ndarray, mask: np.ndarray) -> None:
-        for found in (self.writers, self.updaters):
-            self._check(found[address], mask)
+        if self._touched:
+            for found in (self.writers, self.updaters):
+                self._check(found[address], mask)
 
     def written(self, address: np.ndarray, mask: np.ndarray) -> None:
         self.writers[address[mask]] = np.flatnonzero(mask)
+        self._touched = True
 
     def updated(self, address: np.ndarray, mask: np.ndarray) -> None:
         self._check(self.writers[address], mask)
         self.updaters[address[mask]] = np.flatnonzero(mask)
+        self._touched = True
 
     def barrier(self) -> None:
-        self.writers[:] = self.updaters[:] = -1
+        if self._touched:
+            self.writers[:] = self.updaters[:] = -1
+            self._touched = False
 
     def met(self) -> None:
         """The lanes of each warp met."""
+        if not self._touched:
+            return
         for found in (self.writers, self.updaters):
             found[:] = np.where(found >= 0, -2 - found // 32, found)
 
     @staticmethod
     def _check(writer: np.ndarray, mask: np.ndarray) -> None:
+        if not some(writer != -1):
+            return
         threads = np.arange(len(mask))
         own = (writer == -1) | (writer == threads) | (writer == -2 - threads // 32)
         if some(mask & ~own):
@@ -106,96 +121,67 @@ class Shared(MemRef):
 class Lockstep:
     """One launch."""
 
-    def __init__(self, function: ir.Operation, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
+    def __init__(self, function: Op, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
         assert tuple(block[1:]) == (1, 1) and tuple(grid[1:]) == (1, 1)
         self.function, self.arguments, self.blocks, self.threads = function, arguments, grid[0], block[0]
-        self._kinds: dict[ir.Type, np.dtype] = {}
 
     def run(self) -> None:
         step = max(1, TOGETHER // self.threads)
+        entry, given = self.function.regions[0].blocks[0], self.function.source.regions[0].blocks[0].arguments
+        behind = [ir.MemRefType(buffer.type) for buffer in list(given)[len(self.arguments) :]]
         with np.errstate(all="ignore"):
             for first in range(0, self.blocks, step):
                 count = min(step, self.blocks - first)
                 self.block_id = np.repeat(np.arange(first, first + count), self.threads)
                 self.thread_id = np.tile(np.arange(self.threads), count)
-                entry = self.function.regions[0].blocks[0]
-                behind = list(entry.arguments)[len(self.arguments) :]
-                self.shared = [Shared(ir.MemRefType(buffer.type), count, self.threads) for buffer in behind]
-                self.values: dict[int, Any] = {}
-                for argument, value in zip(entry.arguments, [*self.arguments, *self.shared], strict=True):
-                    self.values[hash(argument)] = value
+                self.shared = [Shared(kind, count, self.threads) for kind in behind]
+                self.values: dict[int, Any] = dict(self.function.constants)
+                self.values.update(zip(entry.arguments, [*self.arguments, *self.shared], strict=True))
                 self._block(entry, np.ones(self.block_id.shape, np.bool_))
 
-    def _see(self, value: ir.Value) -> Any:
-        return self.values[hash(value)]
+    def _see(self, value: int) -> Any:
+        return self.values[value]
 
-    def _all(self, values: Sequence[ir.Value]) -> list[Any]:
-        return [self._see(value) for value in values]
+    def _all(self, values: Sequence[int]) -> list[Any]:
+        return [self.values[value] for value in values]
 
-    def _block(self, block: ir.Block, mask: np.ndarray) -> list[Any]:
+    def _block(self, block: Block, mask: np.ndarray) -> list[Any]:
         """Runs a block for the threads of the mask; gives its terminator's operands."""
+        values = self.values
         for op in block.operations:
-            op = op.operation
-            if op.name in ("scf.yield", "scf.condition", "gpu.return", "memref.atomic_yield"):
+            step = op.step
+            if step is not None:
+                step(values)
+            elif op.name in _ENDS:
                 return self._all(op.operands)
-            results = self._operation(op, mask)
-            for result, value in zip(op.results, results, strict=True):
-                self.values[hash(result)] = value
+            else:
+                for result, value in zip(op.results, self._operation(op, mask), strict=True):
+                    values[result.key] = value
         return []
 
-    def _operation(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        if op.name in BINARY or op.name in UNARY:
-            return [arithmetic(op.name, self._kind(op))(*self._all(op.operands))]
-        if op.name.removeprefix("arith.") in CASTS:
-            return [cast(op.name, self._kind(op))(self._see(op.operands[0]))]
-        method = getattr(self, "_" + op.name.replace(".", "_"), None)
+    def _operation(self, op: Op, mask: np.ndarray) -> list[Any]:
+        method = getattr(self, op.method, None)
         if method is None:
             raise unknown(op.name)
         return method(op, mask)
 
-    def _kind(self, op: ir.Operation) -> np.dtype:
-        """Of its result. Types are few, and asked for often."""
-        kind = op.results[0].type
-        if kind not in self._kinds:
-            self._kinds[kind] = dtype_of(kind)
-        return self._kinds[kind]
+    def _arith_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.asarray(self._see(op.operands[0])).view(op.results[0].type)]
 
-    def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        attribute, kind = op.attributes["value"], op.results[0].type
-        if isinstance(kind, ir.VectorType):  # of equal elements
-            element = ir.DenseElementsAttr(attribute).get_splat_value().value
-            return [np.full((*mask.shape, *kind.shape), element, dtype_of(kind.element_type))]
-        return [np.array(attribute.value, dtype_of(kind))]
-
-    def _arith_bitcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        return [np.asarray(self._see(op.operands[0])).view(dtype_of(op.results[0].type))]
-
-    def _arith_select(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        chosen, *both = self._all(op.operands)
-        if both and np.ndim(both[0]) > np.ndim(chosen) > 0:  # whole vectors
-            chosen = chosen[:, None]
-        return [np.where(chosen, *both)]
-
-    def _arith_cmpi(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        return [int_compare(ir.IntegerAttr(op.attributes["predicate"]).value)(*self._all(op.operands))]
-
-    def _arith_cmpf(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        return [float_compare(ir.IntegerAttr(op.attributes["predicate"]).value)(*self._all(op.operands))]
-
-    def _math_fma(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _math_fma(self, op: Op, mask: np.ndarray) -> list[Any]:
         a, b, c = (np.asarray(value) for value in self._all(op.operands))
         return [(a.astype(np.float64) * b + c).astype(c.dtype)]
 
-    def _math_isnan(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _math_isnan(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.isnan(self._see(op.operands[0]))]
 
-    def _gpu_block_id(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _gpu_block_id(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [self.block_id]
 
-    def _gpu_thread_id(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _gpu_thread_id(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [self.thread_id]
 
-    def _gpu_barrier(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
         # Lockstep makes it idle, but all threads of a block must be here.
         together = mask.reshape(-1, self.threads)
         if not np.all(together == together[:, :1]):
@@ -204,22 +190,22 @@ class Lockstep:
             buffer.barrier()
         return []
 
-    def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _nvvm_griddepcontrol(self, op: Op, mask: np.ndarray) -> list[Any]:
         return []  # kernels run one after another here
 
-    def _nvvm_bar_warp_sync(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _nvvm_bar_warp_sync(self, op: Op, mask: np.ndarray) -> list[Any]:
         _whole_warps(mask, "a barrier of a warp")
         for buffer in self.shared:
             buffer.met()
         return []
 
-    def _nvvm_vote_sync(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _nvvm_vote_sync(self, op: Op, mask: np.ndarray) -> list[Any]:
         _whole_warps(mask, "a ballot")
         lanes = np.broadcast_to(self._see(op.operands[1]), mask.shape).reshape(-1, 32).astype(np.uint32)
         found = np.sum(lanes << np.arange(32, dtype=np.uint32), 1, dtype=np.uint32)
         return [np.repeat(found, 32).view(np.int32)]
 
-    def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _gpu_shuffle(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, other, _ = self._all(op.operands)
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
         _whole_warps(mask, "a shuffle")
@@ -231,8 +217,8 @@ class Lockstep:
         found = np.take_along_axis(lanes, places, 1) if np.ndim(places) == 2 else lanes[:, np.broadcast_to(places, 32)]
         return [found.reshape(-1), np.ones(mask.shape, np.bool_)]
 
-    def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        text = ir.StringAttr(op.attributes["asm_string"]).value
+    def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
+        text = op.assembly.text
         if word_updates.run(text, [m for m in self.arguments if isinstance(m, MemRef)], self._all(op.operands), mask):
             return []
         if (parts := mma.parse(text)) is not None:
@@ -252,29 +238,25 @@ class Lockstep:
         a, b, c = ([registers[register] for register in parts[name].split(", ")] for name in "abc")
         return mma.mma(parts["kind"], int(parts["k"]), a, b, c)
 
-    def _llvm_extractvalue(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        (position,) = ir.DenseI64ArrayAttr(op.attributes["position"])
-        return [self._see(op.operands[0])[position]]
-
-    def _memref_extract_aligned_pointer_as_index(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_extract_aligned_pointer_as_index(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
 
-    def _memref_extract_strided_metadata(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_extract_strided_metadata(self, op: Op, mask: np.ndarray) -> list[Any]:
         buffer = self._see(op.operands[0])
         return [buffer, *(np.array(number, np.int64) for number in (buffer.offset, *buffer.shape, *buffer.strides))]
 
-    def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_dim(self, op: Op, mask: np.ndarray) -> list[Any]:
         buffer, dim = self._all(op.operands)
         return [np.array(buffer.shape[int(dim)], np.int64)]
 
-    def _memref_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_load(self, op: Op, mask: np.ndarray) -> list[Any]:
         buffer, *indices = self._all(op.operands)
         address = buffer.address(indices, mask)
         if isinstance(buffer, Shared):
             buffer.read(address, mask)
         return [buffer.data[address]]
 
-    def _memref_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_store(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         address = buffer.address(indices, mask)
         if isinstance(buffer, Shared):
@@ -282,43 +264,36 @@ class Lockstep:
         buffer.data[address[mask]] = np.broadcast_to(value, mask.shape)[mask]
         return []
 
-    def _vector_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _vector_load(self, op: Op, mask: np.ndarray) -> list[Any]:
         buffer, *indices = self._all(op.operands)
-        return [buffer.data[self._elements(op, buffer, indices, mask, op.results[0].type)]]
+        return [buffer.data[self._elements(op, buffer, indices, mask, op.results[0].type[1])]]
 
-    def _vector_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _vector_store(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
-        where = self._elements(op, buffer, indices, mask, op.operands[0].type)
-        buffer.data[where[mask]] = value[mask]
+        where = self._elements(op, buffer, indices, mask, value.shape[1])
+        buffer.data[where[mask]] = np.broadcast_to(value, where.shape)[mask]
         return []
 
-    def _vector_extract(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        (position,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
-        return [self._see(op.operands[0])[:, position]]
-
-    def _vector_from_elements(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _vector_from_elements(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.stack([np.broadcast_to(x, mask.shape) for x in self._all(op.operands)], 1)]
 
-    def _vector_broadcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        (count,) = ir.VectorType(op.results[0].type).shape
+    def _vector_broadcast(self, op: Op, mask: np.ndarray) -> list[Any]:
+        _, count = op.results[0].type
         return [np.repeat(np.broadcast_to(self._see(op.operands[0]), mask.shape)[:, None], count, 1)]
 
     @staticmethod
-    def _elements(
-        op: ir.Operation, buffer: MemRef, indices: Sequence[Any], mask: np.ndarray, kind: ir.Type
-    ) -> np.ndarray:
-        """Where the elements of each thread's vector are; buffers begin at multiples of any word."""
-        (count,) = ir.VectorType(kind).shape
+    def _elements(op: Op, buffer: MemRef, indices: Sequence[Any], mask: np.ndarray, count: int) -> np.ndarray:
+        """Where the elements of each thread's vector, so many, are; buffers begin at multiples of any word."""
         first = buffer.address(indices, mask)
         last = buffer.address([*indices[:-1], np.asarray(indices[-1]) + count - 1], mask)
         if np.any(mask & (last - first != count - 1)):
             raise MemoryFault("a vector of elements that are no neighbours")
-        align = ir.IntegerAttr(op.attributes["alignment"]).value
+        align = op.alignment
         if np.any(mask & (first * buffer.data.itemsize % align != 0)):
             raise MemoryFault(f"a vector that begins at no multiple of {align} bytes")
         return first[:, None] + np.where(mask[:, None], np.arange(count), 0)
 
-    def _memref_atomic_rmw(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _memref_atomic_rmw(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         kind = ir.IntegerAttr(op.attributes["kind"]).value
         where = buffer.address(indices, mask)
@@ -332,7 +307,7 @@ class Lockstep:
             buffer.data[where] = _ATOMICS[kind](buffer.data[where], update)
         return [before]
 
-    def _scf_if(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _scf_if(self, op: Op, mask: np.ndarray) -> list[Any]:
         condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
         found = []
         for region, side in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
@@ -344,30 +319,28 @@ class Lockstep:
             return found[0] or found[1] or [np.zeros(mask.shape, dtype_of(r.type)) for r in op.results]
         return [np.where(condition, a, b) for a, b in zip(*found, strict=True)]
 
-    def _scf_for(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _scf_for(self, op: Op, mask: np.ndarray) -> list[Any]:
         index, end, step, *state = self._all(op.operands)
         body = op.regions[0].blocks[0]
         while some(active := mask & (index < end)):
-            for argument, value in zip(body.arguments, [index, *state], strict=True):
-                self.values[hash(argument)] = value
+            self.values.update(zip(body.arguments, [index, *state], strict=True))
             new = self._block(body, active)
-            state = [np.where(active, a, b) for a, b in zip(new, state, strict=True)]
+            alike = np.array_equal(active, mask)
+            state = new if alike else [np.where(active, a, b) for a, b in zip(new, state, strict=True)]
             index = index + step
         return state
 
-    def _scf_while(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+    def _scf_while(self, op: Op, mask: np.ndarray) -> list[Any]:
         before, after = (region.blocks[0] for region in op.regions)
         state, active, out = self._all(op.operands), mask, None
         while True:
-            for argument, value in zip(before.arguments, state, strict=True):
-                self.values[hash(argument)] = value
+            self.values.update(zip(before.arguments, state, strict=True))
             condition, *passed = self._block(before, active)
             out = passed if out is None else [np.where(active, a, b) for a, b in zip(passed, out, strict=True)]
             active = active & condition
             if not some(active):
                 return out
-            for argument, value in zip(after.arguments, passed, strict=True):
-                self.values[hash(argument)] = value
+            self.values.update(zip(after.arguments, passed, strict=True))
             state = self._block(after, active)
 
 

@@ -276,6 +276,8 @@ class WarpAgent(Agent):
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
         if op.assembly.is_plain:
             return super()._llvm_inline_asm(op, mask)
+        if isinstance(moved := op.assembly.moved, str):
+            return [self.special(moved)]
         return Assembler(self, op, mask).run()
 
     # mbarriers and asynchronous units.

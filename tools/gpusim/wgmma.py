@@ -88,6 +88,11 @@ class Sum:
         return np.asarray(self).astype(dtype)
 
 
+def settled(value: Any) -> Any:
+    """An array, unless it is of a product in flight."""
+    return np.asarray(value) if isinstance(value, Sum) and value.product.done else value
+
+
 def matrix_of(sums: Sequence[Any]) -> np.ndarray:
     """[64, n] of registers; those of a product in flight may be summed on by the next one."""
     first = sums[0]
