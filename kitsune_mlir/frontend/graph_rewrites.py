@@ -24,7 +24,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads, sinks, sorted_starts, spread_columns, strides
-from .graph_values import is_written
+from .graph_values import convert, is_written
 from .open_views import are_cut_alike
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -43,6 +43,7 @@ _BY_INDEX = {
     aten.scatter_reduce.two,
     aten.scatter_reduce_.two,
 }
+_CASTS = {prims.convert_element_type.default, aten._to_copy.default}
 _ROUNDINGS = {math.ceil, math.floor, math.trunc}
 _EXTREMA = {torch.sym_max: torch.ops.prim.max.int, torch.sym_min: torch.ops.prim.min.int}
 _INDEX = 2  # which of their arguments says where
@@ -83,7 +84,11 @@ def settle(graph: torch.fx.Graph) -> None:
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
     such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
-    larger and the smaller of two sizes it knows by other names. Views of views are one."""
+    larger and the smaller of two sizes it knows by other names. Views of views are one. What is joined and then rounded
+    is rounded first, by what makes it."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in _CASTS:
+            _round_parts(node)
     for node in graph.nodes:
         if node.target is operator.pow and isinstance(node.args[1], int) and node.args[1] > 0:
             _multiply(node)
@@ -110,6 +115,23 @@ def settle(graph: torch.fx.Graph) -> None:
         taken.meta |= {"stack_trace": node.stack_trace, "val": value.view(-1)}
         node.replace_all_uses_with(taken)
     graph.eliminate_dead_code()
+
+
+def _round_parts(cast: Node) -> None:
+    """Joins what is rounded, where nothing else reads the tensor that is rounded and was joined before."""
+    joined, value = cast.args[0], cast.meta["val"]
+    if joined.op != "call_function" or joined.target is not aten.cat.default or len(joined.users) > 1:
+        return
+    parts = joined.args[0]
+    if {part.meta["val"].dtype for part in parts} != {joined.meta["val"].dtype}:
+        return
+    if not value.is_floating_point() or value.dtype.itemsize >= joined.meta["val"].dtype.itemsize:
+        return
+    with cast.graph.inserting_before(cast):
+        rounded = {part: convert(cast.graph, part, value.dtype, cast) for part in dict.fromkeys(parts)}
+        made = cast.graph.call_function(aten.cat.default, ([rounded[part] for part in parts], *joined.args[1:]))
+    made.meta = dict(cast.meta)
+    cast.replace_all_uses_with(made)
 
 
 def _join_views(node: Node) -> None:
