@@ -77,6 +77,24 @@ def test_options_of_passes_that_do_not_run_are_refused():
         kitsune_mlir.compile("nothing.pt2", options={"place": "tile-rows=64"})
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("order-rows", "options are a dict of texts by pass, found one of type str"),
+        ({"place-stages": 3}, "the options of pass 'place-stages' are a text, found one of type int"),
+        ({"order-rows": "where=always"}, "pass 'order-rows' has no option 'where'; its options: when, target"),
+        ({"order-rows": "when=sometimes"}, "order-rows: when is auto, always or never, not 'sometimes'"),
+        ({"gated-products": "steps=3"}, "gated-products: steps is auto, always or never, not '3'"),
+        ({"place-stages": "shape=round"}, "place-stages: shape must be one of"),
+        ({"schedule-products": "split-k=3"}, "schedule-products: split-k must be one of"),
+    ],
+)
+def test_options_are_looked_at_before_anything_runs(options, problem):
+    """Those of passes for a GPU, too, where none is asked for."""
+    with pytest.raises(UserError, match=problem):
+        kitsune_mlir.compile("nothing.pt2", options=options)
+
+
 def test_refuses_another_nesting(compiled):
     with pytest.raises(UserError, match="args must be a tuple of 0, found a tuple of 2"):
         compiled(torch.zeros(3, 16), torch.ones(4))
@@ -108,6 +126,8 @@ def test_unknown_targets_are_refused_before_anything_runs():
         kitsune_mlir.compile("nothing.pt2", target="tpu")
     with pytest.raises(UserError, match="give at least one target"):
         kitsune_mlir.compile("nothing.pt2", target=[])
+    with pytest.raises(UserError, match="a target is a name or a path, found one of type int"):
+        kitsune_mlir.compile("nothing.pt2", target=["cpu", 3])
 
 
 def test_the_plan_has_what_the_documentation_promises(compiled):
