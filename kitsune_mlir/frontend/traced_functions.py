@@ -88,6 +88,17 @@ def _correlation(x: Tensor) -> Any:
     return (covariance / scale.unsqueeze(1) / scale).clamp(-1, 1)
 
 
+def _counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
+    """Of so many bins as are asked for: a number that has none is out of range, where torch makes more of them."""
+    if isinstance(minlength, int) and minlength <= 0:
+        return NotImplemented
+    if weights is None:
+        weights = torch.ones(x.shape, dtype=torch.int64, device=x.device)
+    elif weights.dtype != torch.float32:
+        weights = weights.double()
+    return torch.zeros(minlength, dtype=weights.dtype, device=x.device).index_add(0, x.long(), weights)
+
+
 def _gaussian_loss(
     input: Tensor,  # noqa: A002 (torch's name)
     target: Tensor,
@@ -111,6 +122,8 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.Tensor.cov: _covariance,
     torch.corrcoef: _correlation,
     torch.Tensor.corrcoef: _correlation,
+    torch.bincount: _counts,
+    torch.Tensor.bincount: _counts,
     torch.nn.functional.gaussian_nll_loss: _gaussian_loss,
 }
 OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {

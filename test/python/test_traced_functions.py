@@ -1,11 +1,14 @@
 """Functions of torch that its own trace does not get through, of open sizes or at all."""
 
+import pytest
 import torch
 import torch.nn.functional as F
+from decomposed_functions import TARGETS, results
 from functions import Function
 from torch import linalg
 
 import kitsune_mlir
+from kitsune_mlir import UserError
 
 
 def of_open_sizes(x):
@@ -42,3 +45,21 @@ def test_as_torch_computes_them():
     compiled = kitsune_mlir.compile(model, (torch.randn(5, 6, 4),), dynamic_shapes=((size,),))
     x = torch.randn(9, 6, 4)
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_counts_of_a_known_number_of_bins(target):
+    """Confusions of classes, and sums of weights: what has no bin is out of range."""
+
+    def confusion(x, weights):
+        counts = torch.bincount(x % 3 * 3 + x % 2, minlength=9).reshape(3, 3)
+        sums = torch.bincount(x, weights, minlength=8), x.int().bincount(weights.double(), 8)
+        return counts, *sums, counts.diag() / counts.sum()
+
+    x, weights = torch.randint(0, 8, (37,)), torch.rand(37)
+    for found, wanted in zip(results(confusion, x, weights, target=target), confusion(x, weights), strict=True):
+        torch.testing.assert_close(found, wanted)
+    if target == "cpu":
+        compiled = kitsune_mlir.compile(Function(lambda x: torch.bincount(x, minlength=8)), (x,))
+        with pytest.raises(UserError, match="out of range"):
+            compiled(x + 8)
