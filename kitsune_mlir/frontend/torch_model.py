@@ -34,6 +34,7 @@ from .traced_functions import in_others
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
 _MOST_HELD = 64  # elements of buffers that may be numbers to Python, such as sizes and flags
+_OF_TRACES = ("The tensor attribute", "Error detected in")  # what torch warns of while it traces, which is its own doing
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
 
@@ -277,6 +278,8 @@ def _quiet() -> Iterator[None]:
     try:
         with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            for message in _OF_TRACES:
+                warnings.filterwarnings("ignore", message)
             yield
     finally:
         logger.setLevel(level)

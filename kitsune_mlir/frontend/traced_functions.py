@@ -5,6 +5,7 @@ takes those of the example for open ones (`OF_OPEN_SIZES`). A rule gives NotImpl
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,6 +100,32 @@ def _counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any
     return torch.zeros(minlength, dtype=weights.dtype, device=x.device).index_add(0, x.long(), weights)
 
 
+def _quantised(
+    x: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int
+) -> Tensor:
+    """As 8-bit numbers are trained: rounded to steps of a scale, between the least and the largest of these."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    steps = torch.round(wide * (1.0 / scale) + zero_point)
+    return ((steps.clamp(quant_min, quant_max) - zero_point) * scale).to(x.dtype)
+
+
+def _quantised_along(
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> Tensor:
+    """The same with a scale for each channel."""
+    shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
+    return _quantised(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)
+
+
+def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
+    """Of a vector of known size: its elements by number."""
+    if x.dim() != 1 or not isinstance(x.shape[0], int) or r < 1:
+        return NotImplemented
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    numbers = list(choose(range(x.shape[0]), r))
+    return x[torch.tensor(numbers, device=x.device)] if numbers else x.new_empty(0, r)
+
+
 def _gaussian_loss(
     input: Tensor,  # noqa: A002 (torch's name)
     target: Tensor,
@@ -122,6 +149,9 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.Tensor.cov: _covariance,
     torch.corrcoef: _correlation,
     torch.Tensor.corrcoef: _correlation,
+    torch.fake_quantize_per_tensor_affine: _quantised,
+    torch.fake_quantize_per_channel_affine: _quantised_along,
+    torch.combinations: _combinations,
     torch.bincount: _counts,
     torch.Tensor.bincount: _counts,
     torch.nn.functional.gaussian_nll_loss: _gaussian_loss,

@@ -34,6 +34,11 @@ def of_data(x):
         torch.cov(rows),
         rows[:, 0].cov(correction=0),
         torch.corrcoef(rows.T),
+        torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 7),
+        torch.fake_quantize_per_tensor_affine(x, torch.tensor(0.3), torch.tensor(2, dtype=torch.int32), 0, 5),
+        torch.fake_quantize_per_channel_affine(x, torch.arange(1, 5) / 7, torch.arange(4, dtype=torch.int32), 2, 0, 9),
+        torch.combinations(x[0, 0]),
+        torch.combinations(x[0, 0], 3, with_replacement=True),
         F.gaussian_nll_loss(x, 2 * x, x.abs()),
         F.gaussian_nll_loss(x, 2 * x, x.abs()[..., 0], full=True, reduction="none"),
     )

@@ -162,9 +162,10 @@ class Lockstep:
 
     def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         attribute, kind = op.attributes["value"], op.results[0].type
-        if isinstance(kind, ir.VectorType):  # of equal elements
-            element = ir.DenseElementsAttr(attribute).get_splat_value().value
-            return [np.full((*mask.shape, *kind.shape), element, dtype_of(kind.element_type))]
+        if isinstance(kind, ir.VectorType):
+            dense = ir.DenseElementsAttr(attribute)  # numpy takes no elements of bf16
+            elements = np.asarray(dense.get_splat_value().value if dense.is_splat else np.array(dense))
+            return [np.broadcast_to(elements, (*mask.shape, *kind.shape)).astype(dtype_of(kind.element_type))]
         return [np.array(attribute.value, dtype_of(kind))]
 
     def _arith_bitcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
