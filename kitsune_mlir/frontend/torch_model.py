@@ -34,7 +34,7 @@ from .traced_functions import in_others
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
 _MOST_HELD = 64  # elements of buffers that may be numbers to Python, such as sizes and flags
-_OF_TRACES = ("The tensor attribute", "Error detected in")  # what torch warns of while it traces, which is its own doing
+_OF_TRACES = ("The tensor attribute", "Error detected in")  # begin warnings of what torch itself does while it traces
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
 

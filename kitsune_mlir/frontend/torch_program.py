@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -352,11 +352,11 @@ def _constant_result(argument: Any, name: str) -> Tree:
     return {"constant": value}
 
 
-@dataclass(frozen=True)
 class _Leaf:
     """A tree that torch's pytree functions take for a leaf (a bare dict they would open)."""
 
-    tree: Tree
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
 
 def _as_tree(value: Any) -> Tree:

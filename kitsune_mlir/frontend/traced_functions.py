@@ -100,18 +100,14 @@ def _counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any
     return torch.zeros(minlength, dtype=weights.dtype, device=x.device).index_add(0, x.long(), weights)
 
 
-def _quantised(
-    x: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int
-) -> Tensor:
+def _quantised(x: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int) -> Tensor:
     """As 8-bit numbers are trained: rounded to steps of a scale, between the least and the largest of these."""
     wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     steps = torch.round(wide * (1.0 / scale) + zero_point)
     return ((steps.clamp(quant_min, quant_max) - zero_point) * scale).to(x.dtype)
 
 
-def _quantised_along(
-    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
-) -> Tensor:
+def _quantised_along(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int) -> Tensor:
     """The same with a scale for each channel."""
     shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
     return _quantised(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)
