@@ -53,6 +53,22 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     return x.gather(dim, indices)
 
 
+def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Places of images, or volumes, that lie along lines between -1 and 1, whose ends are corners' middles or not."""
+    space = size[2:]
+
+    def along(d: int) -> Tensor:
+        count, number = space[d], torch.arange(space[d], dtype=theta.dtype, device=theta.device)
+        line = (2 * number - (count - 1)) / (torch.sym_max(count - 1, 1) if align_corners else count)
+        return line.view([-1 if k == d else 1 for k in range(len(space))])
+
+    lines = [along(d) for d in reversed(range(len(space)))]  # x is the last dimension
+    factors = theta.view(*theta.shape, *[1] * len(space))
+    rows = [factors[:, i].unbind(1) for i in range(len(space))]
+    found = [sum((a * x for a, x in zip(row, lines)), start=row[-1]) for row in rows]
+    return torch.stack([each.expand(size[0], *space) for each in found], -1)
+
+
 def _kron(x: Tensor, y: Tensor) -> Tensor:
     rank = max(x.dim(), y.dim())
     x, y = (t.view(*[1] * (rank - t.dim()), *t.shape) for t in (x, y))
@@ -157,6 +173,7 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.gradient: _gradient,
     torch.take_along_dim: _take_along,
     torch.Tensor.take_along_dim: _take_along,
+    torch.nn.functional.affine_grid: _affine_grid,
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,
@@ -176,5 +193,5 @@ def in_others(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _has_open_sizes(args: Any) -> bool:
     leaves = torch.utils._pytree.tree_leaves(args)
-    sizes = [size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape]
+    sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, Tensor) else [leaf])]
     return any(isinstance(size, torch.SymInt) for size in sizes)

@@ -25,6 +25,9 @@ def of_open_sizes(x):
         torch.vander(rows[:, 0], 3),
         linalg.vander(rows[:, 0], N=4),
         linalg.multi_dot([rows, x[0].T, x[1]]),
+        F.affine_grid(x[:, :2, :3], [x.shape[0], 1, x.shape[0] + 1, 5], align_corners=False),
+        F.affine_grid(x[:, :2, :3], [x.shape[0], 1, 4, x.shape[0]], align_corners=True),
+        F.affine_grid(x[:2, :3], [2, 1, 4, x.shape[0], 3], align_corners=False),
     )
 
 
