@@ -53,6 +53,13 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     return x.gather(dim, indices)
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """Within torch.func, where torch's own takes the rows of an input of several dimensions for the example's."""
+    if bias is None or x.dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
+        return NotImplemented
+    return x @ weight.T + bias
+
+
 def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Places of images, or volumes, that lie along lines between -1 and 1, whose ends are corners' middles or not."""
     space = size[2:]
@@ -174,6 +181,7 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.take_along_dim: _take_along,
     torch.Tensor.take_along_dim: _take_along,
     torch.nn.functional.affine_grid: _affine_grid,
+    torch.nn.functional.linear: _linear,
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,
