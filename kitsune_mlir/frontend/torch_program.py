@@ -29,7 +29,7 @@ from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
 from .decompositions import table
-from .given_orders import ORDER, lie_as_given, of_example
+from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .guards import guards, refuse_guards
 from .lower_torch import lower_torch
@@ -299,7 +299,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
             + (", with the real and the imaginary parts apart" if value.is_complex() else "")
         )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
-    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else str(s) for s in value.shape)
+    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else symbol_of(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 
