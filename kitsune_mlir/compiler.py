@@ -156,6 +156,8 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
     wanted = [target] if isinstance(target, str) else list(target)
     if not wanted:
         raise UserError("give at least one target")
+    if others := [name for name in wanted if not isinstance(name, str)]:
+        raise UserError(f"a target is a name or a path, found one of type {type(others[0]).__name__}")
     found = {name: targets.load(name) for name in wanted}
     if any(machine.kind == "gpu" for machine in found.values()):
         worker.warm_up()  # what generates GPU code starts while the model is imported
@@ -163,11 +165,18 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
 
 
 def _options(options: Mapping[str, str] | None) -> dict[str, str]:
-    """Options by pass. Raises UserError for a pass that no compilation runs."""
+    """Options by pass. Raises UserError for a pass that no compilation runs, and for what a pass cannot be given,
+    whether or not this compilation runs it."""
+    if options is not None and not isinstance(options, Mapping):
+        raise UserError(f"options are a dict of texts by pass, found one of type {type(options).__name__}")
     passes = dict.fromkeys(PARTITION + DESIGN + sum((*PLACE.values(), *CONVERT.values()), ()))
     if unknown := set(options or {}) - set(passes):
         raise UserError(f"there is no pass '{min(unknown)}' to give options to; the passes are {', '.join(passes)}")
     found = dict(options or {})
+    for name, given in found.items():
+        if not isinstance(given, str):
+            raise UserError(f"the options of pass '{name}' are a text, found one of type {type(given).__name__}")
+        pipeline.make(name, given)
     if "shape=" in found.get("place-stages", "") and "shape=auto" not in found["place-stages"]:
         found.setdefault("cut-pipelines", "whole=true")  # a shape that is asked for is that of the whole pipeline
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,25 @@ SYMBOLS, NO_SYMBOL = "kitsune.symbols", -1
 CHANGED = "kitsune.changed"
 
 
+def named_symbol(name: str, least: int | None, most: int | None) -> str:
+    """The name of an open size with the least and the largest that it may be, where there are such: `s0`, `s0:5:64`."""
+    return name if least is None and most is None else f"{name}:{least or ''}:{most or ''}"
+
+
+@functools.cache
+def range_of_symbol(symbol: str) -> tuple[int, int | None]:
+    """The least and the largest size that one of this name may be; None for any."""
+    _, least, most = (*symbol.split(":"), "", "")[:3]
+    return int(least or 0), int(most) if most else None
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor.
 
-    `symbols` names, where they are known, the dynamic sizes: those of one name are equal in every call. An input's
-    dimension d is number `order[d]` of the caller's tensor, whose elements lie so; without an `order` both have the
-    same dimensions.
+    `symbols` names, where they are known, the dynamic sizes: those of one name are equal in every call, and in the
+    range that the name has (`named_symbol`). An input's dimension d is number `order[d]` of the caller's tensor, whose
+    elements lie so; without an `order` both have the same dimensions.
     """
 
     name: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from kitsune_mlir.errors import UserError
@@ -46,6 +46,10 @@ def describe(value: Any, leaf: Callable[[Any], Tree]) -> Tree:
     if isinstance(value, Mapping):
         kind = "record" if is_dataclass(value) else "dict"
         return {kind: {str(key): describe(item, leaf) for key, item in value.items()}}
+    if is_dataclass(value) and not isinstance(value, type):
+        named = {field.name: getattr(value, field.name) for field in fields(value)}
+        # torch takes fields without a value for no inputs.
+        return {"named": {k: {"constant": None} if v is None else describe(v, leaf) for k, v in named.items()}}
     return leaf(value)
 
 
@@ -85,10 +89,14 @@ def _flatten(tree: Tree, value: Any, where: str, found: dict[int, Any]) -> None:
         for key, item in value.items():
             _flatten(content[str(key)], item, f"{where}[{str(key)!r}]", found)
     else:
-        content = list(content.values()) if kind == "named" else content
+        if kind == "named" and is_dataclass(value) and all(hasattr(value, name) for name in content):
+            value = [getattr(value, name) for name in content]
         if not isinstance(value, list | tuple) or len(value) != len(content):
-            raise UserError(f"{where} must be a {kind} of {len(content)}, found {_outline(value)}")
-        for index, (inner, item) in enumerate(zip(content, value, strict=True)):
+            parts = f"named {', '.join(content)}" if kind == "named" else f"of {len(content)}"
+            what = "an object with fields" if kind == "named" else f"a {kind}"
+            raise UserError(f"{where} must be {what} {parts}, found {_outline(value)}")
+        inside = list(content.values()) if kind == "named" else content
+        for index, (inner, item) in enumerate(zip(inside, value, strict=True)):
             _flatten(inner, item, f"{where}[{index}]", found)
 
 

@@ -9,6 +9,7 @@ from math import ceil, log, log2
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 
@@ -19,7 +20,7 @@ from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
 from .schedule_build import clone_operations, generic, map_of
 from .softmax_rows import CASTS, Weights, of_any, or_zero
-from .tensor_sizes import or_dynamic
+from .tensor_sizes import TensorSizes, or_dynamic
 
 _LOG2_E = 1 / log(2)
 _LARGE = 2.0**26  # as a power of two: beyond it neighbouring numbers of f32 are weights apart
@@ -61,10 +62,10 @@ class _Powers:
 
 class Weighing(RowBody):
     """The weights of a product's result, `scores`, on tiles of a warpgroup's rows and some columns, of `size` that
-    there are. Numbers of rows are tiles of one dimension, of f32."""
+    there are; `known` knows the sizes of tensors. Numbers of rows are tiles of one dimension, of f32."""
 
-    def __init__(self, plan: RowPlan, weights: Weights, scores: ir.Value, size: int):
-        super().__init__(plan, COPY_ROWS, {scores: scores})
+    def __init__(self, plan: RowPlan, weights: Weights, scores: ir.Value, size: int, known: TensorSizes):
+        super().__init__(plan, COPY_ROWS, {scores: scores}, known if plan.has_several_open else None)
         self.weights, self.scores, self.size = weights, scores, size
         self.f32 = ir.F32Type.get()
         self.end: ir.Value | None = None  # columns from here on have no weight, where that is known when it runs
@@ -74,6 +75,13 @@ class Weighing(RowBody):
     def columns(self) -> int:
         """The columns of a tile."""
         return self._columns
+
+    def check(self) -> None:
+        """Raises UnsupportedError where what is read has no shape in which tiles read it."""
+        if self.plan.segments is None:
+            raise UnsupportedError("operands have parts of rows that do not agree")
+        if self.several is not None:
+            super().check()
 
     def bring(self) -> None:
         super().bring()

@@ -129,8 +129,9 @@ class Convolution:
         if takes_patches(self.plain) and FEWER * self.folded.windows.columns > self.plain.columns:
             return False
         images = example_sizes.shape_of(self.by.operands[0])[0]
-        apart = has_plain or self.channels >= MANY and any((*self.low, *self.folded.high))
         plain, folded = self.plain, self.folded
+        has_zeros = any((*self.low, *folded.high)) or folded.channels > self.channels
+        apart = has_zeros and (has_plain or self.channels >= MANY)
         saved = plain.copy_cycles(plain.pitches) * LESS - folded.windows.copy_cycles(folded.pitches)
         around = self.folded.pitches[0] * AROUND_CYCLES
         return images * (saved * self.count - (around if apart else 0)) > (BEFORE_CYCLES if apart else 0)

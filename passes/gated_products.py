@@ -68,9 +68,11 @@ class GatedProducts(ModulePass):
     target: str = "sm_90a"
     steps: str = AUTO
 
-    def run(self, module: ir.Module) -> None:
+    def __post_init__(self) -> None:
         if self.steps not in (AUTO, ALWAYS, NEVER):
             raise UserError(f"gated-products: steps is {AUTO}, {ALWAYS} or {NEVER}, not '{self.steps}'")
+
+    def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return

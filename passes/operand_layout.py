@@ -163,6 +163,10 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
         for piece in found:
             piece.owner.attributes[OPEN_PADDED] = ir.UnitAttr.get()
         return found
+    if pieces == 1 and (outer := _outer_dimensions(whole)) is not None:  # what computes these can write longer lines
+        source, groups = outer
+        (made,) = _longer_lines(source, 1, count)
+        return [tensor.CollapseShapeOp(_with_open_lines(kind), made, groups).result]
     longer, found = [*sizes[:-1], _whole_words(sizes[-1], count)], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
         start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
@@ -170,6 +174,21 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
         static = [[0] * kind.rank, rows.shape_of(whole), [1] * kind.rank]
         found.append(tensor.InsertSliceOp(piece, start, [], open_, [], *static).result)
     return found
+
+
+def _outer_dimensions(whole: ir.Value) -> tuple[ir.Value, list[list[int]]] | None:
+    """The elementwise result that a tensor has with some of its outer dimensions joined, and which these are."""
+    op = rows.producer(whole)
+    if op is None or op.name != "tensor.collapse_shape":
+        return None
+    groups = rows.groups_of(op)
+    made_by = rows.producer(op.operands[0])
+    is_computed = made_by is not None and made_by.name == "linalg.generic" and len(made_by.results) == 1
+    return (op.operands[0], groups) if is_computed and len(groups[-1]) == 1 else None
+
+
+def _with_open_lines(kind: ir.RankedTensorType) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get([*list(kind.shape)[:-1], rows.DYNAMIC], kind.element_type)
 
 
 def _before_reshapes(whole: ir.Value) -> ir.Value:

@@ -54,9 +54,11 @@ class OrderRows(ModulePass):
     when: str = AUTO
     target: str = "sm_90a"
 
-    def run(self, module: ir.Module) -> None:
+    def __post_init__(self) -> None:
         if self.when not in (AUTO, ALWAYS, NEVER):
             raise UserError(f"order-rows: when is {AUTO}, {ALWAYS} or {NEVER}, not '{self.when}'")
+
+    def run(self, module: ir.Module) -> None:
         if self.when == NEVER or determinism.of(module):  # sums do not leave pipelines then
             return
         seen: list[ir.Operation] = []  # no set: an operation's hash changes with its operands

@@ -46,12 +46,14 @@ class PlaceStages(ModulePass):
     tile_rows: int = 0
     cluster: int = 0
 
-    def run(self, module: ir.Module) -> None:
-        target = targets.load(self.target)
+    def __post_init__(self) -> None:
         if self.shape not in SHAPES:
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
         if target.kind == "gpu" and self.shape == "fused":
             raise UserError("place-stages: fused pipelines are for CPUs; on a GPU ask for auto, chained or spatial")
         heights = heights_of(target, self.shape)

@@ -69,6 +69,12 @@ class RowPlan:
         )
 
     @property
+    def has_several_open(self) -> bool:
+        """Whether several of its sizes are open until the call that are not the same."""
+        sizes = (*(self.segments or []), self.space.columns)
+        return len({size for size in sizes if size is None or is_open(size)}) > 1
+
+    @property
     def reads_rows(self) -> bool:
         """Whether an operand from outside has rows or columns: numbers alone do not tell a kernel its size."""
         operands = ((v, role) for member in self.group.ordered for v, role in zip(member.op.operands, member.roles))

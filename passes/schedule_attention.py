@@ -179,8 +179,7 @@ class _Pair:
         ]
         check_open(where, sizes.values(), groups.sizes)
         plan = RowPlan(group, cuts, groups.sizes.taken)
-        if plan.segments is None:
-            raise UnsupportedError("operands have parts of rows that do not agree")
+        Weighing(plan, found, products[0].results[0], sizes["n"], groups.sizes).check()
         return cls(first, second, groups, group, found, plan, _range(found, plan, sizes), sizes)
 
     @property
@@ -332,7 +331,7 @@ class _Pair:
                 *(self.range, self.sizes, second.pieces, shape, second.target, name),
                 *([member for member in self.group.beside if _is_read(member, beside)], self.group.beside),
             )
-            body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"])
+            body = Weighing(self.plan, self.weights, first.op.results[0], self.sizes["n"], self.groups.sizes)
             body.bring()
             results = AttentionKernel(made, body, tiles).build()
         read = [member.op for member in made.beside]

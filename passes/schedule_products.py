@@ -89,10 +89,12 @@ class ScheduleProducts(ModulePass):
     target: str = "sm_90a"
     split_k: int = 0
 
-    def run(self, module: ir.Module) -> None:
+    def __post_init__(self) -> None:
         if self.split_k not in (0, *CLUSTERS):
             known = ", ".join(map(str, (0, *CLUSTERS)))
             raise UserError(f"{self.name}: split-k must be one of {known}, found {self.split_k}")
+
+    def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
         if not target.has_tensor_cores:
             return

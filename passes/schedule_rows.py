@@ -164,7 +164,7 @@ def _schedule(
     if tiles is None and (long := plan_long(group, taken)) is not None:
         plan, tiles = long, choose_parts(long, target)
     used = [lengths.get(result, []) for result in group.members]
-    several = sizes if _has_several(plan) else None
+    several = sizes if plan.has_several_open else None
     if (reason := _obstacle(plan, tiles, None in used, several)) is not None:
         remark(last, f"is not computed row by row: {reason}")
         return False
@@ -213,12 +213,6 @@ def _obstacle(plan: RowPlan, tiles: RowTiles | None, of_other_sizes: bool, sever
         except UnsupportedError as error:
             return str(error)
     return None
-
-
-def _has_several(plan: RowPlan) -> bool:
-    """Whether several of its sizes are open until the call that are not the same."""
-    sizes = (*(plan.segments or []), plan.space.columns)
-    return len({size for size in sizes if size is None or is_open(size)}) > 1
 
 
 def _picks_columns(group: Group) -> bool:

@@ -112,6 +112,14 @@ def is_finite(x: Tensor) -> Tensor:
     return x.abs() < math.inf if x.is_floating_point() else torch.ones_like(x, dtype=torch.bool)
 
 
+def nan_to_number(x: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    """Infinite numbers that become the largest finite ones are clamped: torch's own rule compares with each of them."""
+    if not x.is_floating_point() or posinf is not None or neginf is not None:
+        return NotImplemented
+    limits = torch.finfo(x.dtype)
+    return torch.where(x != x, 0.0 if nan is None else nan, torch.clamp(x, limits.min, limits.max))
+
+
 def is_close(x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     close = x == y
     if not x.is_floating_point():
@@ -246,6 +254,7 @@ ARITHMETIC = {
     **{getattr(aten, name).Scalar: compare(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     aten.isfinite.default: is_finite,
     aten.isclose.default: is_close,
+    aten.nan_to_num.default: nan_to_number,
     aten.signbit.default: sign_bit,
     aten.copysign.Tensor: copy_sign,
     aten.copysign.Scalar: copy_sign,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable
+from operator import getitem
 from typing import Any
 
 import torch
@@ -146,6 +147,8 @@ class _Parting:
         return self._refused if rule is None else rule
 
     def _refused(self, node: Node, to: Calls) -> Pair:
+        if node.target is getitem:  # one of the results of what is not known
+            node = node.args[0]
         raise UnsupportedError(
             f"{self.name}: {node.target}{self.line(node)} computes with complex numbers; "
             "write it with real numbers: the real and the imaginary parts as tensors of their own"

@@ -11,7 +11,8 @@ Those of one channel a group: transposed ones torch-mlir has not. They are convo
 between them, by kernels turned round. Those of volumes it has with several filters a channel, but not with one. Those
 of lines are convolutions of images of one row: torch-mlir makes images of one column of them, whose neighbours are not
 beside each other in the last dimension. Lines and images whose sizes are open until the call are rows of a linear
-layer, each of the elements that the filter sees there: kernels of convolutions know their places. So it is where the
+layer, each of the elements that the filter sees there: kernels of convolutions know their places. So are many images
+of very few places, which leave most of the rows of such a kernel's tiles empty, and so it is where the
 number of groups is open, as where each image of a batch has filters of its own: a batch of products."""
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from torch.nn import functional as F
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_engines import CHUNK
 
+from .given_orders import of_example
 from .own_operators import WINDOWS
 
 aten = torch.ops.aten
 
 _MANY_FILTERS, _MUCH_SEEN = 16, 32  # filters of an image of open sizes, and the elements that one sees
+_FEW_PLACES, _MANY_PLACES = 16, 4096  # of an image, and of all
 
 
 def convolution(
@@ -53,7 +56,8 @@ def convolution(
         taken = x.movedim(2 + across, 1)[:, :: stride[across]]
         y = aten.convolution(taken.flatten(0, 1), weight.squeeze(2 + across), bias, *sizes, False, [0, 0], 1)
         return y.unflatten(0, taken.shape[:2]).movedim(1, 2 + across)
-    if groups == 1 and not transposed and _is_open_layer(x, weight):
+    is_layer = groups == 1 and not transposed
+    if is_layer and (_is_open_layer(x, weight) or _has_few_places(x, weight, stride, padding, dilation)):
         return _of_open_image(x, weight, bias, stride, padding, dilation)
     if not isinstance(groups, int):
         if transposed:
@@ -254,6 +258,20 @@ def _is_open_layer(x: Tensor, weight: Tensor) -> bool:
     if x.dim() == 3 or not all(isinstance(size, int) for size in weight.shape):
         return x.dim() == 3
     return weight.shape[0] >= _MANY_FILTERS and prod(weight.shape[1:]) >= _MUCH_SEEN
+
+
+def _has_few_places(
+    x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+) -> bool:
+    """Whether many images of few channels have no more places than a quarter of a tile has rows, as words of characters
+    have: a tile of a convolution has one image's, and most of its columns may be zeros besides."""
+    images, space, filter_ = of_example(x.shape[0]), x.shape[2:], weight.shape[2:]
+    if images is None or not all(isinstance(size, int) for size in (*space, *weight.shape)):
+        return False
+    sizes = zip(space, filter_, stride, padding, dilation, strict=True)
+    places = prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)
+    large = weight.shape[0] >= _MANY_FILTERS and prod(weight.shape[1:]) >= _MUCH_SEEN
+    return large and weight.shape[1] < CHUNK and places <= _FEW_PLACES and images * places >= _MANY_PLACES
 
 
 def _of_open_image(

@@ -28,6 +28,7 @@ _einsum = torch.ops.aten.einsum.default
 
 def einsum(equation: str, operands: Sequence[Tensor], **options: Any) -> Any:
     """Of two operands, and one index that both have and the result has not; any other is taken apart by torch."""
+    equation, operands = _summed_alone(equation, operands)
     found = _of_channels(equation, operands)
     if found is None:
         found = _of_vectors(equation, operands)
@@ -35,6 +36,26 @@ def einsum(equation: str, operands: Sequence[Tensor], **options: Any) -> Any:
         renamed = _as_they_lie(equation, operands)
         return _einsum._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, renamed, operands, **options)
     return found
+
+
+def _summed_alone(equation: str, operands: Sequence[Tensor]) -> tuple[str, list[Tensor]]:
+    """The same of operands that are summed first along indices that nothing else has, `einsum("bio,bic->bc", ...)`."""
+    parsed = _EQUATION.fullmatch(equation.replace(" ", ""))
+    if parsed is None or len(operands) != 2:
+        return equation, list(operands)
+    *terms, result = parsed.groups()
+    found = []
+    for x, term, other in zip(operands, terms, reversed(terms), strict=True):
+        alone = [letter for letter in term if letter not in other + result and term.count(letter) == 1]
+        dims = [term.index(letter) for letter in alone]
+        if dims:
+            is_single = all(isinstance(x.shape[dim], int) and x.shape[dim] == 1 for dim in dims)
+            x = x.squeeze(dims) if is_single else x.sum(dims)
+        found.append(("".join(letter for letter in term if letter not in alone), x))
+    (left, a), (right, b) = found
+    if not left or not right:  # a number, which an equation has no letters for here
+        return equation, list(operands)
+    return f"{left},{right}->{result}", [a, b]
 
 
 def _as_they_lie(equation: str, operands: Sequence[Tensor]) -> str:
@@ -81,7 +102,7 @@ def _of_vectors(equation: str, operands: Sequence[Tensor]) -> Tensor | None:
     coordinate, summed = term[-1], {*term} - {*result}
     if len({*term}) < len(term) or len({*of_weights}) < len(of_weights) or len(term) < 3 or not summed <= {*of_weights}:
         return None
-    if {*term} - {*of_weights} != {coordinate} or result != "".join(each for each in term if each not in summed):
+    if {*term} ^ {*of_weights} != {coordinate} or result != "".join(each for each in term if each not in summed):
         return None
     count = vectors.shape[-1]
     if not summed or coordinate in summed or not isinstance(count, int) or not 1 < count <= FEW:

@@ -19,8 +19,10 @@ def place(x: Tensor, extremum: Callable[..., Tensor], dim: int | None, keepdim: 
     if dim is None:
         at = place(x.reshape(-1), extremum, 0, False)
         return at.reshape([1] * x.dim()) if keepdim and at is not NotImplemented else at
-    if not x.dim() or x.dtype == torch.bool:
+    if not x.dim():
         return NotImplemented
+    if x.dtype == torch.bool:
+        x = x.to(torch.int32)
     dim = dim % x.dim()
     size = x.shape[dim]
     if isinstance(size, int) and (size < 2 or dim < x.dim() - 1 and size <= FEW_PLACES):
@@ -43,7 +45,11 @@ def with_place(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
 
     def both(x: Tensor, dim: int, keepdim: bool = False) -> Any:
         at = place(x, extremum, dim, keepdim)
-        return at if at is NotImplemented else (extremum(x, dim, keepdim=keepdim), at)
+        if at is NotImplemented:
+            return at
+        if x.dtype == torch.bool:
+            return (x.any if extremum is torch.amax else x.all)(dim, keepdim=keepdim), at
+        return extremum(x, dim, keepdim=keepdim), at
 
     return both
 

@@ -14,6 +14,8 @@ from collections.abc import Collection
 
 import torch
 
+from kitsune_mlir.program import named_symbol
+
 ORDER = "kitsune_order"  # of an input's node: which dimension of the caller's each of its own is
 
 
@@ -59,3 +61,10 @@ def of_example(size: int | torch.SymInt) -> int | None:
     if isinstance(size, int):
         return size
     return size.node.hint if size.node.has_hint() else None
+
+
+def symbol_of(size: torch.SymInt) -> str:
+    """What an open size is called, with its range; from 2 on is what torch takes for any size."""
+    found = size.node.shape_env.bound_sympy(size.node.expr)
+    least, most = (int(end) if end.is_Integer else None for end in (found.lower, found.upper))
+    return named_symbol(str(size), least if least is not None and least > 2 else None, most)

@@ -3,11 +3,11 @@
 its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
 former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), softmaxes with a column that
 is left out again weights without one (sinks.py), layers of columns that many rows have alike sums of layers
-(spread_columns.py), sorts of which the first elements are read find these alone (sorted_starts.py), long sorts of few
-different numbers are counting sorts (known_ranges.py), and counts of numbers of which the program says how many there
-are, `bincount` with a `minlength` of these, sums by index. Numbers of rows that are repeated over the elements of rows
-are expanded, what is read by strides of memory is read by number (strides.py), and quotients of sizes that are rounded
-are those of integers."""
+(spread_columns.py), sorts of which the first elements are read find these alone (sorted_starts.py), those of the places
+of a sort invert them (orders_of_orders.py), long sorts of few different numbers are counting sorts (known_ranges.py),
+and counts of numbers of which the program says how many there are, `bincount` with a `minlength` of these, sums by
+index. Numbers of rows that are repeated over the elements of rows are expanded, what is read by strides of memory is
+read by number (strides.py), and quotients of sizes that are rounded are those of integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from . import known_ranges, mixed_heads, sinks, sorted_starts, spread_columns, strides
+from . import known_ranges, mixed_heads, orders_of_orders, sinks, sorted_starts, spread_columns, strides
 from .graph_values import convert, is_written
 from .open_views import are_cut_alike
 
@@ -209,6 +209,7 @@ def _is_ours(node: Node) -> bool:
         or sinks.parts(node) is not None
         or spread_columns.parts(node) is not None
         or sorted_starts.taken(node) is not None
+        or orders_of_orders.is_of_order(node)
         or _rounded(node) is not None
         or strides.reads_by_strides(node)
     )
@@ -272,6 +273,9 @@ def _replace(node: Node) -> None:
         return
     if (count := sorted_starts.taken(node)) is not None:
         sorted_starts.take(node, count)
+        return
+    if orders_of_orders.is_of_order(node):
+        orders_of_orders.invert(node)
         return
     if strides.reads_by_strides(node):
         node.replace_all_uses_with(strides.by_index(node))

@@ -41,10 +41,12 @@ Size = Any  # an int, or a torch.SymInt
 
 
 class _Factor:
-    """A part of a dimension, known by itself: two of the same size are two."""
+    """A part of a dimension, known by itself: two of the same size are two. What is left of an open size divided by
+    itself is a number."""
 
     def __init__(self, size: Size):
-        self.size = size
+        known = size.node.maybe_as_int() if isinstance(size, torch.SymInt) else size
+        self.size = size if known is None else known
 
 
 def move_once(graph: Graph) -> None:

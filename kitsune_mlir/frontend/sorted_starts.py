@@ -19,7 +19,7 @@ def taken(node: Node) -> int | None:
     if node.target not in (aten.sort.default, aten.sort.stable):
         return None
     values = node.meta["val"][0]
-    dim = _argument(node, "dim", 1 if node.target is aten.sort.default else None, -1) % max(values.dim(), 1)
+    dim = argument(node, "dim", 1 if node.target is aten.sort.default else None, -1) % max(values.dim(), 1)
     size = values.shape[dim] if values.dim() else None
     ends = [_end(reader, dim) for user in node.users for reader in user.users]
     if not isinstance(size, int) or not ends or any(end is None or not 0 < end < size for end in ends):
@@ -30,12 +30,13 @@ def taken(node: Node) -> int | None:
 def take(node: Node, count: int) -> None:
     """Puts what is read of such a sort in its place."""
     is_default = node.target is aten.sort.default
-    dim = _argument(node, "dim", 1 if is_default else None, -1)
-    largest = _argument(node, "descending", 2 if is_default else None, False)
+    dim = argument(node, "dim", 1 if is_default else None, -1)
+    largest = argument(node, "descending", 2 if is_default else None, False)
     node.target, node.args, node.kwargs = aten.topk.default, (node.args[0], count, dim, largest), {}
 
 
-def _argument(node: Node, name: str, place: int | None, default: int) -> int:
+def argument(node: Node, name: str, place: int | None, default: int) -> int:
+    """What a sort is given by name, or at its place, where it has one."""
     given = node.args[place] if place is not None and len(node.args) > place else default
     return node.kwargs.get(name, given)
 

@@ -10,7 +10,7 @@ of which many are wanted is cut, too, and the pieces, each in its order then, ar
 bisection how many of the other run come before it.
 
 In other rows whose length is open until the call, an element's rank is how many elements come before it: a reduction
-for each element. The element at a place of the result is the one whose rank is the place's number: another.
+for each element.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -252,15 +252,17 @@ def _last(x: Tensor, descending: bool) -> Tensor:
 
 
 def _places(x: Tensor, descending: bool, count: Any) -> Tensor:
-    """The same by ranks alone."""
-    numbers = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
-    wanted = torch.arange(count, dtype=torch.int32, device=x.device).unsqueeze(-1)
-    own, other = x.unsqueeze(-1), x.unsqueeze(-2)
-    earlier = numbers < numbers.unsqueeze(-1)
-    before = torch.where(earlier, _may_lead(other, own, descending), ~_may_lead(own, other, descending))
-    ranks = before.to(torch.int32).sum(-1, dtype=torch.int32)
-    is_there = ranks.unsqueeze(-2) == wanted
-    return torch.where(is_there, numbers, torch.zeros_like(numbers)).sum(-1, dtype=torch.int32)
+    """The same by ranks alone. NaN counts as infinite, with numbers behind those of what is, or before them."""
+    size = x.shape[-1]
+    numbers = torch.arange(size, dtype=torch.int32, device=x.device)
+    if x.is_floating_point():
+        is_nan = x != x
+        numbers = torch.where(is_nan != descending, numbers + size, numbers)
+        x = torch.where(is_nan, torch.inf, x)
+    own, other = x.unsqueeze(-2), x.unsqueeze(-1)  # threads side by side have elements, and go through all others
+    leads = other > own if descending else other < own
+    before = leads | (other == own) & (numbers.unsqueeze(-1) < numbers.unsqueeze(-2))
+    return _inverse(before.to(torch.int32).sum(-2, dtype=torch.int32)).narrow(-1, 0, count)
 
 
 def _may_lead(a: Tensor, b: Tensor, descending: bool) -> Tensor:

@@ -34,6 +34,7 @@ from .traced_functions import in_others
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
 _MOST_HELD = 64  # elements of buffers that may be numbers to Python, such as sizes and flags
+_OF_TRACES = ("The tensor attribute", "Error detected in")  # begin warnings of what torch itself does while it traces
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
 
@@ -59,6 +60,8 @@ def import_torch(
     name = name or type(model).__name__
     if args is None and not kwargs:
         raise UserError(f"{name}: an nn.Module needs example arguments to be exported with: pass args")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UserError(f"{name} is TorchScript, which torch.export does not trace: give the module it was made of")
     args = () if args is None else args
     args = args if isinstance(args, tuple) else tuple(args) if isinstance(args, list) else (args,)
     given = args, dict(kwargs or {})
@@ -79,7 +82,7 @@ def import_pt2(path: str) -> Program:
 
 
 def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: str) -> ExportedProgram:
-    _check_devices(model, given, name)
+    _check_tensors(model, given, name)
     given = _distinct(given)
     # What an operator gives of open sizes takes longer to be looked up than computed, as plain_trace.py says.
     open_sizes = {} if dynamic_shapes is None else {"fake_tensor_cache_enabled": False}
@@ -275,6 +278,8 @@ def _quiet() -> Iterator[None]:
     try:
         with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
+            for message in _OF_TRACES:
+                warnings.filterwarnings("ignore", message)
             yield
     finally:
         logger.setLevel(level)
@@ -317,7 +322,8 @@ def _line_of(error: Exception) -> str:
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
-def _check_devices(model: torch.nn.Module, given: _Given, name: str) -> None:
+def _check_tensors(model: torch.nn.Module, given: _Given, name: str) -> None:
+    """Raises UserError for tensors without data, for sparse ones, and for those of several devices."""
     first: tuple[str, torch.device] | None = None
     for label, tensor in _tensors(model, given):
         if tensor.device.type == "meta":
@@ -327,6 +333,8 @@ def _check_devices(model: torch.nn.Module, given: _Given, name: str) -> None:
                 f"{name}: {first[0]} is on {first[1]} but {label} is on {tensor.device}: move the model and its "
                 "arguments to one device"
             )
+        if tensor.layout != torch.strided:
+            raise UserError(f"{name}: {label} is a sparse tensor: make it a dense one, with to_dense()")
         first = first or (label, tensor.device)
 
 

@@ -10,7 +10,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
 from .decompositions import table
-from .given_orders import ORDER, lie_as_given, of_example
+from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .guards import guards, refuse_guards
 from .lower_torch import lower_torch
@@ -299,7 +299,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
             + (", with the real and the imaginary parts apart" if value.is_complex() else "")
         )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
-    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else str(s) for s in value.shape)
+    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else symbol_of(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 
@@ -352,11 +352,11 @@ def _constant_result(argument: Any, name: str) -> Tree:
     return {"constant": value}
 
 
-@dataclass(frozen=True)
 class _Leaf:
     """A tree that torch's pytree functions take for a leaf (a bare dict they would open)."""
 
-    tree: Tree
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
 
 
 def _as_tree(value: Any) -> Tree:

@@ -5,6 +5,7 @@ takes those of the example for open ones (`OF_OPEN_SIZES`). A rule gives NotImpl
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +53,29 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     return x.gather(dim, indices)
 
 
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """Within torch.func, where torch's own takes the rows of an input of several dimensions for the example's."""
+    if bias is None or x.dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
+        return NotImplemented
+    return x @ weight.T + bias
+
+
+def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
+    """Places of images, or volumes, that lie along lines between -1 and 1, whose ends are corners' middles or not."""
+    space = size[2:]
+
+    def along(d: int) -> Tensor:
+        count, number = space[d], torch.arange(space[d], dtype=theta.dtype, device=theta.device)
+        line = (2 * number - (count - 1)) / (torch.sym_max(count - 1, 1) if align_corners else count)
+        return line.view([-1 if k == d else 1 for k in range(len(space))])
+
+    lines = [along(d) for d in reversed(range(len(space)))]  # x is the last dimension
+    factors = theta.view(*theta.shape, *[1] * len(space))
+    rows = [factors[:, i].unbind(1) for i in range(len(space))]
+    found = [sum((a * x for a, x in zip(row, lines)), start=row[-1]) for row in rows]
+    return torch.stack([each.expand(size[0], *space) for each in found], -1)
+
+
 def _kron(x: Tensor, y: Tensor) -> Tensor:
     rank = max(x.dim(), y.dim())
     x, y = (t.view(*[1] * (rank - t.dim()), *t.shape) for t in (x, y))
@@ -88,6 +112,39 @@ def _correlation(x: Tensor) -> Any:
     return (covariance / scale.unsqueeze(1) / scale).clamp(-1, 1)
 
 
+def _counts(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
+    """Of so many bins as are asked for: a number that has none is out of range, where torch makes more of them."""
+    if isinstance(minlength, int) and minlength <= 0:
+        return NotImplemented
+    if weights is None:
+        weights = torch.ones(x.shape, dtype=torch.int64, device=x.device)
+    elif weights.dtype != torch.float32:
+        weights = weights.double()
+    return torch.zeros(minlength, dtype=weights.dtype, device=x.device).index_add(0, x.long(), weights)
+
+
+def _quantised(x: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int) -> Tensor:
+    """As 8-bit numbers are trained: rounded to steps of a scale, between the least and the largest of these."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    steps = torch.round(wide * (1.0 / scale) + zero_point)
+    return ((steps.clamp(quant_min, quant_max) - zero_point) * scale).to(x.dtype)
+
+
+def _quantised_along(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int) -> Tensor:
+    """The same with a scale for each channel."""
+    shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
+    return _quantised(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)
+
+
+def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
+    """Of a vector of known size: its elements by number."""
+    if x.dim() != 1 or not isinstance(x.shape[0], int) or r < 1:
+        return NotImplemented
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    numbers = list(choose(range(x.shape[0]), r))
+    return x[torch.tensor(numbers, device=x.device)] if numbers else x.new_empty(0, r)
+
+
 def _gaussian_loss(
     input: Tensor,  # noqa: A002 (torch's name)
     target: Tensor,
@@ -111,6 +168,11 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.Tensor.cov: _covariance,
     torch.corrcoef: _correlation,
     torch.Tensor.corrcoef: _correlation,
+    torch.fake_quantize_per_tensor_affine: _quantised,
+    torch.fake_quantize_per_channel_affine: _quantised_along,
+    torch.combinations: _combinations,
+    torch.bincount: _counts,
+    torch.Tensor.bincount: _counts,
     torch.nn.functional.gaussian_nll_loss: _gaussian_loss,
 }
 OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
@@ -118,6 +180,8 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.gradient: _gradient,
     torch.take_along_dim: _take_along,
     torch.Tensor.take_along_dim: _take_along,
+    torch.nn.functional.affine_grid: _affine_grid,
+    torch.nn.functional.linear: _linear,
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,
@@ -137,5 +201,5 @@ def in_others(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _has_open_sizes(args: Any) -> bool:
     leaves = torch.utils._pytree.tree_leaves(args)
-    sizes = [size for leaf in leaves if isinstance(leaf, Tensor) for size in leaf.shape]
+    sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, Tensor) else [leaf])]
     return any(isinstance(size, torch.SymInt) for size in sizes)

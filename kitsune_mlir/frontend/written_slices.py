@@ -49,7 +49,7 @@ def _is_slice(node: Node) -> bool:
 
 def _is_whole(node: Node, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> bool:
     """Whether a slice is all there is, along a dimension of any size."""
-    size = node.meta["val"].shape[dim]
+    size = node.args[0].meta["val"].shape[dim]
     to_end = end is None or isinstance(end, int) and end >= (size if isinstance(size, int) else sys.maxsize)
     return start in (None, 0) and to_end and step == 1
 

@@ -72,9 +72,48 @@ def test_dynamic_sizes_of_one_name_must_agree(tmp_path):
             found(torch.ones(3, 3), torch.ones(5, 3))
 
 
+def test_sizes_out_of_their_range_are_refused(tmp_path):
+    """What is sliced off a table of as many rows as there may be would be read beyond its end."""
+
+    class Places(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Parameter(torch.ones(64, 3))
+
+        def forward(self, x):
+            return x[:, -5:], x + self.table[: x.shape[1]]
+
+    length = torch.export.Dim("length", min=5, max=64)
+    compiled = kitsune_mlir.compile(Places(), (torch.zeros(2, 10, 3),), dynamic_shapes=({1: length},))
+    for run in compiled, kitsune_mlir.load(compiled.save(tmp_path / "places.kitsune")):
+        assert run(torch.zeros(2, 64, 3))[1].sum() == 2 * 64 * 3
+        with pytest.raises(UserError, match=r"x\.shape\[1\] must be at most 64, as the model was exported, found 65"):
+            run(torch.zeros(2, 65, 3))
+        with pytest.raises(UserError, match=r"x\.shape\[1\] must be at least 5, as the model was exported, found 4"):
+            run(torch.zeros(2, 4, 3))
+
+
 def test_options_of_passes_that_do_not_run_are_refused():
     with pytest.raises(UserError, match="there is no pass 'place' to give options to; the passes are prepare-linalg"):
         kitsune_mlir.compile("nothing.pt2", options={"place": "tile-rows=64"})
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("order-rows", "options are a dict of texts by pass, found one of type str"),
+        ({"place-stages": 3}, "the options of pass 'place-stages' are a text, found one of type int"),
+        ({"order-rows": "where=always"}, "pass 'order-rows' has no option 'where'; its options: when, target"),
+        ({"order-rows": "when=sometimes"}, "order-rows: when is auto, always or never, not 'sometimes'"),
+        ({"gated-products": "steps=3"}, "gated-products: steps is auto, always or never, not '3'"),
+        ({"place-stages": "shape=round"}, "place-stages: shape must be one of"),
+        ({"schedule-products": "split-k=3"}, "schedule-products: split-k must be one of"),
+    ],
+)
+def test_options_are_looked_at_before_anything_runs(options, problem):
+    """Those of passes for a GPU, too, where none is asked for."""
+    with pytest.raises(UserError, match=problem):
+        kitsune_mlir.compile("nothing.pt2", options=options)
 
 
 def test_refuses_another_nesting(compiled):
@@ -108,6 +147,8 @@ def test_unknown_targets_are_refused_before_anything_runs():
         kitsune_mlir.compile("nothing.pt2", target="tpu")
     with pytest.raises(UserError, match="give at least one target"):
         kitsune_mlir.compile("nothing.pt2", target=[])
+    with pytest.raises(UserError, match="a target is a name or a path, found one of type int"):
+        kitsune_mlir.compile("nothing.pt2", target=["cpu", 3])
 
 
 def test_the_plan_has_what_the_documentation_promises(compiled):

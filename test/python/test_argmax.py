@@ -139,7 +139,7 @@ def test_open_lengths(shape, small_gpu):
     """Of a dimension that is open until the call, and of all elements: two reductions, which many threads share."""
 
     def places(x):
-        return x.argmax(1), x.min(1).indices, x.argmin(), x.argmax(0)
+        return x.argmax(1), x.min(1).indices, x.argmin(), x.argmax(0), *(x > 1).max(1), *(x > 0).min(1)
 
     dims = (({0: torch.export.Dim("b", min=1), 1: torch.export.Dim("n", min=2)},),)
     (example,) = whole_numbers(shape, dtype=torch.float32)

@@ -311,3 +311,28 @@ def test_biases_of_places_are_rounded(small_gpu):
     compiled = kitsune_mlir.compile(Sloped(), args, target=small_gpu, dynamic_shapes=({2: t}, {2: s}, {2: s}))
     found, wanted = torch.as_tensor(Simulation(compiled, seed=1)(*args)), Sloped()(*(x.double() for x in args))
     assert (found.double() - wanted).norm() <= 5e-3 * wanted.norm()
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_a_mask_for_each_head_of_each_of_an_open_batch(small_gpu):
+    """torch's encoder joins a causal mask and one of what is padded to one with batch and heads as one dimension."""
+
+    class Encoded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(64, 2, 64, batch_first=True)
+
+        def forward(self, x, padded):
+            causal = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+            return self.layer(x, src_mask=causal, src_key_padding_mask=padded)
+
+    def example(batch, tokens):
+        return torch.randn(batch, tokens, 64), torch.arange(tokens)[None] > torch.randint(1, tokens, (batch, 1))
+
+    torch.manual_seed(0)
+    model, size = Encoded().eval(), {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens", min=2, max=500)}
+    compiled = kitsune_mlir.compile(model, example(3, 20), target=small_gpu, dynamic_shapes=(size, size))
+    assert "attention0" in [launch["kernel"] for launch in compiled.plan["launches"]]
+    x, padded = example(2, 37)
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x, padded)).double()
+    torch.testing.assert_close(found, model.double()(x.double(), padded).detach(), rtol=1e-4, atol=1e-4)

@@ -84,6 +84,10 @@ class Selection(nn.Module):
     def forward(self, x):
         return x[x > 0]  # line 23
 
+class Vectors(nn.Module):
+    def forward(self, x):
+        return torch.linalg.eig(x)[1].real  # line 27
+
 def selection(): return Selection(), (torch.ones(3),)
 def rotation(): return Rotation(), (torch.ones(3, 2),)
 def unknown(): return Unknown(), (torch.ones(3),)
@@ -91,7 +95,8 @@ def branch(): return Branch(), (torch.ones(3),)
 def complex(): return Complex(), (torch.ones(3),)
 def meta(): return nn.Linear(3, 3, device="meta"), (torch.ones(3),)
 def mixed(): return nn.Linear(3, 3), (torch.ones(3, device="meta"),)
-def fails(): return {}["key"]  # line 32
+def fails(): return {}["key"]  # line 36
+def vectors(): return Vectors(), (torch.ones(3, 3),)
 def wrong(): return 3
 """
 
@@ -108,9 +113,10 @@ def wrong(): return 3
             UnsupportedError,
             r"aten\.asin\.default at .*models\.py:19 computes with complex numbers; write it with real",
         ),
+        ("vectors", UnsupportedError, r"aten\.linalg_eig\.default at .*models\.py:27 computes with complex numbers"),
         ("meta", UserError, r"weight is on the meta device and has no data"),
         ("mixed", UserError, r"argument 0 is on the meta device"),
-        ("fails", UserError, r"the function failed at .*models\.py:32: KeyError: 'key'"),
+        ("fails", UserError, r"the function failed at .*models\.py:36: KeyError: 'key'"),
         ("wrong", UserError, r"the function must return \(nn\.Module, args\) or .*, found a int"),
         ("nothing", UserError, r"has no function 'nothing'"),
     ],
@@ -145,6 +151,7 @@ def test_bad_modules_and_functions(tmp_path):
         import_model(f"{tmp_path}/gone.py:f")
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_bad_requests():
     with pytest.raises(UserError, match="needs example arguments"):
         import_model(nn.Linear(3, 3))
@@ -152,6 +159,10 @@ def test_bad_requests():
         import_model(3)
     with pytest.raises(UserError, match="no floating-point type 'f31'"):
         import_model(nn.Linear(3, 3), torch.ones(3), dtype="f31")
+    with pytest.raises(UserError, match=r"argument 0 is a sparse tensor: make it a dense one, with to_dense\(\)"):
+        import_model(nn.Linear(3, 3), torch.eye(3).to_sparse())
+    with pytest.raises(UserError, match="RecursiveScriptModule is TorchScript, which torch.export does not trace"):
+        import_model(torch.jit.script(nn.Linear(3, 3)), torch.ones(3))
     exported = torch.export.export(nn.Linear(3, 3), (torch.ones(3),))
     with pytest.raises(UserError, match="has its shapes and types already"):
         import_model(exported, dtype="bf16")

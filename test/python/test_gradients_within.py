@@ -79,3 +79,12 @@ def test_forward_derivatives_of_open_batches():
     compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),), dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
     x = torch.randn(9, 3)
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_forces_of_open_batches_of_points():
+    """Layers of three dimensions, of which torch itself takes the example's rows for all."""
+    model = Field(lambda net, x: -grad(lambda points: net(points).square().sum())(x)).eval()
+    shapes = ({0: torch.export.Dim("n", min=2)},)
+    compiled = kitsune_mlir.compile(model, (torch.randn(4, 5, 3),), dynamic_shapes=shapes)
+    x = torch.randn(7, 5, 3)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)

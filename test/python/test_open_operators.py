@@ -155,3 +155,27 @@ def test_patches_of_an_open_number_of_rows(gpu_of):
     for count in (3, 5):
         x = torch.randn(count, 10, 6)
         torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), function(x))
+
+
+def test_computed_heads_that_lines_of_an_open_length_are_copied_from(small_gpu):
+    """What computes the left operand of a product for each head writes lines that tensor copies take: no copy of it."""
+
+    class Difference(torch.nn.Module):
+        def forward(self, maps, values):
+            batch, heads, tokens, _ = maps.shape
+            pairs = maps.view(batch, heads // 2, 2, tokens, tokens)
+            return (pairs[:, :, 0] - 0.5 * pairs[:, :, 1]) @ values
+
+    def example(batch, tokens):
+        shapes = (batch, 4, tokens, tokens), (batch, 2, tokens, 128)
+        return [torch.randn(shape).bfloat16() for shape in shapes]
+
+    batch, tokens = torch.export.Dim("batch"), torch.export.Dim("tokens", min=2)
+    shapes = {0: batch, 2: tokens, 3: tokens}, {0: batch, 2: tokens}
+    compiled = kitsune_mlir.compile(Difference(), tuple(example(2, 100)), target=small_gpu, dynamic_shapes=shapes)
+    assert [launch["kernel"][:7] for launch in compiled.plan["launches"]] == ["element", "product"]
+    maps, values = example(3, 37)
+    wanted = Difference()(maps.double(), values.double())
+    torch.testing.assert_close(
+        torch.as_tensor(Simulation(compiled, seed=1)(maps, values)).double(), wanted, rtol=2e-2, atol=1e-1
+    )

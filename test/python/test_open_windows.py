@@ -96,3 +96,20 @@ def test_lines():
 def test_other_channels_are_written():
     """Of 20 channels no chunk is of one element of the filter."""
     check(Residual(20, 20), torch.randn(2, 20, 9, 11), ALL, [(2, 20, 9, 11), (3, 20, 4, 5)], 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_many_images_of_few_places(dtype):
+    """Rows of a layer, whatever their number: a convolution's tile would have one image's."""
+    model = nn.Sequential(nn.Conv1d(16, 32, 3, dilation=2), nn.ReLU(), nn.Unflatten(2, (2, 4))).append(
+        nn.Conv2d(32, 48, (2, 3), padding=(0, 1), stride=(1, 2))
+    )
+    model, size = model.to(dtype), {0: torch.export.Dim("images")}
+    compiled = kitsune_mlir.compile(
+        model, (torch.randn(4096, 16, 12, dtype=dtype),), target="sm_90a", dynamic_shapes=(size,)
+    )
+    assert "linalg.conv" not in compiled.mlir("linalg")
+    x = torch.randn(5, 16, 12, dtype=dtype)
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x)).double()
+    bound = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(found, model.double()(x.double()).detach(), rtol=bound, atol=bound)

@@ -10,6 +10,7 @@ import torch
 from functions import Function
 
 import kitsune_mlir
+from kitsune_mlir import UserError
 
 
 class Returns(torch.nn.Module):
@@ -75,3 +76,41 @@ def test_results_have_the_names_that_the_model_gives_them(tmp_path):
         assert torch.equal(output["logits"], x + 1)
         with pytest.raises(AttributeError, match="no result 'loss': the results are logits"):
             _ = output.loss
+
+
+@dataclass
+class Batch:
+    values: torch.Tensor
+    weights: torch.Tensor | None = None
+    scale: float = 2.0
+
+
+torch.export.register_dataclass(Batch, serialized_type_name="test.Batch")
+
+
+class OfBatches(torch.nn.Module):
+    def forward(self, batches, extra: Batch):
+        first, second = batches
+        assert first.weights is None
+        return Batch(first.values * first.scale + second.values * second.weights, extra.values.sum(0))
+
+
+def test_dataclasses_as_arguments(tmp_path):
+    """Those that torch knows, of which fields may hold nothing: a call has such objects, or tuples of their fields."""
+
+    def example(rows):
+        x, y = torch.randn(rows, 3), torch.randn(rows, 3)
+        return [Batch(x), Batch(y, x.exp())], Batch(x + y)
+
+    rows = torch.export.Dim("rows")
+    shapes = [[{0: rows}, None], [{0: rows}, {0: rows}, None]], [{0: rows}, None]  # fields that hold something
+    compiled = kitsune_mlir.compile(OfBatches(), example(4), dynamic_shapes=shapes)
+    batches, extra = example(7)
+    wanted = OfBatches()(batches, extra)
+    for run in compiled, kitsune_mlir.load(compiled.save(tmp_path / "batches.kitsune")):
+        found = run(batches, extra)
+        torch.testing.assert_close((found.values, found.weights, found.scale), (wanted.values, wanted.weights, 2.0))
+    tuples = [(batch.values, batch.weights, batch.scale) for batch in (*batches, extra)]
+    torch.testing.assert_close(compiled(tuples[:2], tuples[2]).values, wanted.values)
+    with pytest.raises(UserError, match="must be an object with fields named values, weights, scale, found"):
+        compiled(batches, extra.values)

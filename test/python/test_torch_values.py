@@ -143,7 +143,8 @@ def test_elementwise_operators():
     def real(x, y):
         close = torch.isclose(x, y, atol=0.3), torch.isclose(x, x, equal_nan=True)
         signs = torch.signbit(x[:, 1:]), torch.copysign(y, x[:, 1:2]), torch.copysign(x, -2.0)
-        return torch.isfinite(x), close, signs, torch.ops.aten.threshold_backward(y, x.double(), 0.5)
+        numbers = x.nan_to_num(), y.bfloat16().nan_to_num(2.0), x.half().nan_to_num(), x.nan_to_num(0.0, posinf=3.0)
+        return torch.isfinite(x), close, signs, numbers, torch.ops.aten.threshold_backward(y, x.double(), 0.5)
 
     def whole(i, n):
         powers = i**0, i**3, i**7, i**2.5, i**n, 3**n, i ** (n - 2), i ** n.float()
