@@ -206,8 +206,9 @@ def find(
                 if op in taken:
                     continue
                 group = growth.grown(seed, taken)
-            if not is_taken(group):  # what is computed of rows alone may be of others, with other columns
-                taken |= {member.op for member in group.ordered if member.kind != "rows"}
+            if not is_taken(group):  # what is computed of rows alone, or of columns, may be of others, with other ones
+                free = ("rows",) if group.space.inner == 1 else ("rows", "tile")
+                taken |= {member.op for member in group.ordered if member.kind not in free}
                 continue
             taken |= {member.op for member in group.ordered}
             order.join([member.op for member in group.ordered])

@@ -62,6 +62,7 @@ from .rows_in_place import take_rows_in_place
 from .scan_forms import form_scans, has_form, unform_scans
 from .schedule_build import constant_index
 from .split_sums import parts_in, split_sums
+from .sums_apart import keep_sums_apart
 from .taken_columns import take_columns
 from .tensor_sizes import TensorSizes
 from .thread_rows import schedule_thread_rows
@@ -88,6 +89,7 @@ class ScheduleRows(ModulePass):
             for block in function.regions[0].blocks:
                 number += schedule_thread_rows(block, target, number)
                 split_channels(block)
+                keep_sums_apart(block)
                 take_rows_in_place(block)
                 long_ = long_reductions(block, target)
                 join_variances(block, parts_in(block, long_))
@@ -127,7 +129,15 @@ def _is_taken(group: Group, target: Target, taken: Callable[[int], int]) -> bool
     twice = len(along) > 1 or any(member.has_columns for member in group.outputs)
     if group.space.inner == 1:
         return twice or group.space.columns > _FEW
-    return group.space.inner >= LEAST_INNER and twice
+    return group.space.inner >= LEAST_INNER and twice and _fits(group, target, taken)
+
+
+def _fits(group: Group, target: Target, taken: Callable[[int], int]) -> bool:
+    """Whether there are tiles for a group, whole or part by part: what it would hold for nothing may be another's."""
+    if is_open(group.space.columns) or choose(RowPlan(group, (), taken).counts(), target) is not None:
+        return True
+    long = plan_long(group, taken)
+    return long is not None and choose_parts(long, target) is not None
 
 
 def _as_they_stand(group: Group) -> Group:
