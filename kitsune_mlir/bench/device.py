@@ -83,6 +83,7 @@ class Gpu:
         with cuda.stream(stream):
             prepare()
         cuda.synchronize()
+        gc.collect()  # code and memory that goes while work is captured would end that
         graph = cuda.CUDAGraph()
         # cuBLAS keeps a workspace for each stream, and torch.compile's graphs free them all: this graph is to have
         # one of its own, which nobody else uses.

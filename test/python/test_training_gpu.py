@@ -1,0 +1,100 @@
+"""Both passes of a training step on the simulated GPU, in 16 bits: no farther from float64 than torch's own."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from kitsune_mlir import torch_backend
+from kitsune_mlir.compiler import compile_program
+from kitsune_mlir.tools.gpusim import Simulation
+
+BF16 = torch.bfloat16
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """Has graphs from AOTAutograd run on the simulated GPU; gives the names of their kernels."""
+    torch._dynamo.reset()
+    found = []
+
+    def compiled(gm, example_inputs, **_):
+        with unset_fake_temporarily():
+            graph = torch_backend.import_aot_graph(gm, "torch.compile", {}, example_inputs)
+            program = compile_program(graph.program, "sm_90a")
+        found.append([launch["kernel"] for launch in program.plan["launches"]])
+        simulation = Simulation(program)
+
+        def run(*values):
+            results = list(simulation(*(values[i].detach() for i in graph.taken)))
+            for place, value in zip(graph.places, graph.given(*values), strict=True):
+                results[place] = value
+            return results
+
+        return make_boxed_func(run)
+
+    monkeypatch.setattr(torch_backend, "_compile", compiled)
+    return found
+
+
+def gradients(call, module, x):
+    for parameter in module.parameters():
+        parameter.grad = None
+    x = x.detach().clone().requires_grad_()
+    y = call(x)
+    torch.manual_seed(2)
+    y.backward(torch.randn(y.shape).to(y.dtype))
+    return [y.detach(), x.grad, *(parameter.grad for parameter in module.parameters())]
+
+
+def check(module, x):
+    """By the norm of each tensor; numbers that are nothing beside the others are measured by these."""
+    exact = copy.deepcopy(module).double()
+    wanted = gradients(exact, exact, x.double())
+    plain = gradients(module, module, x)
+    found = gradients(torch.compile(module, backend="kitsune"), module, x)
+    largest = max(float(each.norm()) / each.numel() ** 0.5 for each in wanted)
+    for ours, torchs, right in zip(found, plain, wanted, strict=True):
+        scale = float(right.norm()) + 1e-2 * largest * right.numel() ** 0.5
+        mine, other = (float((each.double() - right).norm()) / scale for each in (ours, torchs))
+        assert mine <= 1.5 * other + 5e-3
+
+
+def test_norms(plans):
+    """A sum over rows has its own of what the rows' kernel computes: that writes one tensor of 16 bits."""
+    torch.manual_seed(0)
+    check(nn.Sequential(nn.Linear(24, 136), nn.LayerNorm(136)).to(BF16), torch.randn(600, 24, dtype=BF16))
+    backward = plans[-1]
+    assert backward[0].startswith("rows") and sum(name.startswith("rows") for name in backward) == 1
+
+
+def test_attention(plans):
+    """Its first pass is one kernel, which the logarithms of its rows' sums leave, too."""
+    torch.manual_seed(0)
+
+    class Attending(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.taken = nn.Linear(64, 192)
+
+        def forward(self, x):
+            q, k, v = self.taken(x).unflatten(-1, (3, 2, 32)).permute(2, 0, 3, 1, 4)
+            return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    check(Attending().to(BF16), torch.randn(2, 150, 64, dtype=BF16))
+    assert "attention0" in plans[0]
+
+
+def test_images(plans):
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 8, 3, groups=2),
+    )
+    check(nn.Sequential(*layers).to(BF16), torch.randn(2, 8, 9, 8, dtype=BF16))
