@@ -1,7 +1,8 @@
 """Gradients of convolutions, bags of rows and distances, in operators that the rest of the compiler knows.
 
 A convolution's gradient by its filters is a product: of the result's gradient, and of the windows that each place saw,
-summed over places. That by its input is a transposed convolution (convolutions.py).
+summed over places; where groups have few channels, an operation of its own, without windows in memory. That by its
+input is a transposed convolution (convolutions.py).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from torch._decomp import decomposition_table
 from torch.nn import functional as F
 
 from .indexing import MAX, MEAN, bags_of, common_size
-from .own_operators import WINDOWS
+from .own_operators import FILTER_GRADIENT, WINDOWS
 from .working import working
 
 aten = torch.ops.aten
+
+MOST_CHANNELS = 8  # of a group, for which no product of windows is made
 
 
 def convolution_backward(
@@ -66,7 +69,11 @@ def _of_filters(
     groups: int,
 ) -> Tensor:
     """Products over all places of `by` [N, O, ...] with the windows of `seen` [N, C, ...] there."""
-    kernel = weight.shape[2:]
+    kernel, channels = weight.shape[2:], weight.shape[1]
+    if groups > 1 and max(channels, by.shape[1] // groups) <= MOST_CHANNELS:
+        both = (each.movedim(1, -1) for each in (seen, by))
+        sums = FILTER_GRADIENT(*both, kernel, stride, dilation, padding, groups)
+        return sums.movedim(-1, 0).unflatten(0, (by.shape[1], channels)).to(weight.dtype)
     if any(padding):
         seen = F.pad(seen, [p for size in reversed(padding) for p in (size, size)])
     if all(size == 1 for size in kernel):
