@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 
@@ -67,13 +67,25 @@ def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int], reduced
     places = [place for place, loop in enumerate(dims) if loop in pair]
     if not places:
         return True
-    first, made = places[0], rows.producer(root(value))
-    whole = made is None or made.name != "tensor.extract_slice"  # rows that lie apart make no longer ones
+    first = places[0]
     return (
-        whole
+        _lie_together(value, first)
         and dims[first : first + 2] == pair == [dims[place] for place in places]
         and (reduced or all(rows.shape_of(value)[place] != rows.DYNAMIC for place in places))
     )
+
+
+def _lie_together(value: ir.Value, first: int) -> bool:
+    """Whether the elements along a dimension and the next one lie as those of one would: rows of a slice that lie apart
+    make no longer ones."""
+    made = rows.producer(root(value))
+    if made is None or made.name != "tensor.extract_slice":
+        return True
+    _, sizes, steps = slice_of(made)
+    whole = rows.shape_of(made.operands[0])
+    if made.results[0] != value or len(sizes) != value.type.rank:
+        return False
+    return steps[first : first + 2] == [1, 1] and rows.DYNAMIC != sizes[first + 1] == whole[first + 1]
 
 
 def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.Operation:
