@@ -74,19 +74,20 @@ def _of_filters(
         both = (each.movedim(1, -1) for each in (seen, by))
         sums = FILTER_GRADIENT(*both, kernel, stride, dilation, padding, groups)
         return sums.movedim(-1, 0).unflatten(0, (by.shape[1], channels)).to(weight.dtype)
+    seen = seen.movedim(1, -1)
     if any(padding):
-        seen = F.pad(seen, [p for size in reversed(padding) for p in (size, size)])
+        seen = F.pad(seen, [0, 0, *(p for size in reversed(padding) for p in (size, size))])
     if all(size == 1 for size in kernel):
-        for dim, (size, step) in enumerate(zip(by.shape[2:], stride, strict=True), 2):
+        for dim, (size, step) in enumerate(zip(by.shape[2:], stride, strict=True), 1):
             seen = aten.slice.Tensor(seen, dim, 0, (size - 1) * step + 1, step)
-        rows = seen.movedim(1, -1)
+        rows = seen
     else:
-        windows = WINDOWS(seen.movedim(1, -1), kernel, dilation, stride, True)  # [N, places..., taps..., C]
+        windows = WINDOWS(seen, kernel, dilation, stride, True)  # [N, places..., taps..., C]
         for dim, size in enumerate(by.shape[2:], 1):  # what lies behind the last window is nobody's
             windows = aten.slice.Tensor(windows, dim, 0, size)
         rows = windows.flatten(by.dim() - 1)
     columns = by.movedim(1, -1)
-    taps, channels = rows.shape[-1] // seen.shape[1], seen.shape[1]
+    taps, channels = rows.shape[-1] // seen.shape[-1], seen.shape[-1]
     if groups == 1:
         found = columns.flatten(0, -2).t() @ rows.flatten(0, -2)
     else:

@@ -79,3 +79,30 @@ def test_few_channels_a_group(seed, target, small_gpu):
 @pytest.mark.parametrize("seed", range(6))
 def test_many_channels(seed, target, small_gpu):
     check(Drawn(seed, few=False), small_gpu if target == "small" else target, is_open=seed % 3 == 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "channels", "kernel", "stride", "dilation", "padding"),
+    [
+        (torch.bfloat16, 64, [3, 3], [1, 1], [1, 1], [1, 1]),
+        (torch.float16, 96, [3, 2], [1, 2], [2, 1], [0, 2]),
+        (torch.float32, 64, [5], [2], [1], [2]),
+    ],
+)
+def test_windows_are_in_no_memory(kind, channels, kernel, stride, dilation, padding, small_gpu):
+    """Of whole chunks of channels, or nearly so, a product reads them from the images."""
+    torch.manual_seed(0)
+    form = (stride, padding, dilation, False, [0] * len(kernel), 1)
+    x = torch.randn(2, channels, *[9, 11][: len(kernel)]).to(kind)
+    w = torch.randn(40, channels, *kernel).to(kind)
+    g = torch.randn(torch.ops.aten.convolution(x, w, None, *form).shape).to(kind)
+
+    def of_filters(g, x, w):
+        return torch.ops.aten.convolution_backward(g, x, w, None, *form, [False, True, False])[1]
+
+    compiled = kitsune_mlir.compile(Function(of_filters), (g, x, w), target=small_gpu)
+    columns = torch.Size(kernel).numel() * 64 * -(-channels // 64)
+    products = [one["computes"] for one in compiled.plan["launches"] if "product" in one["form"]]
+    assert len(products) == 1 and f"40x{columns}, k " in products[0]
+    found, wanted = torch.as_tensor(Simulation(compiled)(g, x, w)), of_filters(g.double(), x.double(), w.double())
+    assert (found - wanted).abs().max() <= KINDS[kind] * wanted.abs().max()
