@@ -22,6 +22,7 @@ from .working import working
 
 aten = torch.ops.aten
 
+GRANULE = 16  # bytes of which the lines that tensor copies read are multiples
 MOST_CHANNELS = 8  # of a group, for which no product of windows is made
 
 
@@ -74,6 +75,11 @@ def _of_filters(
         both = (each.movedim(1, -1) for each in (seen, by))
         sums = FILTER_GRADIENT(*both, kernel, stride, dilation, padding, groups)
         return sums.movedim(-1, 0).unflatten(0, (by.shape[1], channels)).to(weight.dtype)
+    if seen.shape[2:] == by.shape[2:] and all(size == 1 for size in kernel) and not any(padding):
+        left, right = (each.unflatten(1, (groups, -1)).flatten(3).flatten(0, 1) for each in (by, seen))
+        if _may_be_batches(left, right):  # a product for each image, of channels where they lie
+            parts = working(torch.bmm(left, right.transpose(1, 2)))
+            return parts.unflatten(0, (-1, groups)).sum(0).to(weight.dtype).reshape(weight.shape)
     seen = seen.movedim(1, -1)
     if any(padding):
         seen = F.pad(seen, [0, 0, *(p for size in reversed(padding) for p in (size, size))])
@@ -95,6 +101,15 @@ def _of_filters(
         columns = columns.flatten(0, -2).unflatten(1, (groups, -1)).permute(1, 2, 0)
         found = torch.bmm(columns, rows).flatten(0, 1)
     return found.unflatten(1, (*kernel, channels // groups)).movedim(-1, 1).to(weight.dtype)
+
+
+def _may_be_batches(left: Tensor, right: Tensor) -> bool:
+    """Whether products of images [N, channels, places] are read as they lie, and write less than it takes to have their
+    channels last."""
+    places, channels = left.shape[2], (left.shape[1], right.shape[1])
+    if not isinstance(places, int) or places * left.element_size() % GRANULE:
+        return False
+    return bool(2 * channels[0] * channels[1] <= places * sum(channels))
 
 
 def embedding_bag_backward(

@@ -106,3 +106,23 @@ def test_windows_are_in_no_memory(kind, channels, kernel, stride, dilation, padd
     assert len(products) == 1 and f"40x{columns}, k " in products[0]
     found, wanted = torch.as_tensor(Simulation(compiled)(g, x, w)), of_filters(g.double(), x.double(), w.double())
     assert (found - wanted).abs().max() <= KINDS[kind] * wanted.abs().max()
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float32])
+def test_single_elements_are_a_batch(kind, groups, small_gpu):
+    """Gradients of filters of single elements are products of images as they lie, one for each, which are added up."""
+    torch.manual_seed(0)
+    form = ([1, 1], [0, 0], [1, 1], False, [0, 0], groups)
+    g, x, w = (torch.randn(shape).to(kind) for shape in ((3, 40, 8, 13), (3, 24, 8, 13), (40, 24 // groups, 1, 1)))
+
+    def of_filters(g, x, w):
+        return torch.ops.aten.convolution_backward(g, x, w, None, *form, [False, True, False])[1]
+
+    compiled = kitsune_mlir.compile(Function(of_filters), (g, x, w), target=small_gpu)
+    if kind == torch.bfloat16:
+        first = compiled.plan["launches"][0]["computes"]
+        assert first.startswith(f"{3 * groups}x{40 // groups}x{24 // groups}, ")
+    found, wanted = torch.as_tensor(Simulation(compiled)(g, x, w)), of_filters(g.double(), x.double(), w.double())
+    assert found.shape == w.shape
+    assert (found - wanted).abs().max() <= KINDS[kind] * wanted.abs().max()
