@@ -1,8 +1,8 @@
 """Gradients of convolutions, bags of rows and distances, in operators that the rest of the compiler knows.
 
 A convolution's gradient by its filters is a product: of the result's gradient, and of the windows that each place saw,
-summed over places; where groups have few channels, an operation of its own, without windows in memory. That by its
-input is a transposed convolution (convolutions.py).
+summed over places; where groups have few channels, an operation of its own, without windows in memory; of filters of
+single elements a product of each image, as it lies. That by its input is a transposed convolution (convolutions.py).
 """
 
 from __future__ import annotations
