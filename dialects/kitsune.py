@@ -58,6 +58,7 @@ from .checks import (
 )
 from .clusters import MeetOp, RankOp  # noqa: F401  (part of the dialect)
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
+from .filter_gradient import FilterGradientOp  # noqa: F401  (part of the dialect)
 from .firsts import FirstsOp  # noqa: F401  (part of the dialect)
 from .fourier import FourierOp  # noqa: F401  (part of the dialect)
 from .gather_rows import GatherRowsOp  # noqa: F401  (part of the dialect)

@@ -166,6 +166,11 @@ def dim_of(expr: ir.AffineExpr) -> int | None:
     return ir.AffineDimExpr(expr).position if isinstance(expr, ir.AffineDimExpr) else None
 
 
+def is_first(expr: ir.AffineExpr) -> bool:
+    """Whether an index is 0, as that of a dimension of one element."""
+    return isinstance(expr, ir.AffineConstantExpr) and expr.value == 0
+
+
 def loops_of(expr: ir.AffineExpr) -> set[int]:
     """The loops an index expression depends on."""
     if isinstance(expr, ir.AffineDimExpr):

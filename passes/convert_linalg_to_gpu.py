@@ -31,9 +31,11 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.filter_gradient import outline_filter_gradients
 from kitsune_mlir.codegen.firsts import outline_firsts
 from kitsune_mlir.codegen.fourier import outline_transforms
 from kitsune_mlir.codegen.gpu_buffers import Fills
+from kitsune_mlir.codegen.gpu_filter_gradient import lower_filter_gradients
 from kitsune_mlir.codegen.gpu_firsts import lower_firsts
 from kitsune_mlir.codegen.gpu_follow import follower
 from kitsune_mlir.codegen.gpu_fourier import lower_transforms
@@ -150,6 +152,8 @@ class ConvertLinalgToGpu(ModulePass):
             outline_transforms(module)
             outline_firsts(module)
             outline_systems(module)
+            target = targets.load(self.target)
+            outline_filter_gradients(module, target.sms)
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -158,13 +162,13 @@ class ConvertLinalgToGpu(ModulePass):
             write_changed(main, _changed(main), _memory(main, len(main.type.results)))
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
-            target = targets.load(self.target)
             kernels = Kernels(module, target.adds_words, target.has_tensor_cores)
             for op in walk(main, "linalg.generic"):
                 mark_narrowed(op.regions[0].blocks[0])
             lower_transforms(module, main, kernels)
             lower_firsts(module, main, kernels)
             lower_systems(module, main, kernels)
+            lower_filter_gradients(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)
             lower_scans(main, kernels)

@@ -57,6 +57,7 @@ from .product_follows import follows_of_one_result
 from .schedule_build import constant_index, generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
+from .summed_windows import read_summed_windows
 from .tap_sums import sum_taps
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
@@ -83,6 +84,7 @@ class ConvolutionsToProducts(ModulePass):
                     _sweep(block)
             if target.has_warpgroups:
                 read_open_windows(function)
+                read_summed_windows(function)
                 for block in function.regions[0].blocks:
                     _sweep(block)
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 
 from .row_groups import root
-from .schedule_build import generic, map_of, reshaped
+from .schedule_build import generic, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:
@@ -37,7 +37,7 @@ def _merged(op: ir.Operation) -> ir.Operation | None:
         return None
     if any(not isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr) for map_ in s.maps for expr in map_.results):
         return None
-    dims = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps]  # None of one element
+    dims = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps]  # None of one element, and of a number
     for first in range(len(s.iterators) - 1):
         pair = [first, first + 1]
         reduced = [s.iterators[loop] for loop in pair] == ["reduction"] * 2
@@ -67,26 +67,41 @@ def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int], reduced
     places = [place for place, loop in enumerate(dims) if loop in pair]
     if not places:
         return True
-    first, made = places[0], rows.producer(root(value))
-    whole = made is None or made.name != "tensor.extract_slice"  # rows that lie apart make no longer ones
+    first = places[0]
     return (
-        whole
+        _lie_together(value, first)
         and dims[first : first + 2] == pair == [dims[place] for place in places]
         and (reduced or all(rows.shape_of(value)[place] != rows.DYNAMIC for place in places))
     )
+
+
+def _lie_together(value: ir.Value, first: int) -> bool:
+    """Whether the elements along a dimension and the next one lie as those of one would: rows of a slice that lie apart
+    make no longer ones."""
+    made = rows.producer(root(value))
+    if made is None or made.name != "tensor.extract_slice":
+        return True
+    _, sizes, steps = slice_of(made)
+    whole = rows.shape_of(made.operands[0])
+    if made.results[0] != value or len(sizes) != value.type.rank:
+        return False
+    return steps[first : first + 2] == [1, 1] and rows.DYNAMIC != sizes[first + 1] == whole[first + 1]
 
 
 def _merge(s: rows.Structured, dims: list[list[int | None]], first: int) -> ir.Operation:
     """The operator with its loop `first` and the next one as one."""
     op, loops, operands, maps = s.op, len(s.iterators) - 1, list[ir.Value](), list[ir.AffineMap]()
     with op.location, ir.InsertionPoint(op):
-        for value, own in zip(op.operands, dims, strict=True):
+        for value, own, map_ in zip(op.operands, dims, s.maps, strict=True):
+            found = [
+                expr if loop is None else ir.AffineExpr.get_dim(loop - (loop > first))
+                for loop, expr in zip(own, map_.results)
+            ]
             if first in own:
                 at = own.index(first)
-                value = _joined(value, at)
-                own = [*own[: at + 1], *own[at + 2 :]]
+                value, found = _joined(value, at), [*found[: at + 1], *found[at + 2 :]]
             operands.append(value)
-            maps.append(map_of(loops, [None if loop is None else loop - (loop > first) for loop in own]))
+            maps.append(ir.AffineMap.get(loops, 0, found))
         if op.name == "linalg.transpose":
             order = [rows.dim_of(expr) for expr in maps[0].results]
             permutation = [order.index(loop) for loop in range(loops)]

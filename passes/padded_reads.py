@@ -84,7 +84,7 @@ def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.Af
         if len(long) > 1:
             return value, map_
         kept += long or group[:1]
-    if before is None or before.name != "tensor.pad":
+    if before is None or before.name not in ("tensor.pad", "tensor.extract_slice"):
         return value, map_
     return expand.operands[0], ir.AffineMap.get(map_.n_dims, 0, [map_.results[d] for d in kept])
 

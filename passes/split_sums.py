@@ -8,11 +8,13 @@ does, then the others.
     %s = linalg.generic {iterator_types = ["reduction", "parallel"]} ins(%p) ...
 
 So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before. Sizes
-that are open until the call are no columns: of them a row has none.
+that are open until the call are no columns: of them a row has none. Several sums for each of many channels are left to
+convert-linalg-to-gpu.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -28,6 +30,7 @@ from .schedule_build import generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
+WORD, MANY_RESULTS = 8, 32  # elements of rows that are whole words; results that are many
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
 
 _Size = TypeVar("_Size")  # known, or None
@@ -37,9 +40,10 @@ def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
     """Rewrites such reductions of a block but those that give `others`, whose rows kernels go through."""
     waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
     parts_of = parts_in(block, others)
+    alike = Counter(tuple(found.sizes) for op in waiting if (found := parts_of(op)) is not None and found.has_channels)
     while waiting:
         op = waiting.pop()
-        if (found := parts_of(op)) is None:
+        if (found := parts_of(op)) is None or (found.has_channels and alike[tuple(found.sizes)] > 1):
             continue
         s = found.s
         (combiner,) = combiners(s.body, s.inputs, other=True) or [None]
@@ -81,6 +85,16 @@ class Parts:
     sizes: list[int | None]
     first: int
     columns: int
+
+    @property
+    def has_channels(self) -> bool:
+        """Whether many results stand between loops that are reduced, as channels do between images and their elements,
+        and rows are whole words. One kernel for what is elementwise and for several sums of it takes less time then:
+        of a batch norm's gradients, of 32 x 64 x 56 x 56, 12.8 us are predicted, 20.3 of rows and of what is left."""
+        kinds = self.s.iterators[: self.first]
+        if "reduction" not in kinds or "parallel" not in kinds[kinds.index("reduction") :] or self.columns % WORD:
+            return False
+        return prod(size or 1 for size, kind in zip(self.sizes, kinds) if kind == "parallel") >= MANY_RESULTS
 
     @property
     def outer(self) -> list[int | None]:
@@ -175,13 +189,13 @@ def _are_rows(s: rows.Structured, first: int) -> bool:
 
 
 def _dims(map_: ir.AffineMap) -> list[int | None]:
-    """The loops that are an operand's indices, None for one that is constant."""
+    """The loops that are an operand's indices, None for one that is the first."""
     return [rows.dim_of(result) for result in map_.results]
 
 
 def _has_others(map_: ir.AffineMap) -> bool:
-    """Whether an index is neither a loop nor constant."""
-    return any(not isinstance(result, ir.AffineDimExpr | ir.AffineConstantExpr) for result in map_.results)
+    """Whether an index is neither a loop nor the first."""
+    return any(rows.dim_of(result) is None and not rows.is_first(result) for result in map_.results)
 
 
 def _is_summed_alone(s: rows.Structured) -> bool:

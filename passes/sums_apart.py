@@ -1,4 +1,4 @@
-"""Sums over rows, as gradients of biases and of norms' weights are, have their own of what else is computed of the rows:
+"""Sums over rows, as gradients of biases and of norms' weights are, have their own of what else is computed of rows:
 
     %n = linalg.generic ... ins(%x : bf16, %mean, %by) -> f32      // read along the rows, too
     %p = linalg.generic ... ins(%g : bf16, %n)

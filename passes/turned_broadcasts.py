@@ -38,7 +38,7 @@ def _is_spread(value: ir.Value) -> bool:
     if not s.is_of_elements() or not s.inputs:
         return False
     for operand, map_ in zip(list(op.operands)[: s.inputs], s.maps):
-        if not all(isinstance(expr, ir.AffineDimExpr | ir.AffineConstantExpr) for expr in map_.results):
+        if not all(rows.dim_of(expr) is not None or rows.is_first(expr) for expr in map_.results):
             return False
         whole = len({rows.dim_of(expr) for expr in map_.results} - {None}) == len(s.iterators)
         if whole and not (map_ == s.maps[-1] and _is_spread(operand)):

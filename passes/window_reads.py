@@ -42,6 +42,7 @@ MOST_PARTS = 2  # of a filter that has more, in one kernel; more would spill reg
 MOST_KERNELS = 8  # of a filter that has still more, each of one part
 PART = "kitsune.part"  # an attribute of such parts: they are not joined
 MOST_SHARED = 32  # results that read one window
+MOST_AGAIN = 4  # results that read one element, each of which asks whether it is inside
 
 Elements = dict[int, int]  # by loop of a reduction, which of its points
 
@@ -75,7 +76,7 @@ class _Windows:
         sizes = ir.RankedTensorType(self.op.results[0].type).shape
         moving = {loop: size for loop, size in zip(self.order, sizes) if size != 1}
         shared = [prod(size for loop, size in moving.items() if loop not in _loops(read.map)) for read in special]
-        most = MOST_SHARED if self.elements else 1
+        most = MOST_SHARED if self.elements else MOST_AGAIN
         parts = (
             MOST_KERNELS if len(self.reads) > 1 else 1
         )  # windows that are pooled do not overlap where they are large

@@ -12,6 +12,7 @@ from kitsune_mlir.runtime import cpu_features
 from .bufferize import bufferize, results_to_out_params
 from .cpu_calls import pass_results_by_reference
 from .cpu_conv import convolutions_to_products
+from .cpu_filter_gradient import lower_filter_gradients
 from .cpu_fourier import lower_transforms
 from .cpu_gemm import GemmKernels
 from .cpu_math import expand_math
@@ -22,6 +23,7 @@ from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
 from .cpu_systems import lower_systems
+from .filter_gradient import outline_filter_gradients
 from .firsts import sort_whole_rows
 from .fourier import outline_transforms
 from .systems import outline_systems
@@ -61,11 +63,13 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     widen_long_sums(module)
     outline_transforms(module)
     outline_systems(module)
+    outline_filter_gradients(module)
     sort_whole_rows(module)
     bufferize(module)
     lower_sorts(module)
     lower_transforms(module)
     lower_systems(module)
+    lower_filter_gradients(module)
     pass_results_by_reference(module)
     scratch = {}
     for op in walk(module, "func.func"):

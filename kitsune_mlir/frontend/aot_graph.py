@@ -51,10 +51,10 @@ def import_aot_graph(
 ) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
-    `examples`, if there are any, say how its values lie in memory. Its inputs are the tensor placeholders in order, whatever they are to the model: a call passes the
-    weights too, but for those that are `fixed`, by their position, whose numbers the Program has. Sizes that
-    come as integers are read off the tensors instead. A call returns a list with None where the graph has
-    it, or a number. Raises UnsupportedError for what cannot be imported.
+    `examples`, if there are any, say how its values lie in memory. Its inputs are the tensor placeholders in order,
+    whatever they are to the model: a call passes the weights too, but for those that are `fixed`, by their position,
+    whose numbers the Program has. Sizes that come as integers are read off the tensors instead. A call returns a list
+    with None where the graph has it, or a number. Raises UnsupportedError for what cannot be imported.
     """
     whole = GraphModule(gm, copy.deepcopy(gm.graph))  # some of torch-mlir's rules want a graph that belongs to a module
     graph = whole.graph
@@ -136,7 +136,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_given(value: Any) -> bool:
-    """Whether a result is an input or a view of one, which has nothing to compute: what a forward pass keeps often is."""
+    """Whether a result is an input or a view of one, with nothing to compute: what a forward pass keeps often is."""
     while isinstance(value, Node) and value.op == "call_function" and _is_view(value.target):
         value = value.args[0]
     return isinstance(value, Node) and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)

@@ -1,7 +1,8 @@
 """Gradients of convolutions, bags of rows and distances, in operators that the rest of the compiler knows.
 
 A convolution's gradient by its filters is a product: of the result's gradient, and of the windows that each place saw,
-summed over places. That by its input is a transposed convolution (convolutions.py).
+summed over places; where groups have few channels, an operation of its own, without windows in memory; of filters of
+single elements a product of each image, as it lies. That by its input is a transposed convolution (convolutions.py).
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from torch._decomp import decomposition_table
 from torch.nn import functional as F
 
 from .indexing import MAX, MEAN, bags_of, common_size
-from .own_operators import WINDOWS
+from .own_operators import FILTER_GRADIENT, WINDOWS
 from .working import working
 
 aten = torch.ops.aten
+
+GRANULE = 16  # bytes of which the lines that tensor copies read are multiples
+MOST_CHANNELS = 8  # of a group, for which no product of windows is made
 
 
 def convolution_backward(
@@ -66,20 +70,30 @@ def _of_filters(
     groups: int,
 ) -> Tensor:
     """Products over all places of `by` [N, O, ...] with the windows of `seen` [N, C, ...] there."""
-    kernel = weight.shape[2:]
+    kernel, channels = weight.shape[2:], weight.shape[1]
+    if groups > 1 and max(channels, by.shape[1] // groups) <= MOST_CHANNELS:
+        both = (each.movedim(1, -1) for each in (seen, by))
+        sums = FILTER_GRADIENT(*both, kernel, stride, dilation, padding, groups)
+        return sums.movedim(-1, 0).unflatten(0, (by.shape[1], channels)).to(weight.dtype)
+    if seen.shape[2:] == by.shape[2:] and all(size == 1 for size in kernel) and not any(padding):
+        left, right = (each.unflatten(1, (groups, -1)).flatten(3).flatten(0, 1) for each in (by, seen))
+        if _may_be_batches(left, right):  # a product for each image, of channels where they lie
+            parts = working(torch.bmm(left, right.transpose(1, 2)))
+            return parts.unflatten(0, (-1, groups)).sum(0).to(weight.dtype).reshape(weight.shape)
+    seen = seen.movedim(1, -1)
     if any(padding):
-        seen = F.pad(seen, [p for size in reversed(padding) for p in (size, size)])
+        seen = F.pad(seen, [0, 0, *(p for size in reversed(padding) for p in (size, size))])
     if all(size == 1 for size in kernel):
-        for dim, (size, step) in enumerate(zip(by.shape[2:], stride, strict=True), 2):
+        for dim, (size, step) in enumerate(zip(by.shape[2:], stride, strict=True), 1):
             seen = aten.slice.Tensor(seen, dim, 0, (size - 1) * step + 1, step)
-        rows = seen.movedim(1, -1)
+        rows = seen
     else:
-        windows = WINDOWS(seen.movedim(1, -1), kernel, dilation, stride, True)  # [N, places..., taps..., C]
+        windows = WINDOWS(seen, kernel, dilation, stride, True)  # [N, places..., taps..., C]
         for dim, size in enumerate(by.shape[2:], 1):  # what lies behind the last window is nobody's
             windows = aten.slice.Tensor(windows, dim, 0, size)
         rows = windows.flatten(by.dim() - 1)
     columns = by.movedim(1, -1)
-    taps, channels = rows.shape[-1] // seen.shape[1], seen.shape[1]
+    taps, channels = rows.shape[-1] // seen.shape[-1], seen.shape[-1]
     if groups == 1:
         found = columns.flatten(0, -2).t() @ rows.flatten(0, -2)
     else:
@@ -87,6 +101,15 @@ def _of_filters(
         columns = columns.flatten(0, -2).unflatten(1, (groups, -1)).permute(1, 2, 0)
         found = torch.bmm(columns, rows).flatten(0, 1)
     return found.unflatten(1, (*kernel, channels // groups)).movedim(-1, 1).to(weight.dtype)
+
+
+def _may_be_batches(left: Tensor, right: Tensor) -> bool:
+    """Whether products of images [N, channels, places] are read as they lie, and write less than it takes to have their
+    channels last."""
+    places, channels = left.shape[2], (left.shape[1], right.shape[1])
+    if not isinstance(places, int) or places * left.element_size() % GRANULE:
+        return False
+    return bool(2 * channels[0] * channels[1] <= places * sum(channels))
 
 
 def embedding_bag_backward(

@@ -6,7 +6,6 @@ added by number. Averages, borders and copies of elements are linear along each 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .blocks import Asked, around, in_blocks, joined, numbers, windows_at
+from .pooling import TAPS
 from .working import working
 
 aten = torch.ops.aten
+
+MOST_ASKED = 64  # windows that an element asks, of more of which gradients are added by number
 
 
 def max_pool_backward(
@@ -29,25 +32,40 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: Tensor,
 ) -> Any:
-    """Of windows [..., H, W] the gradients at the elements where `indices`, counted within an image, found them."""
-    two = [list(size) * (2 // len(size)) for size in (kernel, stride or kernel, padding, dilation)]
-    (high, wide), (down, right), (above, left), spaced = two
-    if spaced != [1, 1]:
+    """Of windows [..., H, W] the gradients at the elements where `indices`, counted within an image, found them.
+    Elements are in blocks of a stride each, all of which ask the same windows. Where it is known which element of its
+    window each was, that is compared: it takes few bytes."""
+    forms = [list(size) * (2 // len(size)) for size in (kernel, stride or kernel, padding, dilation)]
+    asked = [Asked.of(x.shape[d], grad.shape[d], *(own[d] for own in forms)) for d in (-2, -1)]
+    if asked[0].windows * asked[1].windows > MOST_ASKED:
         return _by_number(grad, x, indices)
-    height, width = x.shape[-2:]
-    rows = torch.arange(height, device=x.device)
-    columns = torch.arange(width, device=x.device)
-    own = rows[:, None] * width + columns
+    taps = TAPS.get(indices)
+    # Where no windows are, nothing is added, wherever that was found.
+    given, found_at = around(grad, asked), around(indices if taps is None else taps.to(torch.float16), asked)
+    own = [torch.arange(one.blocks * one.stride, dtype=torch.int32, device=x.device) for one in asked]
+    places = in_blocks(own[0][:, None] * x.shape[-1] + own[1], asked)
     found: Any = None
-    for i, j in itertools.product(range(-(-high // down)), range(-(-wide // right))):
-        # The i-th last window that can see a row begins i strides before the last that can.
-        at = (_last(rows, above, down) - i)[:, None], (_last(columns, left, right) - j)[None, :]
-        inside = _is_window(at[0], grad.shape[-2]) & _is_window(at[1], grad.shape[-1])
-        at = at[0].clamp(0, grad.shape[-2] - 1), at[1].clamp(0, grad.shape[-1] - 1)
-        here = inside & (_taken(indices, at) == own)
-        part = torch.where(here, working(_taken(grad, at)), 0.0)
+    for number in numbers(asked):
+        part, at = (windows_at(each, number, asked) for each in (given, found_at))
+        own_tap = places if taps is None else _tap(x, number, asked, [(one[0], *one[2:]) for one in zip(*forms)])
+        part = torch.where(at.to(torch.int32) == own_tap, working(part), 0.0)
         found = part if found is None else found + part
-    return found.to(x.dtype)
+    return joined(found, asked).to(x.dtype)
+
+
+def _tap(x: Tensor, number: Sequence[int], asked: Sequence[Asked], forms: Sequence[tuple[int, int, int]]) -> Tensor:
+    """Of windows of that number, which of their elements each of a block's is, as in_blocks has these; -1 of none."""
+    found: Any = 0
+    inside: Any = None
+    for d, (i, one, (kernel, padding, dilation)) in enumerate(zip(number, asked, forms, strict=True), 1):
+        at = torch.arange(one.stride, dtype=torch.int32, device=x.device) + (padding - (one.first + i) * one.stride)
+        tap = torch.div(at, dilation, rounding_mode="floor")
+        fits = (at >= 0) & (tap < kernel) & (at == tap * dilation)
+        shape = [1, one.stride] if one.stride > 1 else [1]
+        beside = [1 for other in asked[d:] for _ in range(1 + (other.stride > 1))]
+        tap, fits = (each.view(*shape, *beside) for each in (tap, fits))
+        found, inside = found * kernel + tap, fits if inside is None else inside & fits
+    return torch.where(inside, found, -1)
 
 
 def _last(places: Tensor, padding: int, stride: int) -> Tensor:

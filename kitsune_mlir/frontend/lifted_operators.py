@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from kitsune_mlir.dialects.filter_gradient import FilterGradientOp
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
@@ -121,6 +122,16 @@ def _windows(x: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
     return [x], lambda parts, kinds: [windows(parts[0], *numbers, is_last, ir.RankedTensorType(kinds[0]))]
 
 
+def _filter_gradient(image: ir.Value, gradient: ir.Value, kernel: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
+    """A kitsune.filter_gradient, likewise."""
+    *forms, _ = said
+    found = dict[str, ir.Attribute]()
+    for name, listed in zip(("stride", "dilation", "padding"), forms, strict=True):
+        numbers = [ir.IntegerAttr(_number(one)).value for one in listed.owner.operands]
+        found[name] = ir.DenseI64ArrayAttr.get(numbers, image.context)
+    return [image, gradient], _operation(FilterGradientOp.OPERATION_NAME, found)
+
+
 def _around(x: ir.Value, padding: ir.Value, way: ir.Value) -> tuple[Parts, Make]:
     """An image with more of itself beside it, likewise."""
     sizes = [ir.IntegerAttr(_number(one)).value for one in padding.owner.operands]
@@ -220,6 +231,7 @@ _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
     "bits": _bits,
     "cholesky": _plain(CholeskyOp.OPERATION_NAME),
     "extrema": _extrema,
+    "filter_gradient": _filter_gradient,
     "firsts": _firsts,
     "fourier": _fourier,
     "fourier_to_real": _fourier,

@@ -20,6 +20,10 @@ _library.define("pivots(Tensor matrix) -> Tensor")
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
+_library.define(
+    "filter_gradient(Tensor image, Tensor gradient, int[] kernel, int[] stride, int[] dilation, int[] padding,"
+    " int groups) -> Tensor"
+)
 _library.define("around(Tensor x, int[] padding, int way) -> Tensor")
 _library.define("rolled(Tensor x, SymInt[] shifts, int[] dims) -> Tensor")
 
@@ -65,6 +69,20 @@ def _windows(x: Tensor, kernel: list[int], dilation: list[int], stride: list[int
     forms = zip(sizes, kernel, dilation, stride, strict=True)
     counts = [(size - d * (k - 1) - 1) // s + 1 for size, k, d, s in forms]
     return x.new_empty([n, *counts, *kernel, c] if last else [n, c, *kernel, *counts])
+
+
+@torch.library.register_fake("kitsune::filter_gradient", lib=_library)
+def _filter_gradient(
+    image: Tensor,
+    gradient: Tensor,
+    kernel: list[int],
+    stride: list[int],
+    dilation: list[int],
+    padding: list[int],
+    groups: int,
+) -> Tensor:
+    kind = torch.float64 if image.dtype == torch.float64 else torch.float32
+    return image.new_empty([*kernel, gradient.shape[-1] * image.shape[-1] // groups], dtype=kind)
 
 
 @torch.library.register_fake("kitsune::rolled", lib=_library)
@@ -117,6 +135,7 @@ SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see s
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
 WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows
 AROUND = torch.ops.kitsune.around.default  # more of an image beside it, see sampled_elements.around
+FILTER_GRADIENT = torch.ops.kitsune.filter_gradient.default  # see kitsune.filter_gradient
 ROLLED = torch.ops.kitsune.rolled.default  # along dimensions, see sampled_elements.rolled
 BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
 EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension

@@ -18,9 +18,12 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional as F
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .working import working
 
+# By where maxima were found, which element of its window each was. Who asks this in the same trace reads few bytes.
+TAPS = WeakTensorKeyDictionary()
 _torch_average = torch._decomp.decomposition_table[torch.ops.aten._adaptive_avg_pool2d.default]
 
 
@@ -82,21 +85,35 @@ def max_pool_with_indices(dims: int) -> Callable[..., tuple[Tensor, Tensor]]:
             for dim, at, count, (_, s, _, d) in zip(range(-dims, 0), places, counts, forms, strict=True):
                 tap = torch.ops.aten.slice.Tensor(tap, x.dim() + dim, at * d, at * d + (count - 1) * s + 1, s)
             if largest is None:
-                largest, number = tap, torch.zeros((), dtype=torch.int32, device=x.device).expand(tap.shape)
+                largest, number = tap, _first_inside(x, counts, forms).expand(tap.shape)
                 continue
             above = (tap > largest) | (tap != tap)
             largest, number = torch.where(above, tap, largest), torch.where(above, i, number)
-        rest = number.to(torch.int8 if len(taps) < 128 else torch.int32).to(torch.int64)
+        number = number.to(torch.int8 if len(taps) < 128 else torch.int32)
+        rest = number.to(torch.int64)
         index: Any = torch.zeros((), dtype=torch.int64, device=x.device)
         for axis, (size, count, (_, s, p, d)) in enumerate(zip(sizes, counts, forms, strict=True)):
             inner = prod(k for k, *_ in forms[axis + 1 :])
             at = torch.div(rest, inner, rounding_mode="floor")
             rest = rest - at * inner
             first = (torch.arange(count, device=x.device) * s - p).view(-1, *[1] * (dims - 1 - axis))
-            index = index * size + (first + at * d).clamp(min=0)  # of what is around the image the first that is within
+            index = index * size + (first + at * d)
+        TAPS[index] = number
         return largest, index
 
     return rule
+
+
+def _first_inside(x: Tensor, counts: Sequence[Any], forms: Sequence[tuple[int, int, int, int]]) -> Tensor:
+    """For each window the number of its first element in the image, which is the largest where all are the lowest."""
+    found = torch.zeros((), dtype=torch.int32, device=x.device)
+    for axis, (count, (_, s, p, d)) in enumerate(zip(counts, forms, strict=True)):
+        inner = prod(k for k, *_ in forms[axis + 1 :])
+        if p:
+            outside = p - torch.arange(count, dtype=torch.int32, device=x.device) * s
+            first = _quotient(outside.clamp(min=0) + (d - 1), d)
+            found = found + (first * inner).view(-1, *[1] * (len(forms) - 1 - axis))
+    return found
 
 
 def _windows_of(size: Any, form: Sequence[int], ceil_mode: bool) -> Any:

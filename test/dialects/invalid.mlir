@@ -4342,6 +4342,62 @@ func.func @systems(%a: tensor<4x8x8xf32>) {
 
 // -----
 
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op takes and gives tensors with channels last, found tensor<2x9x8xbf16>, tensor<2x9x8xbf16>, tensor<8xf32>}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 1>} : (tensor<2x9x8xbf16>, tensor<2x9x8xbf16>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xi32>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op takes images of f32, f64, f16 or bf16, found tensor<2x9x8xi32>}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 1>} : (tensor<2x9x8xi32>, tensor<2x9x8xbf16>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xf32>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op gives filters for an image and a gradient of its kind, found tensor<2x9x8xbf16> and tensor<2x9x8xf32>}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 1>} : (tensor<2x9x8xbf16>, tensor<2x9x8xf32>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op gives filters of known sizes of f32, found tensor<3x8xbf16>}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 1>} : (tensor<2x9x8xbf16>, tensor<2x9x8xbf16>) -> tensor<3x8xbf16>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op needs stride, an array of integers}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>} : (tensor<2x9x8xbf16>, tensor<2x9x8xbf16>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op has a stride from 1 on for each of 1 sizes, found [0]}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 0>} : (tensor<2x9x8xbf16>, tensor<2x9x8xbf16>) -> tensor<3x8xf32>
+  return
+}
+
+// -----
+
+func.func @filters(%x: tensor<2x9x8xbf16>, %g: tensor<2x9x8xbf16>) {
+  // expected-error@+1 {{'kitsune.filter_gradient' op has groups of 8 and of 8 channels for filters of 12}}
+  %w = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1>, padding = array<i64: 1>, stride = array<i64: 1>} : (tensor<2x9x8xbf16>, tensor<2x9x8xbf16>) -> tensor<3x12xf32>
+  return
+}
+
+// -----
+
 func.func @transformed(%x: tensor<4x8xf32>) {
   // expected-error@+1 {{'kitsune.fourier' op takes one or two parts and gives two, or two and one, found 1 and 1}}
   %y = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> tensor<4x8xf32>

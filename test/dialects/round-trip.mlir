@@ -420,6 +420,13 @@ func.func @transformed(%x: tensor<?x100xf32>) -> tensor<?x100xf32> {
   return %y : tensor<?x100xf32>
 }
 
+// CHECK-LABEL: func.func @filters
+func.func @filters(%x: tensor<?x9x7x8xbf16>, %g: tensor<?x5x7x16xbf16>) -> tensor<3x3x32xf32> {
+  // CHECK: "kitsune.filter_gradient"(%{{.*}}, %{{.*}}) {dilation = array<i64: 1, 1>, padding = array<i64: 1, 1>, stride = array<i64: 2, 1>} : (tensor<?x9x7x8xbf16>, tensor<?x5x7x16xbf16>) -> tensor<3x3x32xf32>
+  %filters = "kitsune.filter_gradient"(%x, %g) {dilation = array<i64: 1, 1>, padding = array<i64: 1, 1>, stride = array<i64: 2, 1>} : (tensor<?x9x7x8xbf16>, tensor<?x5x7x16xbf16>) -> tensor<3x3x32xf32>
+  return %filters : tensor<3x3x32xf32>
+}
+
 // CHECK-LABEL: func.func @placed
 func.func @placed(%x: tensor<64x8xbf16>, %to: tensor<64xi32>) -> tensor<64x8xbf16> {
   %p = "kitsune.pipeline"() ({

@@ -3,9 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from functions import Function
 from test_gpu_scheduled import drawn, run
 
+import kitsune_mlir
 from kitsune_mlir.passes import priced_product
+from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 
@@ -53,3 +56,18 @@ def test_few_rows(small_gpu):
     """Boxes are as high as the rows; what products read behind them was cleared."""
     device = run(lambda *args: F.linear(*args), drawn((20, 1048), (1024, 1048), (1024,)), small_gpu, launches=2)
     assert [64, 24] in [map_["box"] for map_ in device.described[0]["maps"]]
+
+
+def test_parts_that_are_spread_over_images():
+    """Each reader adds up both parts, also where loops over an image are made one: it reads the second one, too."""
+
+    def spread(x, y, mask):
+        found = (x @ y).view(32, 512, 1, 1).expand(32, 512, 3, 3)
+        return torch.where(mask, 0.0, found.float())
+
+    args = torch.randn(32, 1000).to(BF16), torch.randn(1000, 512).to(BF16), torch.rand(32, 512, 3, 3) > 0.5
+    compiled = kitsune_mlir.compile(Function(spread), args, target="sm_90a")
+    assert "2x32x512" in compiled.plan["launches"][0]["computes"]
+    wanted = spread(args[0].double(), args[1].double(), args[2])
+    found = Simulation(compiled)(*args)
+    assert (found.double() - wanted).norm() < 4e-3 * wanted.norm()

@@ -229,15 +229,16 @@ class ScheduledKernel:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
         kind = ir.RankedTensorType(images.type)
         nbytes = kind.element_type.width // 8
-        if copy.axes != matrix.axes or ring.layout != "rows":
+        if copy.axes != matrix.axes[:: 1 if ring.layout == "rows" else -1]:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the columns of its windows")
         if reason := windows.unreadable():
             raise UnsupportedError(f"the copy engine reads no such windows: {reason}")
         space = (None if size == OPEN else size for size in windows.sizes)
         dims = (None if kind.is_dynamic_dim(0) else kind.shape[0], *space, windows.channels)
         strides = tuple(pitch * nbytes for pitch in matrix.pitches[-2::-1])
-        columns = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[1]
-        box = (min(tma.SWIZZLE // nbytes, columns), ring.tile.shape[0])
+        opened = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[1]
+        columns, count = (opened, ring.tile.shape[0]) if ring.layout == "rows" else (ring.tile.shape[0], opened)
+        box = (min(tma.SWIZZLE // nbytes, columns), count)
         corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
         number = self._numbers[hash(images)]
         open_ = tuple(map(self.sizes.all.index, self.sizes.of_tensor(number)[::-1]))

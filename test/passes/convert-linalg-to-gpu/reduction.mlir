@@ -68,3 +68,35 @@ func.func @main(%x: tensor<1x?x1x1x?xf32>, %y: tensor<1x1x?x64xf32>, %out: tenso
   } -> tensor<1x?x64xf32>
   return %z : tensor<1x?x64xf32>
 }
+
+// -----
+
+// So are those of a slice, where what is cut stands before them; lines that are cut lie apart.
+
+// CHECK-LABEL: func.func @main
+// CHECK: %[[CHANNELS:.+]] = memref.subview %{{.+}} : memref<4x16x28x28xf32> to memref<4x8x28x28xf32
+// CHECK: memref.collapse_shape %[[CHANNELS]] {{.+}} into memref<4x8x784xf32
+// CHECK: %[[LINES:.+]] = memref.subview %{{.+}} : memref<4x16x28x28xf32> to memref<4x16x28x20xf32
+// CHECK-NOT: memref.collapse_shape %[[LINES]]
+// CHECK: return
+#image = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
+#channel = affine_map<(d0, d1, d2, d3) -> (d1)>
+func.func @main(%x: tensor<4x16x28x28xf32>, %e0: tensor<8xf32>, %e1: tensor<16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
+  %channels = tensor.extract_slice %x[0, 8, 0, 0] [4, 8, 28, 28] [1, 1, 1, 1]
+      : tensor<4x16x28x28xf32> to tensor<4x8x28x28xf32>
+  %s0 = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%channels : tensor<4x8x28x28xf32>) outs(%e0 : tensor<8xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %lines = tensor.extract_slice %x[0, 0, 0, 8] [4, 16, 28, 20] [1, 1, 1, 1]
+      : tensor<4x16x28x28xf32> to tensor<4x16x28x20xf32>
+  %s1 = linalg.generic {indexing_maps = [#image, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%lines : tensor<4x16x28x20xf32>) outs(%e1 : tensor<16xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<16xf32>
+  return %s0, %s1 : tensor<8xf32>, tensor<16xf32>
+}

@@ -200,3 +200,30 @@ func.func @halves(%x: tensor<4x8x80x4096xf32>) -> tensor<4x8x1x1xf32> {
   } -> tensor<4x8x1x1xf32>
   return %total : tensor<4x8x1x1xf32>
 }
+
+// -----
+
+// Several sums for each channel, as a batch norm's gradients are, are one kernel of convert-linalg-to-gpu.
+
+#images = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channels = affine_map<(n, c, h, w) -> (c)>
+
+// CHECK-LABEL: func.func @several
+// CHECK-NOT: "kitsune.kernel"
+// CHECK-COUNT-2: iterator_types = ["reduction", "parallel", "reduction", "reduction"]
+func.func @several(%x: tensor<16x64x56x56xf32>, %e: tensor<64xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
+  %sum = linalg.generic {indexing_maps = [#images, #channels], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<16x64x56x56xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %squares = linalg.generic {indexing_maps = [#images, #channels], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<16x64x56x56xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %0, %s : f32
+    linalg.yield %1 : f32
+  } -> tensor<64xf32>
+  return %sum, %squares : tensor<64xf32>, tensor<64xf32>
+}
