@@ -51,7 +51,7 @@ def kitsune(
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
     if not tensors:
         return gm.forward
-    target = options.get("target") or _target_of(tensors[0].device)
+    target = options.get("target") or _target_of(_device_of(tensors))
     trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     values = example_inputs if options.get("freeze") and not trained else ()
     compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
@@ -142,8 +142,10 @@ def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
     return [real(value) for value in values]
 
 
-def _device_of(values: Sequence[Any]) -> Any:
-    return next((value.device for value in values if isinstance(value, torch.Tensor)), "cpu")
+def _device_of(values: Sequence[Any]) -> torch.device:
+    """Where the tensors are, but for numbers on the CPU that others have beside them."""
+    devices = [value.device for value in values if isinstance(value, torch.Tensor)]
+    return next((device for device in devices if device.type != "cpu"), torch.device("cpu"))
 
 
 def _target_of(device: torch.device) -> str:

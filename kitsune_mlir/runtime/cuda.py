@@ -44,6 +44,8 @@ class Memory:
         self.pointer = int(buffer.handle)
 
     def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
         if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
             if torch.cuda.is_current_stream_capturing():
                 _dropped.append(self.buffer)
