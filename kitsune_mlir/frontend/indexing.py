@@ -120,6 +120,18 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
     return found - 1
 
 
+def index_put_of_several(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """By numbers of several open dimensions, as tokens of an open batch have: by as many in one, for torch-mlir takes
+    one such size for the other. `indices` are of neighbouring dimensions."""
+    given = [axis for axis, index in enumerate(indices) if index is not None]
+    shape = torch.broadcast_shapes(*(indices[axis].shape for axis in given))
+    if sum(isinstance(size, torch.SymInt) for size in shape) < 2 or given != list(range(given[0], given[-1] + 1)):
+        return NotImplemented
+    values = values.expand([*x.shape[: given[0]], *shape, *x.shape[given[-1] + 1 :]])
+    flat = [None if index is None else index.expand(shape).reshape(-1) for index in indices]
+    return aten._unsafe_index_put(x, flat, values.flatten(given[0], given[0] + len(shape) - 1), accumulate)
+
+
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Under one mask: each of its elements takes the value with the number of those that were set before it. Negative
     numbers of rows count from the end, which `_unsafe_index_put` knows nothing of."""
@@ -300,6 +312,7 @@ INDEXING = {
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
     aten.index_put.default: index_put,
+    aten._unsafe_index_put.default: index_put_of_several,
     aten.constant_pad_nd.default: constant_pad,
     aten.searchsorted.Tensor: searchsorted,
     aten.bucketize.Tensor: bucketize,
