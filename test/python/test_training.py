@@ -7,9 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import kitsune_mlir
 from examples.models import SMALL
 from kitsune_mlir import torch_backend
 from kitsune_mlir.frontend import attention, attention_gradients
+from kitsune_mlir.tools.gpusim import Simulation
 
 
 @pytest.fixture(autouse=True)
@@ -277,3 +279,32 @@ def test_random_numbers():
     assert normal.mean().abs() < 0.01 and abs(float((normal**4).mean()) - 3) < 0.15
     assert abs(float(ones.mean()) - 0.2) < 0.01
     assert sorted(order.tolist()) == list(range(10)) and 0 <= whole.min() and whole.max() < 5
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_numbers_of_several_open_dimensions(accumulate, target):
+    """As those of tokens of an open batch, whose gradients are summed in a table."""
+    torch.manual_seed(0)
+
+    def put(numbers, rows):
+        return torch.zeros(40, 8).index_put((numbers,), rows, accumulate)
+
+    sizes = {d: torch.export.Dim(name) for d, name in enumerate(("batch", "tokens"))}
+    args = torch.randperm(40)[:30].view(6, 5), torch.randn(6, 5, 8)
+    compiled = kitsune_mlir.compile(Called(put), args, target=target, dynamic_shapes=((sizes, sizes),))
+    for rows, tokens in ((6, 5), (4, 5), (5, 3)):
+        numbers, values = (arg[:rows, :tokens].contiguous() for arg in args)
+        found = (compiled if target == "cpu" else Simulation(compiled))(numbers, values)
+        assert torch.equal(found, put(numbers, values))
+
+
+def test_tokens_of_open_batches():
+    torch.manual_seed(0)
+    table = nn.Embedding(20, 8, padding_idx=0)
+    compiled = torch.compile(table, backend="kitsune", dynamic=True)
+    for rows, tokens in ((6, 5), (3, 4)):
+        numbers = torch.randint(0, 20, (rows, tokens))
+        found, wanted = (gradients(call, table, [numbers]) for call in (compiled, table))
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b)
