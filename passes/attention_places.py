@@ -11,10 +11,14 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.open_sizes import factors, is_open, open_part
+from kitsune_mlir.planning.product_engines import COPY_ROWS
 
 from .kernel_build import cta_rank
+from .of_places import Range, is_of_places, range_of
+from .row_groups import root
 from .row_plan import RowPlan
 from .schedule_build import constant_index
+from .softmax_rows import Weights, chosen_of
 
 if TYPE_CHECKING:
     from .attention_kernel import Attention
@@ -144,3 +148,31 @@ class Places:
         """Where the last turn of a loop begins, which has one or more."""
         turns = arith.divui(arith.subi(arith.subi(upper, constant_index(1)), lower), step)
         return arith.addi(lower, arith.muli(turns, step))
+
+
+def range_of_scores(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
+    """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
+    found, rows_ = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
+    alike = is_open(rows_) == is_open(sizes["n"])
+    first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None
+    return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
+
+
+def _range_of_masks(weights: Weights, plan: RowPlan) -> Range:
+    members = {member.op.results[0]: member for member in weights.scores}
+    value, found = root(weights.largest.op.operands[0]), Range()
+    while (member := members.get(value)) is not None:
+        chosen = chosen_of(member.op)
+        if chosen is None:
+            return found
+        mask, value, negated = chosen
+        role = dict(zip(map(root, member.op.operands), member.roles))[mask]
+        if role is None or not role.columns or not is_of_places(mask):
+            continue
+        present = plan.present(member, role)
+        long = [d for d, size in enumerate(ir.RankedTensorType(mask.type).shape) if size != 1]
+        segments = [i for i, (here, size) in enumerate(zip(present, plan.segments or [])) if here and size != 1]
+        last = len(present) - 1
+        if last in segments and len(long) == len(segments) + 1:
+            found = found.joined(range_of(mask, long[segments.index(last)], long[-1], negated))
+    return found

@@ -52,7 +52,7 @@ def without_wider(group: Group) -> Group:
     while handed := handed_on(group):
         for member in handed:
             result = member.op.results[0]
-            if not _is_arithmetic(member):
+            if not is_arithmetic(member.s):
                 return group
             if any(map(group.has, users(result))):
                 with ir.InsertionPoint.after(member.op):
@@ -70,8 +70,9 @@ def _bits_of(value: ir.Value) -> int:
     return ir.RankedTensorType(value.type).element_type.width
 
 
-def _is_arithmetic(member: Member) -> bool:
-    return all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in member.s.body.operations)
+def is_arithmetic(s: rows.Structured) -> bool:
+    """Whether an operator does nothing but arithmetic."""
+    return all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in s.body.operations)
 
 
 def _is_cheap(member: Member, group: Group) -> bool:
@@ -82,7 +83,7 @@ def _is_cheap(member: Member, group: Group) -> bool:
     own = {root(value) for value in inputs if value in wide}
     outside = not any(root(value) in group.members for value in inputs)
     bits = list(map(_bits_of, (*own, member.op.results[0])))
-    return member.kind == "tile" and outside and _is_arithmetic(member) and sum(bits[:-1]) <= bits[-1]
+    return member.kind == "tile" and outside and is_arithmetic(member.s) and sum(bits[:-1]) <= bits[-1]
 
 
 def _is_elementwise(op: ir.Operation, value: ir.Value, others: Collection[ir.Value]) -> bool:

@@ -117,27 +117,6 @@ class Group:
             group = replace(self, members=left)
         return group
 
-    def with_beside(self, result: ir.Value) -> Group:
-        """Those members that serve this result alone, and beside them those that compute something else of the rows'
-        numbers, such as the logarithm of a sum of exponentials; if other things take part, as `for_one` has it."""
-        needed = {result}
-        for member in reversed(self.ordered):
-            if member.op.results[0] in needed:
-                needed |= {root(value) for value in member.op.operands} & self.members.keys()
-        others = [member for value, member in self.members.items() if value not in needed]
-        known = {value for value in needed if self.members[value].kind in ("rows", "reduction")}
-        known |= {member.op.results[0] for member in others}
-        read = {
-            root(value)
-            for member in others
-            for value, role in zip(list(member.op.operands)[: member.s.inputs], member.roles)
-            if role is not None
-        }
-        if not others or any(member.kind != "rows" for member in others) or not read <= known:
-            return self.for_one(result)
-        kept = {value: member for value, member in self.members.items() if value in needed}
-        return Group(self.space, kept, tuple(others)).for_one(result)
-
     @property
     def edges(self) -> set[ir.Value]:
         """What linalg operations beside the group compute for it, and it for them."""

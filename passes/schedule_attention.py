@@ -43,11 +43,12 @@ from kitsune_mlir.weights import is_weight
 
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
+from .attention_places import range_of_scores
 from .base import ModulePass
 from .batches_apart import check_open
 from .block_order import Order
 from .flat_follows import flatten_follows
-from .of_places import Range, is_of_places, range_of
+from .of_places import Range, is_of_places
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_rows import Followings
@@ -55,7 +56,7 @@ from .row_bodies import erase, gather
 from .row_groups import Group, Member, find, root, users
 from .row_plan import RowPlan
 from .single_products import LEAST
-from .softmax_rows import EXPONENTIALS, Weights, chosen_of, weights_of
+from .softmax_rows import EXPONENTIALS, Weights, weights_of, with_beside
 from .split_batches import rows_together, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import Shape, TensorSizes
 from .thin_products import predicted_us
@@ -134,7 +135,7 @@ class _Pair:
         assert values is not None
         order, made, shape = groups.order, root(values.left), groups.sizes.shape
         group = next((group for group in groups.groups if made in group.members), None)
-        group = None if group is None else group.with_beside(made)
+        group = None if group is None else with_beside(group, made)
         found = None if group is None else weights_of(group)
         if group is None or found is None or any(user != op for user in users(made)):
             return None
@@ -180,7 +181,7 @@ class _Pair:
         check_open(where, sizes.values(), groups.sizes)
         plan = RowPlan(group, cuts, groups.sizes.taken)
         Weighing(plan, found, products[0].results[0], sizes["n"], groups.sizes).check()
-        return cls(first, second, groups, group, found, plan, _range(found, plan, sizes), sizes)
+        return cls(first, second, groups, group, found, plan, range_of_scores(found, plan, sizes), sizes)
 
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
@@ -381,31 +382,3 @@ def _product(value: ir.Value) -> ir.Operation | None:
 def _space(sizes: Sequence[int]) -> tuple[int, int]:
     *outer, columns = sizes
     return prod(outer), columns
-
-
-def _range(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
-    """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
-    found, rows_ = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
-    alike = is_open(rows_) == is_open(sizes["n"])
-    first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None
-    return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
-
-
-def _range_of_masks(weights: Weights, plan: RowPlan) -> Range:
-    members = {member.op.results[0]: member for member in weights.scores}
-    value, found = root(weights.largest.op.operands[0]), Range()
-    while (member := members.get(value)) is not None:
-        chosen = chosen_of(member.op)
-        if chosen is None:
-            return found
-        mask, value, negated = chosen
-        role = dict(zip(map(root, member.op.operands), member.roles))[mask]
-        if role is None or not role.columns or not is_of_places(mask):
-            continue
-        present = plan.present(member, role)
-        long = [d for d, size in enumerate(ir.RankedTensorType(mask.type).shape) if size != 1]
-        segments = [i for i, (here, size) in enumerate(zip(present, plan.segments or [])) if here and size != 1]
-        last = len(present) - 1
-        if last in segments and len(long) == len(segments) + 1:
-            found = found.joined(range_of(mask, long[segments.index(last)], long[-1], negated))
-    return found

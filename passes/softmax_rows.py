@@ -146,6 +146,28 @@ def weights_of(group: Group) -> Weights | None:
     return walk.found(group.outputs[0].op.results[0])
 
 
+def with_beside(group: Group, result: ir.Value) -> Group:
+    """Those members of a group that serve this result alone, and beside them those that compute something else of the
+    rows' numbers, such as the logarithm of a sum of exponentials; if other things take part, as `for_one` has it."""
+    needed = {result}
+    for member in reversed(group.ordered):
+        if member.op.results[0] in needed:
+            needed |= {root(value) for value in member.op.operands} & group.members.keys()
+    others = [member for value, member in group.members.items() if value not in needed]
+    known = {value for value in needed if group.members[value].kind in ("rows", "reduction")}
+    known |= {member.op.results[0] for member in others}
+    read = {
+        root(value)
+        for member in others
+        for value, role in zip(list(member.op.operands)[: member.s.inputs], member.roles)
+        if role is not None
+    }
+    if not others or any(member.kind != "rows" for member in others) or not read <= known:
+        return group.for_one(result)
+    kept = {value: member for value, member in group.members.items() if value in needed}
+    return Group(group.space, kept, tuple(others)).for_one(result)
+
+
 @dataclass(frozen=True)
 class Online:
     """A row's `largest` number and the sum of its weights, `total`, in one pass: `shift` is what is taken off numbers,

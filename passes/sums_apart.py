@@ -14,12 +14,14 @@ computed twice where what it is of has no more bytes than what would be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import in_block_order, ir
 from kitsune_mlir.traffic import element_bytes
+
+from .recomputed_elements import is_arithmetic
 
 _MOST = 16  # operators that are computed again
 _LEAST = 1 << 16  # elements, below which a kernel takes no longer for what it moves
@@ -31,7 +33,7 @@ def keep_sums_apart(block: ir.Block) -> None:
         values = [value for value in _alike(sum_) if rows.producer(value) is not None]
         chain, leaves = _chain(sum_, values)
         shared = [op for op in chain if any(use.owner.operation not in (*chain, sum_) for use in op.results[0].uses)]
-        if not shared or len(chain) > _MOST or _bytes(leaves) > _bytes(_read(sum_, values, shared)):
+        if not shared or len(chain) > _MOST or _bytes(leaves) > _bytes(_chain(sum_, values, shared)[1]):
             continue
         own: dict[ir.Value, ir.Value] = {}
         with ir.InsertionPoint(sum_):
@@ -69,36 +71,30 @@ def _is_arithmetic(op: ir.Operation) -> bool:
     s = rows.Structured(op)
     if not s.is_elementwise() or s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)):
         return False
-    return all(inner.operation.name.startswith(("arith.", "linalg.yield")) for inner in s.body.operations)
+    return is_arithmetic(s)
 
 
-def _chain(sum_: ir.Operation, values: list[ir.Value]) -> tuple[list[ir.Operation], set[ir.Value]]:
+def _chain(
+    sum_: ir.Operation, values: list[ir.Value], until: Sequence[ir.Operation] = ()
+) -> tuple[list[ir.Operation], set[ir.Value]]:
     """The arithmetic that a sum's operands are made by, in the block's order, and the tensors of as many elements that
-    this is made of."""
+    this is made of; what is made by the operators of `until` is such a tensor."""
     chain, leaves, waiting = list[ir.Operation](), set[ir.Value](), list(values)
     while waiting and len(chain) <= _MOST:
         value = waiting.pop()
         op = rows.producer(value)
-        if op is None or op.block != sum_.block or not _is_arithmetic(op) or prod(_sizes(value)) < _LEAST:
+        if (
+            op is None
+            or op in until
+            or op.block != sum_.block
+            or not _is_arithmetic(op)
+            or prod(_sizes(value)) < _LEAST
+        ):
             leaves.add(value)
         elif op not in chain:
             chain.append(op)
             waiting += _alike(op)
     return in_block_order(chain), leaves
-
-
-def _read(sum_: ir.Operation, values: list[ir.Value], shared: list[ir.Operation]) -> set[ir.Value]:
-    """What the sum reads while others' results are written: these, and the tensors that the rest is made of."""
-    return set(_until(values, shared))
-
-
-def _until(values: list[ir.Value], shared: list[ir.Operation]) -> Iterator[ir.Value]:
-    for value in values:
-        op = rows.producer(value)
-        if op is None or op in shared or not _is_arithmetic(op):
-            yield value
-        else:
-            yield from _until(_alike(op), shared)
 
 
 def _sizes(value: ir.Value) -> list[int]:

@@ -124,7 +124,7 @@ def average_backward(dims: int) -> Callable[..., Tensor]:
 def _averaged(
     grad: Tensor, axis: int, size: Any, form: tuple[int, int, int], divided: bool, with_borders: bool
 ) -> Tensor:
-    """Of averages, or sums, along one dimension of so many elements."""
+    """The gradients of averages, or of sums, along one dimension, which has so many elements."""
     (k, s, p), beside = form, [1] * (grad.dim() - axis - 1)
     if divided:
         first = torch.arange(grad.shape[axis], device=grad.device) * s - p

@@ -25,7 +25,7 @@ _SPREAD, _FIRST, _SECOND = (n - 2**32 if n >= 2**31 else n for n in (0x9E3779B1,
 
 
 def _uniform(shape: Sequence[Any], like: Any) -> Tensor:
-    """Of f32, at least 0 and below 1, in steps of 2^-24."""
+    """Numbers of f32, at least 0 and below 1, in steps of 2^-24."""
     seed = aten.randint.low(LEAST, MOST, [1], device=like)
     high, low = (seed >> 32).to(torch.int32), seed.to(torch.int32)
     x = torch.arange(math.prod(shape), dtype=torch.int32, device=like).view(list(shape))

@@ -137,7 +137,7 @@ def _quantised_along(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, qu
 
 
 def _combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Any:
-    """Of a vector of known size: its elements by number."""
+    """What torch has of a vector of known size, by the numbers of its elements."""
     if x.dim() != 1 or not isinstance(x.shape[0], int) or r < 1:
         return NotImplemented
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
