@@ -43,6 +43,7 @@ CONVERT = {
         "convolutions-to-products",
         "join-products",
         "schedule-attention",
+        "schedule-back-to-back",
         "gated-products",
         "schedule-products",
         "schedule-rows",

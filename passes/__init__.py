@@ -26,6 +26,7 @@ PASSES = (
     "convolutions-to-products",
     "join-products",
     "schedule-attention",
+    "schedule-back-to-back",
     "gated-products",
     "schedule-products",
     "schedule-rows",

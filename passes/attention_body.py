@@ -3,24 +3,21 @@ columns, for each row the largest number so far and the sum of weights, and what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log, log2
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
-from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
-from kitsune_mlir.planning.product_engines import COPY_ROWS
+from kitsune_mlir.mlir import arith, ir, math
 
 from .chain_tiles import part
-from .of_places import is_of_places, tile_of_places
-from .row_bodies import Key, RowBody
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
-from .schedule_build import clone_operations, generic, map_of
+from .schedule_build import clone_operations
+from .score_tiles import ROWS, TILE, ScoreTiles, element_of, widened
 from .softmax_rows import CASTS, Weights, of_any, or_zero
-from .tensor_sizes import TensorSizes, or_dynamic
+from .tensor_sizes import TensorSizes
 
 _LOG2_E = 1 / log(2)
 _LARGE = 2.0**26  # as a power of two: beyond it neighbouring numbers of f32 are weights apart
@@ -45,7 +42,7 @@ class _Powers:
         def power(x: ir.Value, by: ir.Value, less: ir.Value) -> ir.Value:
             return math.exp2(math.fma(x, by, less))
 
-        return body._made([tile, self.by, self.less], [_TILE, _ROWS, _ROWS], rows.shape_of(tile), body.f32, power)
+        return body._made([tile, self.by, self.less], [TILE, ROWS, ROWS], rows.shape_of(tile), body.f32, power)
 
     def grown(self, body: Weighing, before: _Powers) -> ir.Value:
         """By what sums of weights are multiplied whose rows had other largest numbers before. None is left of them
@@ -60,49 +57,17 @@ class _Powers:
         return body._of_rows([before.number, self.number, before.less, self.less], factor)
 
 
-class Weighing(RowBody):
+class Weighing(ScoreTiles):
     """The weights of a product's result, `scores`, on tiles of a warpgroup's rows and some columns, of `size` that
     there are; `known` knows the sizes of tensors. Numbers of rows are tiles of one dimension, of f32."""
 
     def __init__(self, plan: RowPlan, weights: Weights, scores: ir.Value, size: int, known: TensorSizes):
-        super().__init__(plan, COPY_ROWS, {scores: scores}, known if plan.has_several_open else None)
-        self.weights, self.scores, self.size = weights, scores, size
-        self.f32 = ir.F32Type.get()
-        self.end: ir.Value | None = None  # columns from here on have no weight, where that is known when it runs
-        self.tiles: dict[Key, ir.Value] = {}
-
-    @property
-    def columns(self) -> int:
-        """The columns of a tile."""
-        return self._columns
-
-    def check(self) -> None:
-        """Raises UnsupportedError where what is read has no shape in which tiles read it."""
-        if self.plan.segments is None:
-            raise UnsupportedError("operands have parts of rows that do not agree")
-        if self.several is not None:
-            super().check()
-
-    def bring(self) -> None:
-        super().bring()
-        self.inputs = {key: root(key[0]) if self._is_computed(key) else whole for key, whole in self.inputs.items()}
-
-    def place(self, at: Sequence[ir.Value], first_column: ir.Value, columns: int) -> None:
-        """What follows is about the tile at these offsets, one for each segment of the rows, from a column on."""
-        self.at, self.first_column, self._columns = list(at), first_column, columns
-        self.tiles, self.values = {}, {}
+        super().__init__(plan, [scores], size, known)
+        self.weights, self.scores = weights, scores
 
     def begin(self) -> list[ir.Value]:
         """The largest numbers and the sums of weights before any column."""
         return [self._of_rows([], lambda n=n: arith.constant(self.f32, n)) for n in (float("-inf"), 0.0)]
-
-    def read_ahead(self) -> None:
-        """Reads what scores are computed of besides products."""
-        for member in self.weights.scores:
-            for key in self._keys(member):
-                if key is not None and key not in self.tiles and not self._is_computed(key) and key[1][-1] and key[2]:
-                    self.tiles[key] = read = self._brought(key)
-                    read.owner.attributes["ahead"] = ir.UnitAttr.get()
 
     def weigh(
         self, scores: ir.Value, largest: ir.Value, total: ir.Value, element: ir.Type
@@ -117,8 +82,8 @@ class Weighing(RowBody):
             else:
                 self._emit(member)
         x = root(found.largest.op.operands[0])
-        if self.size % self.columns or self.end is not None:
-            self.values[x] = self._inside(self.values.get(x, scores))
+        if self.has_rest:
+            self.values[x] = self.only_inside(self.values.get(x, scores), float("-inf"))
         join, before = joined(found.largest.op), largest
         assert join is not None
         make = arith.maximumf if join.name == "arith.maximumf" else arith.maxnumf
@@ -136,14 +101,14 @@ class Weighing(RowBody):
             added = self._emit(found.total)
             total = self._of_rows([total, grown, added], lambda a, b, c: arith.addf(arith.mulf(a, b), c))
         weight = self.values[found.weight]
-        return self._made([weight], [_TILE], rows.shape_of(weight), element, lambda a: a), grown, largest, total
+        return self._made([weight], [TILE], rows.shape_of(weight), element, lambda a: a), grown, largest, total
 
     def _grown(self, before: ir.Value, largest: ir.Value) -> ir.Value:
         """By what sums of weights are multiplied as the rows' largest numbers grow, by what is taken off numbers."""
         found = self.weights
         shift_before, shift = self._shift(before), self._shift(largest)
         safe = self._of_rows([shift], or_zero)  # where all numbers so far are -inf
-        self.values[found.shift] = self._typed(safe, _element_of(shift))
+        self.values[found.shift] = self._typed(safe, element_of(shift))
         exponential = math.exp if found.exponential == "math.exp" else math.exp2
         return self._of_any(before, self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b))))
 
@@ -175,7 +140,7 @@ class Weighing(RowBody):
 
     def scaled(self, tile: ir.Value, by: ir.Value) -> ir.Value:
         """A tile of f32 whose rows are multiplied."""
-        return self._made([tile, by], [_TILE, _ROWS], rows.shape_of(tile), self.f32, arith.mulf)
+        return self._made([tile, by], [TILE, ROWS], rows.shape_of(tile), self.f32, arith.mulf)
 
     def shared(self, sums: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """Sums with weights as those with what the group gives: divided as it divides weights."""
@@ -183,7 +148,7 @@ class Weighing(RowBody):
         self._shift(largest)
         if found.total is not None:
             result = found.total.op.results[0]
-            self.values[result] = self._typed(total, _element_of(result))
+            self.values[result] = self._typed(total, element_of(result))
         for member in found.sums:
             self._emit(member)
         for member in found.shares:
@@ -196,45 +161,6 @@ class Weighing(RowBody):
             self.given[member.op.results[0]] = self._emit(member)
         return self.given
 
-    # ---- operators of the group
-
-    def _emit(self, member: Member) -> ir.Value:
-        """An operator on the tile."""
-        for key in self._keys(member):
-            if key is not None and key not in self.tiles:
-                self.tiles[key] = self._brought(key)
-        self.values[member.op.results[0]] = made = self._tiled(member, self.tiles)
-        return made
-
-    def _brought(self, key: Key) -> ir.Value:
-        value, present, columns = key
-        if not self._is_computed(key):
-            return self._read(key, self.inputs[key], self.at, self.first_column)
-        dims = self._dims(key)
-        assert dims is not None
-        last, has_rows = len(self.at) - 1, present[-1]
-        shape = [self.rows] * has_rows + [self.columns] * columns
-        first = [None if d is None else self.first_column if d < 0 else self.at[d] for d in dims]
-        return tile_of_places(
-            value, shape, first, [int(has_rows) if d == -1 else 0 if d == last else None for d in dims]
-        )
-
-    def _is_computed(self, key: Key) -> bool:
-        return is_of_places(key[0]) and self._dims(key) is not None
-
-    def _dims(self, key: Key) -> list[int | None] | None:
-        """For each dimension of a tensor the segment of rows that it is, -1 where it is the columns, None where it has
-        a single element; None where its dimensions are others."""
-        value, present, columns = key
-        wanted = [(i, size) for i, (size, here) in enumerate(zip(self.plan.segments or [], present)) if here]
-        wanted += [(-1, self.plan.space.columns)] if columns else []
-        wanted = [(i, size) for i, size in wanted if size != 1]
-        long = [(d, size) for d, size in enumerate(rows.shape_of(value)) if size != 1]
-        if [or_dynamic(size) for _, size in wanted] != [size for _, size in long]:
-            return None
-        of = {d: i for (i, _), (d, _) in zip(wanted, long)}
-        return [of.get(d) for d in range(len(rows.shape_of(value)))]
-
     def _shift(self, largest: ir.Value) -> ir.Value:
         """What is taken off each row's numbers, from the largest of them, as its type is."""
         found = self.weights
@@ -242,7 +168,7 @@ class Weighing(RowBody):
             factor = found.scale.factor
             largest = self._of_rows([largest], lambda a: arith.mulf(a, arith.constant(self.f32, factor)))
         result = found.largest.op.results[0]
-        self.values[result] = self._typed(largest, _element_of(result))
+        self.values[result] = self._typed(largest, element_of(result))
         free = (member for member in found.scores if member.kind == "rows" and member.op.results[0] not in self.values)
         for member in (*free, *found.shifts):
             self._emit(member)
@@ -264,18 +190,6 @@ class Weighing(RowBody):
 
     def _number(self, x: float) -> ir.Value:
         return arith.constant(self.f32, x)
-
-    def _inside(self, tile: ir.Value) -> ir.Value:
-        """A tile of scores, of which columns that are not there have no weight."""
-        i32, first = ir.IntegerType.get_signless(32), self.first_column
-
-        def chosen(x: ir.Value) -> ir.Value:
-            place = arith.addi(arith.index_cast(i32, linalg.IndexOp(1).result), arith.index_cast(i32, first))
-            end = arith.constant(i32, self.size) if self.end is None else arith.index_cast(i32, self.end)
-            there = arith.cmpi(arith.CmpIPredicate.slt, place, end)
-            return arith.select(there, x, arith.constant(x.type, float("-inf")))
-
-        return self._made([tile], [_TILE], rows.shape_of(tile), _element_of(tile), chosen)
 
     def _share(self, member: Member, sums: ir.Value) -> ir.Value:
         """What an operator that divides weights, or multiplies them, makes of sums with these."""
@@ -307,64 +221,12 @@ class Weighing(RowBody):
                     values[op.results[0]] = operands[0]
                 else:
                     make = arith.mulf if op.name == "arith.mulf" else arith.divf
-                    values[op.results[0]] = make(*map(_widened, operands))
+                    values[op.results[0]] = make(*map(widened, operands))
             return values[end.operands[0]]  # of weights, as all that the group gives
 
         return self._generic(
-            [sums, *others.values()], [_TILE] + [_ROWS] * len(others), rows.shape_of(sums), self.f32, body
+            [sums, *others.values()], [TILE] + [ROWS] * len(others), rows.shape_of(sums), self.f32, body
         )
-
-    # ---- tiles
-
-    def _of_rows(
-        self, inputs: Sequence[ir.Value], make: Callable[..., ir.Value], element: ir.Type | None = None
-    ) -> ir.Value:
-        """A number for each row, of those of others, computed in f32."""
-        return self._made(inputs, [[0]] * len(inputs), [COPY_ROWS], element or self.f32, make)
-
-    def _typed(self, numbers: ir.Value, element: ir.Type) -> ir.Value:
-        """Numbers of rows as such elements."""
-        return numbers if _element_of(numbers) == element else self._of_rows([numbers], lambda a: a, element)
-
-    def _made(
-        self,
-        inputs: Sequence[ir.Value],
-        maps: Sequence[list[int]],
-        shape: list[int],
-        element: ir.Type,
-        make: Callable[..., ir.Value],
-    ) -> ir.Value:
-        """A tile of these sizes, of others, with dimensions of it, computed in f32."""
-
-        def body(*given: ir.Value) -> ir.Value:
-            x = make(*map(_widened, given))
-            return x if x.type == element else arith.truncf(element, x)
-
-        return self._generic(inputs, maps, shape, element, body)
-
-    @staticmethod
-    def _generic(
-        inputs: Sequence[ir.Value],
-        maps: Sequence[list[int]],
-        shape: list[int],
-        element: ir.Type,
-        body: Callable[..., ir.Value],
-    ) -> ir.Value:
-        dims, iterators = [map_of(len(shape), own) for own in (*maps, range(len(shape)))], ["parallel"] * len(shape)
-        start = tensor.empty(shape, element)
-        return generic(inputs, [start], dims, iterators, lambda *given: body(*given[:-1])).results[0]
-
-
-_TILE, _ROWS = [0, 1], [0]  # the dimensions of a tile that another has
-
-
-def _element_of(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type
-
-
-def _widened(x: ir.Value) -> ir.Value:
-    f32 = ir.F32Type.get()
-    return x if x.type == f32 else arith.extf(f32, x)
 
 
 def _is_beyond(x: ir.Value, limit: float) -> ir.Value:

@@ -251,7 +251,7 @@ class AttentionKernel:
         before, largest, weights = carried
         self.body.place(own, column, self.tiles.columns)
         if self.tiles.reads_ahead:
-            self.body.read_ahead()
+            self.body.read_ahead(self.body.weights.scores)
         widths = [columns for _, columns in self.chunks]
         scores = self._exact_product(rings["right"], left, widths, self.tiles.columns)
         made, grown, largest, weights = self.body.weigh(scores, largest, weights, ir.F32Type.get())
@@ -296,7 +296,7 @@ class AttentionKernel:
         before, largest, weights, scores, *chunks = carried
         self.body.place(own, column, self.tiles.columns)
         if self.tiles.reads_ahead:
-            self.body.read_ahead()
+            self.body.read_ahead(self.body.weights.scores)
         scores = schedule.SettleOp(scores, schedule.tile_of(scores)).results[0]
         self._release(chunks[: len(self.chunks)], chunks[len(self.chunks) :])
         following: list[ir.Value] = []

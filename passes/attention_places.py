@@ -15,7 +15,7 @@ from kitsune_mlir.planning.product_engines import COPY_ROWS
 
 from .kernel_build import cta_rank
 from .of_places import Range, is_of_places, range_of
-from .row_groups import root
+from .row_groups import Member, root
 from .row_plan import RowPlan
 from .schedule_build import constant_index
 from .softmax_rows import Weights, chosen_of
@@ -152,7 +152,12 @@ class Places:
 
 def range_of_scores(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> Range:
     """The columns that the masks of scores leave, by the last segment of rows: those that leave each tile some."""
-    found, rows_ = _range_of_masks(weights, plan), (plan.segments or [1])[-1] or 1
+    return usable(_range_of_masks(weights, plan), plan, sizes)
+
+
+def usable(found: Range, plan: RowPlan, sizes: dict[str, int]) -> Range:
+    """Of a range its ends that leave each tile of rows some columns."""
+    rows_ = (plan.segments or [1])[-1] or 1
     alike = is_open(rows_) == is_open(sizes["n"])
     first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None
     return Range(first, found.last if found.last is not None and found.last > -COPY_ROWS else None)
@@ -166,13 +171,20 @@ def _range_of_masks(weights: Weights, plan: RowPlan) -> Range:
         if chosen is None:
             return found
         mask, value, negated = chosen
-        role = dict(zip(map(root, member.op.operands), member.roles))[mask]
-        if role is None or not role.columns or not is_of_places(mask):
-            continue
-        present = plan.present(member, role)
-        long = [d for d, size in enumerate(ir.RankedTensorType(mask.type).shape) if size != 1]
-        segments = [i for i, (here, size) in enumerate(zip(present, plan.segments or [])) if here and size != 1]
-        last = len(present) - 1
-        if last in segments and len(long) == len(segments) + 1:
-            found = found.joined(range_of(mask, long[segments.index(last)], long[-1], negated))
+        found = found.joined(range_of_mask(member, mask, negated, plan))
     return found
+
+
+def range_of_mask(member: Member, mask: ir.Value, negated: bool, plan: RowPlan) -> Range:
+    """The columns that a mask which an operator reads takes, by the last segment of rows, or those that it does not
+    take; no range of one that is not of places."""
+    role = dict(zip(map(root, member.op.operands), member.roles))[mask]
+    if role is None or not role.columns or not is_of_places(mask):
+        return Range()
+    present = plan.present(member, role)
+    long = [d for d, size in enumerate(ir.RankedTensorType(mask.type).shape) if size != 1]
+    segments = [i for i, (here, size) in enumerate(zip(present, plan.segments or [])) if here and size != 1]
+    last = len(present) - 1
+    if last in segments and len(long) == len(segments) + 1:
+        return range_of(mask, long[segments.index(last)], long[-1], negated)
+    return Range()

@@ -1,0 +1,185 @@
+"""Products of what elementwise operators make of other products: which operators belong together.
+
+    %s = linalg.batch_matmul ins(%q, %k) ...                                    // b x m x n
+    %d = linalg.batch_matmul ins(%g, %v) ...
+    %p = linalg.generic ... exp(%s - %l)
+    %e = linalg.generic ... %p * (%d - %t)
+    %y = linalg.batch_matmul ins(%e, %k) ...                                    // a sum over n: straight
+    %z = linalg.batch_matmul ins(%p transposed, %g) ...                         // a sum over m: turned
+
+So are the gradients of attention. What lies between the products is not read by anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import Contraction, match_product
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.open_sizes import is_open
+
+from .row_groups import Member, Space, fit, root, users
+from .tensor_sizes import TensorSizes
+
+NAMES = ("linalg.batch_matmul", "linalg.matmul")
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product with what it multiplies."""
+
+    op: ir.Operation
+    found: Contraction
+
+    @property
+    def result(self) -> ir.Value:
+        return self.op.results[0]
+
+
+@dataclass(frozen=True)
+class Between:
+    """Products `firsts` of b x m x n; `members`, in program order and by their results, elementwise operators that take
+    their elements; `seconds`, products of which these give the left operand."""
+
+    space: Space
+    batch: int
+    firsts: tuple[Product, ...]
+    members: Mapping[ir.Value, Member]
+    seconds: tuple[Product, ...]
+
+    @property
+    def ops(self) -> list[ir.Operation]:
+        """All operators, as none stands in front of what it takes."""
+        between = [member.op for member in self.members.values()]
+        return [*(one.op for one in self.firsts), *between, *(one.op for one in self.seconds)]
+
+    def is_straight(self, second: Product) -> bool:
+        """Whether a product sums over the columns of what it takes."""
+        return second.found.left_roles[-1] == "k"
+
+    def given(self, second: Product) -> ir.Value:
+        """The result of a member that is a product's left operand."""
+        return root(second.found.left)
+
+    def only(self, seconds: Sequence[Product]) -> Between:
+        """What these products take."""
+        needed = set(map(self.given, seconds))
+        for result, member in reversed(self.members.items()):
+            if result in needed:
+                needed |= set(map(root, member.op.operands))
+        kept = {result: member for result, member in self.members.items() if result in needed}
+        firsts = tuple(one for one in self.firsts if one.result in needed)
+        return Between(self.space, self.batch, firsts, kept, tuple(seconds))
+
+
+def product_of(op: ir.Operation | None) -> Product | None:
+    """The product that an operation is, or None."""
+    if op is None or op.name not in NAMES or (found := match_product(op)) is None:
+        return None
+    return Product(op, found)
+
+
+def between_of(second: ir.Operation, sizes: TensorSizes) -> Between | None:
+    """What a product stands behind, with all that takes part in it; None where the product takes nothing that operators
+    make of products. Raises UnsupportedError where what is between them is read by others too."""
+    product = product_of(second)
+    made = None if product is None else rows.producer(root(product.found.left))
+    if product is None or made is None or made.name != "linalg.generic":
+        return None
+    shape = sizes.shape(product.found.left)
+    *outer, count, columns = shape
+    if product.found.left_roles not in (("b", "m", "k"), ("b", "k", "m"), ("m", "k"), ("k", "m")):
+        return None
+    space = Space(False, prod(outer) * count, columns)
+    walk = _Walk(space, prod(outer), sizes)
+    return walk.found(made) if walk.leads_to_product(made) else None
+
+
+class _Walk:
+    """Goes from one operator to all that belong to it."""
+
+    def __init__(self, space: Space, batch: int, sizes: TensorSizes):
+        self.space, self.batch, self.sizes = space, batch, sizes
+        self._known: dict[ir.Value, bool] = {}
+
+    def leads_to_product(self, op: ir.Operation) -> bool:
+        """Whether an operator takes elements of a product, perhaps by others."""
+        result = op.results[0]
+        if result not in self._known:
+            self._known[result] = False
+            member = self._member(op)
+            self._known[result] = member is not None and any(
+                self._first(made) is not None or self.leads_to_product(made) for made in self._makers(member)
+            )
+        return self._known[result]
+
+    def found(self, seed: ir.Operation) -> Between:
+        """All that belongs to an operator. Raises UnsupportedError where something else takes part in it."""
+        firsts, members, seconds = dict[ir.Value, Product](), dict[ir.Value, Member](), dict[ir.Value, Product]()
+        left = [seed]
+        while left:
+            op = left.pop()
+            result = op.results[0]
+            if result in firsts or result in members or result in seconds:
+                continue
+            if (first := self._first(op)) is not None:
+                firsts[result] = first
+            elif (member := self._member(op)) is not None:
+                members[result] = member
+                left += [made for made in self._makers(member) if self._first(made) or self.leads_to_product(made)]
+            elif (second := self._second(op, members)) is not None:
+                seconds[result] = second
+                continue
+            else:
+                raise UnsupportedError(f"{op.name} takes what is between products, too")
+            left += users(result)
+        order = {op.operation.results[0]: number for number, op in enumerate(seed.block.operations) if len(op.results)}
+        by_place = sorted(members, key=order.__getitem__)
+        return Between(
+            self.space,
+            self.batch,
+            tuple(firsts[result] for result in sorted(firsts, key=order.__getitem__)),
+            {result: members[result] for result in by_place},
+            tuple(seconds[result] for result in sorted(seconds, key=order.__getitem__)),
+        )
+
+    def _first(self, op: ir.Operation) -> Product | None:
+        """The product of the space's rows and columns that an operation is."""
+        product = product_of(op)
+        if product is None or product.found.numbers is not None:
+            return None
+        *outer, count, columns = self.sizes.shape(product.result)
+        if (prod(outer), prod(outer) * count, columns) != (self.batch, self.space.rows, self.space.columns):
+            return None
+        made = rows.producer(root(product.found.left))
+        return None if made is not None and self.leads_to_product(made) else product
+
+    def _second(self, op: ir.Operation, members: Mapping[ir.Value, Member]) -> Product | None:
+        product = product_of(op)
+        if product is None or root(product.found.left) not in members:
+            return None
+        others = [product.found.right, product.found.init]
+        return None if any(root(value) in members for value in others) else product
+
+    def _member(self, op: ir.Operation) -> Member | None:
+        if op.name != "linalg.generic":
+            return None
+        member = fit(op, self.space, self.sizes.shape)
+        return member if member is not None and member.kind == "tile" else None
+
+    def _makers(self, member: Member) -> Iterator[ir.Operation]:
+        """What makes the operands that have all rows and columns."""
+        for value, role in zip(member.op.operands, member.roles):
+            if role is not None and role.columns and member.is_whole(role):
+                if (made := rows.producer(root(value))) is not None:
+                    yield made
+
+
+def check_sizes(sizes: Sequence[int]) -> None:
+    """Raises UnsupportedError where one of these is open until the call."""
+    if any(map(is_open, sizes)):
+        raise UnsupportedError("sizes of products with operators between them are open until the call")

@@ -1,0 +1,305 @@
+"""The kernel of products with elementwise operators and more products behind them (schedule_back_to_back.py): for each
+tile of rows a loop over the columns of the first products, which the seconds sum over.
+
+A turn has 64 columns of the first products' sums, computes elements of them, and multiplies these, from registers, with
+as many rows of the seconds' right operands. Where a second multiplies what a first did, as the gradient by queries does
+keys, it is the same slots: the first takes their rows, the second takes them as they lie. What needs the sums of some
+products only is computed while others run.
+
+Source: Dao, FlashAttention-2 (arXiv 2307.08691), for gradients of attention that hold a tile of keys, or of queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kitsune_mlir.contraction import Contraction, Roles
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, FEED_REGISTERS, BackToBackTiles
+from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
+from kitsune_mlir.planning.target import Target
+
+from .attention_places import Places
+from .back_to_back import Between
+from .chain_tiles import part, zeros
+from .kernel_build import acquire_slot, fill_slot, new_agent, new_kernel, new_ring, turns, wait_slot, write_box
+from .of_places import Range
+from .operand_layout import laid_out
+from .product_follows import Follows, tiled
+from .row_groups import root, users
+from .schedule_build import constant_index, reshaped
+from .score_tiles import ScoreTiles, element_of
+from .split_batches import Stored, along, offsets_of
+from .tensor_sizes import Shape
+
+_WARPS = 4
+Rings = dict[str, schedule.AllocRingOp]
+_STEP = 16  # columns of 16 bits that tensor cores multiply at a time
+
+
+@dataclass(frozen=True)
+class Second:
+    """A product of elements, what follows it, and how its result is stored."""
+
+    op: ir.Operation
+    found: Contraction
+    element: ir.Value
+    follows: Follows
+    stored: Stored | None
+
+    @property
+    def ends(self) -> list[ir.Operation]:
+        """The operators whose results are stored."""
+        return self.follows.stored or [self.op]
+
+    @property
+    def replaced(self) -> list[ir.Operation]:
+        """The operators in whose place the kernel's results stand."""
+        return list(self.stored.operations)[-1:] if self.stored is not None else self.ends
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What the kernel computes. `firsts` and `seconds` multiply operands where they lie; columns outside of `range`,
+    which says it by rows, are nothing. `sizes` are b, m, n, and v, the most columns of a second."""
+
+    between: Between
+    firsts: Sequence[Contraction]
+    seconds: Sequence[Second]
+    range: Range
+    sizes: dict[str, int]
+    shape: Shape
+    target: Target
+    name: str
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor of which boxes come into a ring, of rows whose role is its `own` and columns of the `other`, in
+    `chunks`: where each begins, and how many columns it has."""
+
+    name: str
+    value: ir.Value
+    roles: Roles
+    own: str
+    other: str
+    chunks: list[tuple[int, int]] = field(default_factory=list)
+
+
+class BackToBackKernel:
+    """Builds the kernel at the insertion point."""
+
+    def __init__(self, of: Computed, body: ScoreTiles, tiles: BackToBackTiles):
+        self.of, self.body, self.tiles = of, body, tiles
+        self.places = Places(of, body.plan, tiles)
+        self.element = element_of(of.firsts[0].left)
+        self.engine = ir.StringAttr.get("wgmma")
+        self.has_batch = ir.RankedTensorType(of.seconds[0].op.results[0].type).rank == 3
+        self.lefts = [self._operand(f"left{i}", one.left, one.left_roles, "m", "k") for i, one in enumerate(of.firsts)]
+        self.rights = [
+            self._operand(f"right{i}", one.right, one.right_roles, "n", "k") for i, one in enumerate(of.firsts)
+        ]
+        self.values: list[_Operand | None] = []
+        self.sources: list[int] = []  # the first whose right operand a second multiplies; -1: its own
+        for i, second in enumerate(of.seconds):
+            operand = self._operand(f"values{i}", second.found.right, second.found.right_roles, "k", "n")
+            source = next((j for j, right in enumerate(self.rights) if _is_same(operand, right)), -1)
+            self.sources.append(source)
+            self.values.append(operand if source < 0 else None)
+        self.levels = _levels(of.between)
+
+    def _operand(self, name: str, value: ir.Value, roles: Roles, own: str, other: str) -> _Operand:
+        (value,) = laid_out(value, 1)
+        size = self.of.shape(value)[along(roles, other)]
+        firsts = range(0, size, CHUNK)
+        chunks = [(first, min(CHUNK, -(-(size - first) // _STEP) * _STEP)) for first in firsts]
+        return _Operand(name, value, roles, own, other, chunks)
+
+    def build(self) -> list[list[ir.Value]]:
+        """What takes the place of each second's results."""
+        of, tiles, places = self.of, self.tiles, self.places
+        places.ask([operand.value for operand in (*self.lefts, *self.rights)])
+        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit) as built:
+            dealt = places.deal()
+            rings = {
+                operand.name: self._ring(operand) for operand in (*self.lefts, *self.rights, *filter(None, self.values))
+            }
+            for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, tiles.registers)):
+                does = self._feed if name == "feed" else self._compute
+                with new_agent(name, copies, _WARPS, registers) as self.copy_number, turns(*dealt.results) as number:
+                    does(rings, places.place(number))
+        return self._results(built)
+
+    def _ring(self, operand: _Operand) -> schedule.AllocRingOp:
+        is_left = operand.own == "m"
+        rows_, share = (self.tiles.rows, "split") if is_left else (COLUMNS, "all")
+        slots = len(operand.chunks) * (self.tiles.held if is_left else self.tiles.turns)
+        return new_ring(operand.name, (rows_, CHUNK), self.element, slots, share)
+
+    def _feed(self, rings: Rings, at: Sequence[ir.Value]) -> None:
+        """Copies what a tile needs, in the order in which it does."""
+        place = self.places.offsets(at)
+        for operand in self.lefts:
+            self._copy(operand, rings, place)
+        lower, upper, step, _ = self.places.columns(at)
+        with turns(lower, upper, step) as column:
+            for operand in (*self.rights, *filter(None, self.values)):
+                self._copy(operand, rings, place | {operand.own: column})
+
+    def _copy(self, operand: _Operand, rings: Rings, place: dict[str, ir.Value]) -> None:
+        for first, columns in operand.chunks:
+            offsets = offsets_of(operand.roles, place | {operand.other: constant_index(first)}, self.places.size)
+            slot = acquire_slot(rings[operand.name], columns=columns)
+            dims = [along(operand.roles, operand.own), along(operand.roles, operand.other)]
+            fill_slot(slot, operand.value, offsets, dims, "tma")
+
+    # ---- a tile
+
+    def _compute(self, rings: Rings, at: list[ir.Value]) -> None:
+        own = [*at[:-1], arith.addi(at[-1], arith.muli(self.copy_number, constant_index(COPY_ROWS)))]
+        lefts = [[wait_slot(rings[left.name], columns=columns) for _, columns in left.chunks] for left in self.lefts]
+        lower, upper, step, self.body.end = self.places.columns(at)
+        begin = [part(zeros(COPY_ROWS, width), 0, width, wide=True) for width in self._widths()]
+        loop = scf.ForOp(lower, upper, step, begin)
+        with ir.InsertionPoint(loop.body):
+            scf.yield_(self._turn(rings, lefts, own, loop.induction_variable, list(loop.inner_iter_args)))
+        for slot in sum(lefts, []):
+            schedule.ReleaseOp(slot, [])
+        self._finish(own, list(loop.results))
+
+    def _second(self, i: int) -> _Operand:
+        """What a second product multiplies."""
+        return self.values[i] or self.rights[self.sources[i]]
+
+    def _widths(self) -> list[int]:
+        """The columns of each tile of the seconds' sums."""
+        seconds = map(self._second, range(len(self.of.seconds)))
+        return [columns for operand in seconds for _, columns in operand.chunks]
+
+    def _turn(
+        self,
+        rings: Rings,
+        lefts: Sequence[Sequence[ir.Value]],
+        own: list[ir.Value],
+        column: ir.Value,
+        carried: list[ir.Value],
+    ) -> list[ir.Value]:
+        """So many columns: the seconds' sums with them."""
+        self.body.place(own, column, COLUMNS)
+        acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, COLUMNS], ir.F32Type.get()))
+        sums, slots, read = [], [], []
+        for left, right in zip(lefts, self.rights, strict=True):
+            total = schedule.SumsOp([], acc).results[0]
+            taken, tokens = [], []
+            for a, (_, columns) in zip(left, right.chunks, strict=True):
+                taken.append(wait_slot(rings[right.name], columns=columns))
+                total, token = self._product(total, a, taken[-1])
+                tokens.append([token])
+            sums.append(total)
+            slots.append(taken)
+            read.append(tokens)
+        elements = self._elements(sums)
+        sources = list(self.sources)
+        for i, operand in enumerate(self.values):
+            if operand is not None:
+                sources[i] = len(slots)
+                slots.append([wait_slot(rings[operand.name], columns=columns) for _, columns in operand.chunks])
+                read.append([[] for _ in operand.chunks])
+        found, before = [], iter(carried)
+        for second, source in zip(self.of.seconds, sources, strict=True):
+            for slot, tokens in zip(slots[source], read[source], strict=True):
+                held = next(before)
+                total = schedule.SumsOp([part(held, 0, held.type.shape[1], wide=True)], schedule.Acc.get(held.type))
+                total.attributes["begin"] = ir.UnitAttr.get()
+                made, token = self._product(total.results[0], elements[second.element], slot, turned=True)
+                found.append((made, held.type))
+                tokens.append(token)
+        results = [schedule.SettleOp(made, type_).results[0] for made, type_ in found]
+        for slot, tokens in zip(sum(slots, []), sum(read, []), strict=True):
+            schedule.ReleaseOp(slot, tokens)
+        return results
+
+    def _elements(self, sums: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
+        """What operators make of the first products, as the seconds take it. Those that wait for fewer of these come
+        first; what several read stays in registers."""
+        body, of, found = self.body, self.of.between, dict[ir.Value, ir.Value]()
+        wanted = {second.element for second in self.of.seconds}
+        for level, (first, total) in enumerate(zip(of.firsts, sums, strict=True)):
+            body.given[first.result] = schedule.SettleOp(total, schedule.tile_of(total)).results[0]
+            for result, member in of.members.items():
+                if self.levels[result] != level:
+                    continue
+                made = body._emit(member)
+                inside = [op for op in users(result) if any(value in of.members for value in op.results)]
+                if len(inside) + (result in wanted) > 1 or any(self.levels[op.results[0]] > level for op in inside):
+                    made = part(made, 0, COLUMNS, wide=isinstance(element_of(made), ir.F32Type))
+                    body.values[result] = made
+                if result in wanted:
+                    found[result] = part(body.only_inside(made, 0.0) if body.has_rest else made, 0, COLUMNS)
+        return found
+
+    def _product(
+        self, sums: ir.Value, left: ir.Value, right: ir.Value, turned: bool = False
+    ) -> tuple[ir.Value, ir.Value]:
+        made = schedule.ProductOp(sums, left, right, self.engine, sums.type, schedule.Token.get())
+        if turned:
+            made.attributes["turned"] = ir.UnitAttr.get()
+        return made.results[0], made.results[1]
+
+    # ---- results
+
+    def _finish(self, own: list[ir.Value], sums: Sequence[ir.Value]) -> None:
+        """Computes what follows the seconds, and writes it."""
+        left, number = iter(sums), 0
+        for i, second in enumerate(self.of.seconds):
+            for first, _ in self._second(i).chunks:
+                place = self.places.offsets(own) | {"n": constant_index(first)}
+                made = {second.op.results[0]: next(left)}
+                for op in second.follows.ops:
+                    made[op.results[0]] = tiled(op, made, place)
+                for k, op in enumerate(second.ends):
+                    write_box(made[op.results[0]], *self._box(second, own, place, number + k))
+            number += len(second.ends)
+
+    def _box(
+        self, second: Second, own: list[ir.Value], place: dict[str, ir.Value], number: int
+    ) -> tuple[list[ir.Value], int, list[int]]:
+        if second.stored is not None:
+            roles = second.stored.roles
+            return offsets_of(roles, place, self.places.size), number, [along(roles, "m"), roles.index("n")]
+        at = [*([place["b"]] if self.has_batch else []), *own[self.places.of_batch :]]
+        return [*at, place["n"]], number, [len(at) - 1, len(at)]
+
+    def _results(self, built: schedule.KernelOp) -> list[list[ir.Value]]:
+        of, found, number = self.of, [], 0
+        outer = [*([of.sizes["b"]] if self.has_batch else []), *self.places.segments[self.places.of_batch :]]
+        for second in of.seconds:
+            results = []
+            for op in second.replaced:
+                kind = ir.RankedTensorType(op.results[0].type)
+                columns = ir.RankedTensorType(second.op.results[0].type).shape[-1]
+                sizes = list(second.stored.sizes) if second.stored is not None else [*outer, columns]
+                type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+                results.append(reshaped(kitsune.result(built.results[0], number, type_, []), list(kind.shape)))
+                number += 1
+            found.append(results)
+        return found
+
+
+def _is_same(values: _Operand, right: _Operand) -> bool:
+    """Whether a second multiplies what a first does: the same tensor, whose rows the one sums over, the other takes."""
+    if values.value != right.value:
+        return False
+    named = {"k": "n", "n": "k"}
+    swapped = tuple(named.get(role, role) for role in values.roles)
+    return swapped == right.roles
+
+
+def _levels(of: Between) -> dict[ir.Value, int]:
+    """For each member the last of the first products that it needs."""
+    found = {first.result: number for number, first in enumerate(of.firsts)}
+    for result, member in of.members.items():
+        found[result] = max(found.get(root(value), 0) for value in member.op.operands)
+    return found

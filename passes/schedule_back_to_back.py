@@ -1,0 +1,313 @@
+"""schedule-back-to-back: products, what elementwise operators make of them, and products of that become few kernels.
+
+    %s = linalg.batch_matmul ins(%q, %k) ...
+    %p = linalg.generic ... exp(%s - %l)
+    %o = linalg.batch_matmul ins(%p transposed, %g) ...
+  =>
+    %a = "kitsune.kernel"() ({
+      "kitsune.tiles"; rings of chunks of %k, %q and %g; an agent that copies into them; an agent whose copies go over
+      the columns of %s transposed: products of a few columns, elements, products with as many rows of %g
+    }) : () -> !kitsune.outputs
+    %o = "kitsune.result"(%a) {index = 0 : i64}
+
+What lies between the products does not go through memory. Products that sum over columns are one kernel, and so are
+those that sum over rows, whose first products are computed once more with rows in the place of columns; or each is one
+where registers do not hold all their sums. Done where all of them together are predicted to be faster than what they
+replace; on chips with wgmma, of 16-bit elements. So are gradients of attention (back_to_back.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import ClassVar
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir, remark, walk
+from kitsune_mlir.planning import back_to_back_tiles
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.back_to_back_tiles import BackToBack, BackToBackTiles
+from kitsune_mlir.planning.cost import DRAM, Price
+from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
+
+from .attention_places import usable
+from .back_to_back import NAMES, Between, Product, between_of, check_sizes
+from .back_to_back_kernel import BackToBackKernel, Computed, Second
+from .base import ModulePass
+from .block_order import Order
+from .of_places import Range, is_of_places
+from .priced_product import PricedProduct
+from .product_follows import Follows, follows_of
+from .row_bodies import erase, gather
+from .row_groups import Group, root
+from .row_plan import RowPlan
+from .schedule_build import constant_index
+from .score_tiles import ScoreTiles
+from .split_batches import stored_apart, with_split_batches, with_split_right
+from .tensor_sizes import TensorSizes
+from .turned_elements import turned
+from .vanishing_elements import range_of_elements
+
+_OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
+_F32 = 4  # bytes
+
+
+@dataclass(frozen=True)
+class ScheduleBackToBack(ModulePass):
+    """target: what the kernels are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "schedule-back-to-back"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if not target.has_warpgroups:
+            return
+        number, refused = 0, set[ir.Value]()
+        while (found := _next(module, target, refused)) is not None:
+            number = found.build(number)
+
+
+def _next(module: ir.Module, target: Target, refused: set[ir.Value]) -> _Kernels | None:
+    """Products that become kernels, none of those whose results were `refused`, to which others are added."""
+    for op in walk(module, *NAMES):
+        if op.parent.name != "func.func" or op.results[0] in refused:
+            continue
+        try:
+            sizes = TensorSizes(op.block)
+            between = between_of(op, sizes)
+            if between is None:
+                continue
+            refused |= {second.result for second in between.seconds}
+            found = _Kernels.of(between, sizes, target)
+            if found.is_faster():
+                return found
+        except UnsupportedError as error:
+            refused.add(op.results[0])
+            remark(op, f"is no kernel with the products of whose elements it takes some: {error}")
+    return None
+
+
+@dataclass
+class _Side:
+    """What one kernel computes: products that all sum over the columns."""
+
+    between: Between
+    plan: RowPlan
+    sizes: TensorSizes
+    target: Target
+
+    @classmethod
+    def of(cls, between: Between, sizes: TensorSizes, target: Target) -> _Side:
+        """Raises UnsupportedError for what has no such kernel."""
+        rows_ = between.space.rows // between.batch
+        check_sizes([between.space.rows, between.space.columns])
+        group = Group(between.space, dict(between.members))
+        plan = RowPlan(group, [rows_] if between.batch > 1 else [], sizes.taken)
+        side = cls(between, plan, sizes, target)
+        side._check()
+        return side
+
+    def _check(self) -> None:
+        elements, shape = set(), self.sizes.shape
+        for one in (*self.between.firsts, *self.between.seconds):
+            priced = PricedProduct(op=one.op, found=one.found, target=self.target)
+            found = one.found
+            for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+                priced.sizes |= dict(zip(roles, shape(value), strict=True))
+                elements.add(str(ir.RankedTensorType(value.type).element_type))
+            check_sizes(list(priced.sizes.values()))
+            priced.examples = dict(priced.sizes)
+            priced.check_kind()
+        if len(elements) > 1 or not elements <= {"bf16", "f16"}:
+            raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
+        firsts = [(one.found.left_roles[-1], one.found.right_roles[-1]) for one in self.between.firsts]
+        if any(last != ("k", "k") for last in firsts):
+            raise UnsupportedError("an operand does not lie along what is summed over")
+        if any(one.found.right_roles[-1] != "n" for one in self.between.seconds):
+            raise UnsupportedError("an operand lies along what is summed over")
+        self._body().check()
+
+    def _body(self) -> ScoreTiles:
+        scores = [first.result for first in self.between.firsts]
+        return ScoreTiles(self.plan, scores, self.between.space.columns, self.sizes)
+
+    @property
+    def rows(self) -> int:
+        """Of one of the batch."""
+        return self.between.space.rows // self.between.batch
+
+    @property
+    def widths(self) -> list[int]:
+        """The columns of the seconds."""
+        return [self.sizes.shape(one.result)[-1] for one in self.between.seconds]
+
+    def range(self) -> Range:
+        """The columns that tiles of rows need."""
+        given = [self.between.given(second) for second in self.between.seconds]
+        found = range_of_elements(list(self.between.members.values()), given, self.plan)
+        return usable(found, self.plan, self._by_role)
+
+    @property
+    def _by_role(self) -> dict[str, int]:
+        between = self.between
+        return {"b": between.batch, "m": self.rows, "n": between.space.columns, "v": max(self.widths)}
+
+    def build(self, name: str, tiles: BackToBackTiles) -> list[ir.Operation]:
+        """Puts the kernel in the operators' place; these are given, and nobody reads them any more."""
+        between, shape = self.between, self.sizes.shape
+        follows = [follows_of(one.op) for one in between.seconds]
+        seconds = []
+        for one, own in zip(between.seconds, follows, strict=True):
+            ends = own.stored or [one.op]
+            stored = stored_apart(ends[0].results[0], 0, shape) if len(ends) == 1 else None
+            if stored is not None and "m" not in stored.roles:
+                stored = None
+            found = with_split_right(one.found, shape, constant_index)
+            seconds.append(Second(one.op, found, between.given(one), own, stored))
+        ops = [
+            op for one in seconds for op in (one.op, *one.follows.ops, *(one.stored.operations if one.stored else ()))
+        ]
+        own = [*between.ops, *ops]
+        own = list({op.results[0]: op for op in own}.values())
+        order = {op.operation.results[0]: place for place, op in enumerate(own[0].block.operations) if len(op.results)}
+        own.sort(key=lambda op: order[op.results[0]])
+        gather(own)
+        last = own[-1]
+        with last.location, ir.InsertionPoint(last):
+            firsts = [with_split_batches(one.found, 0, shape) for one in between.firsts]
+            computed = Computed(between, firsts, seconds, self.range(), self._by_role, shape, self.target, name)
+            body = self._body()
+            body.bring()
+            results = BackToBackKernel(computed, body, tiles).build()
+        for second, made in zip(seconds, results, strict=True):
+            for op, result in zip(second.replaced, made, strict=True):
+                op.results[0].replace_all_uses_with(result)
+        return own
+
+    def counts(self, of: Between, is_turned: bool) -> BackToBack:
+        """What the price of a kernel of some of the seconds depends on, perhaps with rows in the place of columns."""
+        work, read, brought = 0.0, 0, set[ir.Value]()
+        for member in of.members.values():
+            work += sum(DEAR_FAST.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            for value, role in zip(member.op.operands, member.roles):
+                if role is not None and role.columns and member.is_whole(role) and root(value) not in of.members:
+                    brought.add(root(value))
+        for value in brought - {first.result for first in of.firsts}:
+            if is_of_places(value):
+                work += _OF_PLACES
+            else:
+                work += _OF_READ
+                read += element_bytes(ir.RankedTensorType(value.type).element_type)
+        range_, rows_, columns = self.range(), self.rows, of.space.columns
+        first, last = range_.first, range_.last
+        if is_turned:
+            rows_, columns = columns, rows_
+            first, last = (None if end is None else -end for end in (range_.last, range_.first))
+        rights = {first.found.left if is_turned else first.found.right for first in of.firsts}
+        seconds = sorted(of.seconds, key=lambda one: one.found.right not in rights)
+        return BackToBack(
+            *(of.batch, rows_, columns),
+            tuple(self._summed(one) for one in of.firsts),
+            tuple(self.sizes.shape(one.result)[-1] for one in seconds),
+            sum(one.found.right in rights for one in seconds),
+            len(set(map(of.given, of.seconds))),
+            *(work, float(read), first, last),
+        )
+
+    def _summed(self, one: Product) -> int:
+        return self.sizes.shape(one.found.left)[one.found.left_roles.index("k")]
+
+
+@dataclass
+class _Kernels:
+    """The kernels of all that stands between products, and behind them."""
+
+    between: Between
+    whole: _Side
+    parts: list[tuple[bool, tuple[Product, ...], BackToBackTiles]]  # whether it is turned
+
+    @classmethod
+    def of(cls, between: Between, sizes: TensorSizes, target: Target) -> _Kernels:
+        """Raises UnsupportedError where there are none."""
+        if not Order(between.ops[0].block).is_convex(between.ops):
+            raise UnsupportedError("what stands between the products takes what is computed beside them")
+        rows_ = between.space.rows // between.batch
+        group = Group(between.space, dict(between.members))
+        plan = RowPlan(group, [rows_] if between.batch > 1 else [], sizes.taken)
+        made = cls(between, _Side(between, plan, sizes, target), [])
+        for is_turned in (False, True):
+            own = tuple(one for one in between.seconds if between.is_straight(one) != is_turned)
+            made.parts += (
+                min(
+                    (made._parts(is_turned, way) for way in ([own], [(one,) for one in own])),
+                    key=lambda parts: sum(tiles.price.us for *_, tiles in parts) if parts is not None else inf,
+                )
+                or made._none()
+            )
+        return made
+
+    def _parts(
+        self, is_turned: bool, ways: Sequence[tuple[Product, ...]]
+    ) -> list[tuple[bool, tuple[Product, ...], BackToBackTiles]] | None:
+        """Kernels of these seconds; None where one of them has no tiles."""
+        found = []
+        for seconds in filter(None, ways):
+            of, target = self.between.only(seconds), self.whole.target
+            tiles = back_to_back_tiles.choose(self.whole.counts(of, is_turned), target)
+            if tiles is None:
+                return None
+            tensors = [one.found.left for one in of.firsts] + [one.found.right for one in (*of.firsts, *seconds)]
+            moved = self._dram_us({*tensors, *(one.result for one in seconds)})
+            price = max(tiles.price, Price(moved, DRAM), key=lambda price: price.us)
+            found.append((is_turned, seconds, replace(tiles, price=price)))
+        return found
+
+    def _dram_us(self, tensors: set[ir.Value]) -> float:
+        shape = self.whole.sizes.shape
+        return dram_us(sum(2.0 * prod(shape(value)) for value in tensors), self.whole.target)
+
+    @staticmethod
+    def _none() -> list[tuple[bool, tuple[Product, ...], BackToBackTiles]]:
+        raise UnsupportedError("no tiles of it fit registers and shared memory")
+
+    def is_faster(self) -> bool:
+        """Whether they are predicted to be faster than kernels of each product, the elements going through memory."""
+        between, whole = self.between, self.whole
+        elements, apart = float(between.space.rows * between.space.columns), 0.0
+        given = len(set(map(between.given, between.seconds)))
+        for number, one in enumerate((*between.firsts, *between.seconds)):
+            is_first = number < len(between.firsts)
+            priced = PricedProduct(op=one.op, found=one.found, target=whole.target)
+            priced.read_sizes()
+            tiles = priced.tiles(Follows() if is_first else follows_of(one.op))
+            moved = 2.0 * elements
+            if is_first:  # sums of f32, until the last of them has all
+                moved = _F32 * elements
+                if number == len(between.firsts) - 1:
+                    moved = (_F32 * number + 2.0 * given) * elements
+            apart += max(inf if tiles is None else tiles.microseconds, dram_us(moved, whole.target))
+        return sum(tiles.price.us for *_, tiles in self.parts) < apart
+
+    def build(self, number: int) -> int:
+        """Puts the kernels in the operators' place; `number` is the first's, and the next one's is given."""
+        block, left = self.between.seconds[0].op.block, {op.results[0]: op for op in self.between.ops}
+        for is_turned, seconds, tiles in self.parts:
+            of, sizes = self.between.only(seconds), self.whole.sizes
+            gather([one.op for one in seconds])
+            if is_turned:
+                with seconds[-1].op.location, ir.InsertionPoint(seconds[-1].op):
+                    of = turned(of, sizes)
+                for one, made in zip(seconds, of.seconds, strict=True):
+                    one.result.replace_all_uses_with(made.result)
+                left |= {op.results[0]: op for op in of.ops}
+            own = _Side.of(of, sizes, self.whole.target).build(f"back_to_back{number}", tiles)
+            left |= {op.results[0]: op for op in own}
+            number += 1
+        order = {op.operation.results[0]: place for place, op in enumerate(block.operations) if len(op.results)}
+        for result in sorted(left, key=order.__getitem__, reverse=True):
+            erase(left[result])
+        return number
