@@ -123,6 +123,8 @@ class _Walk:
         left = [seed]
         while left:
             op = left.pop()
+            if not len(op.results):
+                raise UnsupportedError(f"{op.name} takes what is between products, too")
             result = op.results[0]
             if result in firsts or result in members or result in seconds:
                 continue

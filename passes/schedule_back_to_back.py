@@ -19,7 +19,7 @@ replace; on chips with wgmma, of 16-bit elements. So are gradients of attention 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import ClassVar
 
@@ -84,6 +84,7 @@ def _next(module: ir.Module, target: Target, refused: set[ir.Value]) -> _Kernels
             refused |= {second.result for second in between.seconds}
             found = _Kernels.of(between, sizes, target)
             if found.is_faster():
+                found.prepare()
                 return found
         except UnsupportedError as error:
             refused.add(op.results[0])
@@ -222,13 +223,23 @@ class _Side:
         return self.sizes.shape(one.found.left)[one.found.left_roles.index("k")]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """A kernel of some of the seconds, perhaps with rows in the place of columns."""
+
+    is_turned: bool
+    seconds: tuple[Product, ...]
+    tiles: BackToBackTiles
+
+
 @dataclass
 class _Kernels:
     """The kernels of all that stands between products, and behind them."""
 
     between: Between
     whole: _Side
-    parts: list[tuple[bool, tuple[Product, ...], BackToBackTiles]]  # whether it is turned
+    parts: list[_Part]
+    sides: list[_Side] = field(default_factory=list)  # of the parts, once they are prepared
 
     @classmethod
     def of(cls, between: Between, sizes: TensorSizes, target: Target) -> _Kernels:
@@ -244,15 +255,13 @@ class _Kernels:
             made.parts += (
                 min(
                     (made._parts(is_turned, way) for way in ([own], [(one,) for one in own])),
-                    key=lambda parts: sum(tiles.price.us for *_, tiles in parts) if parts is not None else inf,
+                    key=lambda parts: sum(one.tiles.price.us for one in parts) if parts is not None else inf,
                 )
                 or made._none()
             )
         return made
 
-    def _parts(
-        self, is_turned: bool, ways: Sequence[tuple[Product, ...]]
-    ) -> list[tuple[bool, tuple[Product, ...], BackToBackTiles]] | None:
+    def _parts(self, is_turned: bool, ways: Sequence[tuple[Product, ...]]) -> list[_Part] | None:
         """Kernels of these seconds; None where one of them has no tiles."""
         found = []
         for seconds in filter(None, ways):
@@ -263,7 +272,7 @@ class _Kernels:
             tensors = [one.found.left for one in of.firsts] + [one.found.right for one in (*of.firsts, *seconds)]
             moved = self._dram_us({*tensors, *(one.result for one in seconds)})
             price = max(tiles.price, Price(moved, DRAM), key=lambda price: price.us)
-            found.append((is_turned, seconds, replace(tiles, price=price)))
+            found.append(_Part(is_turned, seconds, replace(tiles, price=price)))
         return found
 
     def _dram_us(self, tensors: set[ir.Value]) -> float:
@@ -271,7 +280,7 @@ class _Kernels:
         return dram_us(sum(2.0 * prod(shape(value)) for value in tensors), self.whole.target)
 
     @staticmethod
-    def _none() -> list[tuple[bool, tuple[Product, ...], BackToBackTiles]]:
+    def _none() -> list[_Part]:
         raise UnsupportedError("no tiles of it fit registers and shared memory")
 
     def is_faster(self) -> bool:
@@ -290,22 +299,36 @@ class _Kernels:
                 if number == len(between.firsts) - 1:
                     moved = (_F32 * number + 2.0 * given) * elements
             apart += max(inf if tiles is None else tiles.microseconds, dram_us(moved, whole.target))
-        return sum(tiles.price.us for *_, tiles in self.parts) < apart
+        return sum(one.tiles.price.us for one in self.parts) < apart
+
+    def prepare(self) -> None:
+        """Makes what is turned. Raises UnsupportedError, and leaves nothing of it, where there are none after all."""
+        block, sizes = self.between.seconds[0].op.block, self.whole.sizes
+        for one in self.parts:
+            gather([second.op for second in one.seconds])
+        before = {result for op in block.operations for result in op.operation.results}
+        try:
+            for one in self.parts:
+                of, last = self.between.only(one.seconds), one.seconds[-1].op
+                if one.is_turned:
+                    with last.location, ir.InsertionPoint(last):
+                        of = turned(of, sizes)
+                self.sides.append(_Side.of(of, sizes, self.whole.target))
+        except UnsupportedError:
+            for op in reversed([op.operation for op in block.operations]):
+                if len(op.results) and op.results[0] not in before:
+                    op.erase()
+            raise
 
     def build(self, number: int) -> int:
         """Puts the kernels in the operators' place; `number` is the first's, and the next one's is given."""
         block, left = self.between.seconds[0].op.block, {op.results[0]: op for op in self.between.ops}
-        for is_turned, seconds, tiles in self.parts:
-            of, sizes = self.between.only(seconds), self.whole.sizes
-            gather([one.op for one in seconds])
-            if is_turned:
-                with seconds[-1].op.location, ir.InsertionPoint(seconds[-1].op):
-                    of = turned(of, sizes)
-                for one, made in zip(seconds, of.seconds, strict=True):
-                    one.result.replace_all_uses_with(made.result)
-                left |= {op.results[0]: op for op in of.ops}
-            own = _Side.of(of, sizes, self.whole.target).build(f"back_to_back{number}", tiles)
-            left |= {op.results[0]: op for op in own}
+        for one, side in zip(self.parts, self.sides, strict=True):
+            for old, made in zip(one.seconds, side.between.seconds, strict=True):
+                if old.result != made.result:
+                    old.result.replace_all_uses_with(made.result)
+            left |= {op.results[0]: op for op in side.between.ops}
+            left |= {op.results[0]: op for op in side.build(f"back_to_back{number}", one.tiles)}
             number += 1
         order = {op.operation.results[0]: place for place, op in enumerate(block.operations) if len(op.results)}
         for result in sorted(left, key=order.__getitem__, reverse=True):

@@ -33,22 +33,37 @@ def _gradients(
     the last in the type that they are computed in."""
     *_, heads, length, width = query.shape
     cached, out_width = key.shape[-2], value.shape[-1]
-    group = heads // key.shape[-3]
-    batch = math.prod(query.shape[:-2]) // group
+    kept, batch = key.shape[-3], math.prod(query.shape[:-2])
     scale = 1 / math.sqrt(width) if scale is None else scale
-    shape = (batch, group * length)
-    keys, values = key.reshape(batch, cached, width), value.reshape(batch, cached, out_width)
-    rows, grads = query.reshape(*shape, width), grad.reshape(*shape, out_width)
+    keys, values = (_for_heads(of, heads).reshape(batch, cached, of.shape[-1]) for of in (key, value))
+    rows, grads = query.reshape(batch, length, width), grad.reshape(batch, length, out_width)
     scores = masked_scores(query, rows, keys, mask, is_causal, scale)
-    weights = (scores - log_sums.reshape(*shape, 1)).exp()
-    products = (working(grads) * working(out.reshape(*shape, out_width))).sum(-1, keepdim=True)
+    weights = (scores - log_sums.reshape(batch, length, 1)).exp()
+    products = (working(grads) * working(out.reshape(batch, length, out_width))).sum(-1, keepdim=True)
     of_scores = weights * (working(torch.bmm(grads, values.transpose(1, 2))) - products)
     of_products = (of_scores * scale).to(query.dtype)
     of_values = torch.bmm(weights.to(value.dtype).transpose(1, 2), grads)
     of_keys = torch.bmm(of_products.transpose(1, 2), rows)
     of_queries = torch.bmm(of_products, keys)
+    of_heads = (of.view(*query.shape[:-2], *of.shape[1:]) for of in (of_keys, of_values))
     given = of_scores.view(*query.shape[:-1], cached)
-    return of_queries.view(query.shape), of_keys.view(key.shape), of_values.view(value.shape), given
+    return of_queries.view(query.shape), *(_summed(of, kept) for of in of_heads), given
+
+
+def _for_heads(kept: Tensor, heads: int) -> Tensor:
+    """Keys or values [..., heads / group, S, D] for each of the queries' heads."""
+    group = heads // kept.shape[-3]
+    if group == 1:
+        return kept
+    each = kept.unsqueeze(-3).expand(*kept.shape[:-2], group, *kept.shape[-2:])
+    return each.reshape(*kept.shape[:-3], heads, *kept.shape[-2:])
+
+
+def _summed(of_heads: Tensor, kept: int) -> Tensor:
+    """The gradients of so many heads of keys or values, from those of all the queries' heads."""
+    if of_heads.shape[-3] == kept:
+        return of_heads
+    return working(of_heads.unflatten(-3, (kept, -1))).sum(-3).to(of_heads.dtype)
 
 
 def for_cpu(
