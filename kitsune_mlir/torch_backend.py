@@ -57,7 +57,9 @@ def kitsune(
     compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
     try:
         # A backward pass is compiled now, too, of open sizes as well: what is refused is refused as a whole.
-        with functorch.patch(force_non_lazy_backward_lowering=True), attention_of(gm):
+        # What is kept between the passes are tensors that are computed, not views of them, which would be copies.
+        kept = {"force_non_lazy_backward_lowering": True, "recompute_views": True}
+        with functorch.patch(**kept), attention_of(gm):
             return aot_autograd(
                 fw_compiler=compiler,
                 partition_fn=min_cut_rematerialization_partition,

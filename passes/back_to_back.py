@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 
 from kitsune_mlir import rows
-from kitsune_mlir.contraction import Contraction, match_product
+from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .row_groups import Member, Space, fit, root, users
-from .tensor_sizes import TensorSizes
+from .split_batches import lies
+from .tensor_sizes import Shape, TensorSizes
 
 NAMES = ("linalg.batch_matmul", "linalg.matmul")
 
@@ -179,6 +181,32 @@ class _Walk:
             if role is not None and role.columns and member.is_whole(role):
                 if (made := rows.producer(root(value))) is not None:
                     yield made
+
+
+Place = tuple[ir.Value, Roles]
+
+
+def place_of(value: ir.Value, roles: Roles, shape: Shape, named: Mapping[str, str] = MappingProxyType({})) -> Place:
+    """Where an operand lies: the tensor, and the roles of its dimensions, some of which are `named` otherwise."""
+    found, dims = lies(value, tuple(named.get(role, role) for role in roles), 0, shape)
+    return found, tuple(dim.name for dim in dims)
+
+
+def sources(of: Between, shape: Shape, is_turned: bool = False) -> list[int]:
+    """For each second the number of the first that multiplies the same, whose columns the second's rows are; -1 where
+    there is none. Of what `is_turned` firsts multiply their left operands as right ones."""
+    rights = []
+    for first in of.firsts:
+        found, named = first.found, {"m": "n"}
+        if is_turned:
+            rights.append(place_of(found.left, found.left_roles, shape, named))
+        else:
+            rights.append(place_of(found.right, found.right_roles, shape))
+    found = []
+    for second in of.seconds:
+        place = place_of(second.found.right, second.found.right_roles, shape, {"k": "n", "n": "k"})
+        found.append(rights.index(place) if place in rights else -1)
+    return found
 
 
 def check_sizes(sizes: Sequence[int]) -> None:

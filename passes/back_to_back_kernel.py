@@ -22,7 +22,7 @@ from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
 
 from .attention_places import Places
-from .back_to_back import Between
+from .back_to_back import Between, sources
 from .chain_tiles import part, zeros
 from .kernel_build import acquire_slot, fill_slot, new_agent, new_kernel, new_ring, turns, wait_slot, write_box
 from .of_places import Range
@@ -101,13 +101,11 @@ class BackToBackKernel:
         self.rights = [
             self._operand(f"right{i}", one.right, one.right_roles, "n", "k") for i, one in enumerate(of.firsts)
         ]
-        self.values: list[_Operand | None] = []
-        self.sources: list[int] = []  # the first whose right operand a second multiplies; -1: its own
-        for i, second in enumerate(of.seconds):
-            operand = self._operand(f"values{i}", second.found.right, second.found.right_roles, "k", "n")
-            source = next((j for j, right in enumerate(self.rights) if _is_same(operand, right)), -1)
-            self.sources.append(source)
-            self.values.append(operand if source < 0 else None)
+        self.sources = sources(of.between, of.shape)
+        self.values = [
+            self._operand(f"values{i}", second.found.right, second.found.right_roles, "k", "n") if source < 0 else None
+            for i, (second, source) in enumerate(zip(of.seconds, self.sources, strict=True))
+        ]
         self.levels = _levels(of.between)
 
     def _operand(self, name: str, value: ir.Value, roles: Roles, own: str, other: str) -> _Operand:
@@ -182,33 +180,33 @@ class BackToBackKernel:
         self,
         rings: Rings,
         lefts: Sequence[Sequence[ir.Value]],
-        own: list[ir.Value],
+        at: list[ir.Value],
         column: ir.Value,
         carried: list[ir.Value],
     ) -> list[ir.Value]:
         """So many columns: the seconds' sums with them."""
-        self.body.place(own, column, COLUMNS)
+        self.body.place(at, column, COLUMNS)
         acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, COLUMNS], ir.F32Type.get()))
         sums, slots, read = [], [], []
         for left, right in zip(lefts, self.rights, strict=True):
             total = schedule.SumsOp([], acc).results[0]
-            taken, tokens = [], []
+            own, tokens = [], []
             for a, (_, columns) in zip(left, right.chunks, strict=True):
-                taken.append(wait_slot(rings[right.name], columns=columns))
-                total, token = self._product(total, a, taken[-1])
+                own.append(wait_slot(rings[right.name], columns=columns))
+                total, token = self._product(total, a, own[-1])
                 tokens.append([token])
             sums.append(total)
-            slots.append(taken)
+            slots.append(own)
             read.append(tokens)
         elements = self._elements(sums)
-        sources = list(self.sources)
+        taken = list(self.sources)
         for i, operand in enumerate(self.values):
             if operand is not None:
-                sources[i] = len(slots)
+                taken[i] = len(slots)
                 slots.append([wait_slot(rings[operand.name], columns=columns) for _, columns in operand.chunks])
                 read.append([[] for _ in operand.chunks])
         found, before = [], iter(carried)
-        for second, source in zip(self.of.seconds, sources, strict=True):
+        for second, source in zip(self.of.seconds, taken, strict=True):
             for slot, tokens in zip(slots[source], read[source], strict=True):
                 held = next(before)
                 total = schedule.SumsOp([part(held, 0, held.type.shape[1], wide=True)], schedule.Acc.get(held.type))
@@ -286,15 +284,6 @@ class BackToBackKernel:
                 number += 1
             found.append(results)
         return found
-
-
-def _is_same(values: _Operand, right: _Operand) -> bool:
-    """Whether a second multiplies what a first does: the same tensor, whose rows the one sums over, the other takes."""
-    if values.value != right.value:
-        return False
-    named = {"k": "n", "n": "k"}
-    swapped = tuple(named.get(role, role) for role in values.roles)
-    return swapped == right.roles
 
 
 def _levels(of: Between) -> dict[ir.Value, int]:

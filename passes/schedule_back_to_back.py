@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import ClassVar
 
+from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import back_to_back_tiles
@@ -34,7 +35,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .attention_places import usable
-from .back_to_back import NAMES, Between, Product, between_of, check_sizes
+from .back_to_back import NAMES, Between, Product, between_of, check_sizes, place_of, sources
 from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
 from .block_order import Order
@@ -125,12 +126,19 @@ class _Side:
             priced.check_kind()
         if len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
-        firsts = [(one.found.left_roles[-1], one.found.right_roles[-1]) for one in self.between.firsts]
-        if any(last != ("k", "k") for last in firsts):
-            raise UnsupportedError("an operand does not lie along what is summed over")
-        if any(one.found.right_roles[-1] != "n" for one in self.between.seconds):
+        for one in self.between.firsts:
+            if {
+                self._last(one.found.left, one.found.left_roles),
+                self._last(one.found.right, one.found.right_roles),
+            } != {"k"}:
+                raise UnsupportedError("an operand does not lie along what is summed over")
+        if any(self._last(one.found.right, one.found.right_roles) != "n" for one in self.between.seconds):
             raise UnsupportedError("an operand lies along what is summed over")
         self._body().check()
+
+    def _last(self, value: ir.Value, roles: Roles) -> str:
+        """The role of an operand's last dimension where it lies."""
+        return (place_of(value, roles, self.sizes.shape)[1] or roles)[-1]
 
     def _body(self) -> ScoreTiles:
         scores = [first.result for first in self.between.firsts]
@@ -208,13 +216,13 @@ class _Side:
         if is_turned:
             rows_, columns = columns, rows_
             first, last = (None if end is None else -end for end in (range_.last, range_.first))
-        rights = {first.found.left if is_turned else first.found.right for first in of.firsts}
-        seconds = sorted(of.seconds, key=lambda one: one.found.right not in rights)
+        shared = sources(of, self.sizes.shape, is_turned)
+        widths = [self.sizes.shape(one.result)[-1] for one in of.seconds]
         return BackToBack(
             *(of.batch, rows_, columns),
             tuple(self._summed(one) for one in of.firsts),
-            tuple(self.sizes.shape(one.result)[-1] for one in seconds),
-            sum(one.found.right in rights for one in seconds),
+            tuple(width for width, source in sorted(zip(widths, shared, strict=True), key=lambda one: one[1] < 0)),
+            sum(source >= 0 for source in shared),
             len(set(map(of.given, of.seconds))),
             *(work, float(read), first, last),
         )
@@ -313,7 +321,10 @@ class _Kernels:
                 if one.is_turned:
                     with last.location, ir.InsertionPoint(last):
                         of = turned(of, sizes)
-                self.sides.append(_Side.of(of, sizes, self.whole.target))
+                side = _Side.of(of, sizes, self.whole.target)
+                if side.counts(of, False) != self.whole.counts(self.between.only(one.seconds), one.is_turned):
+                    raise UnsupportedError("a kernel is another one than was priced")
+                self.sides.append(side)
         except UnsupportedError:
             for op in reversed([op.operation for op in block.operations]):
                 if len(op.results) and op.results[0] not in before:

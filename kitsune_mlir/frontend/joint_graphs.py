@@ -8,10 +8,12 @@ asked where they were found.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
@@ -30,13 +32,37 @@ _POOLS = {
     torch.ops.aten.max_pool2d_with_indices.default: max_pool_with_indices(2),
     torch.ops.aten.max_pool3d_with_indices.default: max_pool_with_indices(3),
 }
+
+
+def _split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+    starts = itertools.accumulate(sizes, initial=0)
+    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes)]
+
+
+def _split(x: Tensor, size: Any, dim: int = 0) -> Any:
+    length = x.shape[dim]
+    if not isinstance(length, int) or not isinstance(size, int) or not size:
+        return NotImplemented
+    return [x.narrow(dim, start, min(size, length - start)) for start in range(0, max(1, length), size)]
+
+
+def _unbind(x: Tensor, dim: int = 0) -> Any:
+    return [x.select(dim, i) for i in range(x.shape[dim])]
+
+
+# Lists of views are views each, of which a graph of both passes keeps what they are views of.
+_VIEWS = {
+    torch.ops.aten.split_with_sizes.default: _split_with_sizes,
+    torch.ops.aten.split.Tensor: _split,
+    torch.ops.aten.unbind.int: _unbind,
+}
 _LATER = ATTENTION | ATTENTION_GRADIENTS | _POOLS
 
 
 def table_for(trained: bool) -> Table:
     """The rules for a graph of both passes, or of one."""
     now = _POOLS if trained else {}
-    rules = table() | RANDOM
+    rules = table() | RANDOM | (_VIEWS if trained else {})
     return {operator: rule for operator, rule in rules.items() if operator in now or operator not in _LATER}
 
 
