@@ -24,7 +24,7 @@ from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
-from kitsune_mlir.frontend.aot_graph import import_aot_graph
+from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, table_for
 from kitsune_mlir.planning import target as targets
 
@@ -89,8 +89,7 @@ def _compile(
         graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)), example_inputs)
         compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
-    _tell_strides(gm, graph.places)
-    places, known = graph.places, graph.given
+    _tell_strides(gm, graph)
 
     def run(*values: Any) -> list[Any]:
         device = _device_of(values)
@@ -98,26 +97,27 @@ def _compile(
         given += graph.draw(device)
         if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
             given = _as_real_tensors(given)
-        results = compiled(*given)
-        for place, value in zip(places, known(*values) if places else (), strict=True):
-            results[place] = value
-        return results
+        return graph.completed(compiled(*given), values)
 
     return make_boxed_func(run)
 
 
-def _tell_strides(gm: torch.fx.GraphModule, places: Sequence[int]) -> None:
+def _tell_strides(gm: torch.fx.GraphModule, graph: AotGraph) -> None:
     """Tells AOTAutograd how results lie that a program makes, row by row: the backward pass is given them so."""
     context = TracingContext.try_get()
     if context is None or context.output_strides is None or context.output_strides:
         return
     for i, result in enumerate(gm.graph.output_node().args[0]):
-        value = None if result is None or i in places else result.meta["val"]
+        value = None if result is None or i in graph.places else result.meta["val"]
         shape = value.shape if isinstance(value, torch.Tensor) else ()
         known = len(shape) > 1 and all(isinstance(size, int) for size in shape)
-        context.output_strides.append(
-            tuple(math.prod(max(1, size) for size in shape[d + 1 :]) for d in range(len(shape))) if known else None
-        )
+        context.output_strides.append(_strides(shape, graph.orders.get(i, range(len(shape)))) if known else None)
+
+
+def _strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a tensor whose dimensions lie in an order, from the slowest to the fastest."""
+    places = {d: place for place, d in enumerate(order)}
+    return tuple(math.prod(max(1, shape[b]) for b in order[places[d] + 1 :]) for d in range(len(shape)))
 
 
 def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:

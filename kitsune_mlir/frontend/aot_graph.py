@@ -19,7 +19,7 @@ from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
 from .complex_numbers import view_weights_as_real
-from .given_orders import ORDER, lie_as_given
+from .given_orders import ORDER, lie_as_given, order_of
 from .joint_graphs import expand
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
@@ -36,7 +36,8 @@ class AotGraph:
     one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
     numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
     device. `given` computes those results that are numbers, inputs or views of inputs from all values, `places` says
-    where they are among the results.
+    where they are among the results. Results of the Program whose elements lie in another order than that of their
+    dimensions have these in that order: by place, `orders` has which dimension of the graph's each of them is.
     """
 
     program: Program
@@ -44,6 +45,16 @@ class AotGraph:
     draw: Callable[[Any], list[torch.Tensor]]
     given: Callable[..., Sequence[Any]]
     places: list[int]
+    orders: dict[int, tuple[int, ...]]
+
+    def completed(self, results: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """The graph's results, of those of its Program and its own values."""
+        found = list(results)
+        for place, order in self.orders.items():
+            found[place] = found[place].permute([order.index(d) for d in range(len(order))])
+        for place, value in zip(self.places, self.given(*values) if self.places else (), strict=True):
+            found[place] = value
+        return found
 
 
 def import_aot_graph(
@@ -85,6 +96,7 @@ def import_aot_graph(
     arguments += [_argument(node, None, name) for node in drawn]
     arguments += _constants_as_placeholders(graph, gm, [*placeholders, *drawn], name)
 
+    orders = _lie_as_wanted(graph, _results(gm.graph))
     outputs: list[Output] = []
     returned: list[Node] = []
     results: list[Tree] = []
@@ -107,7 +119,7 @@ def import_aot_graph(
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, orders)
 
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
@@ -123,6 +135,23 @@ def _results(graph: Graph) -> Sequence[Any]:
 
 def _set_results(graph: Graph, results: Sequence[Any]) -> None:
     graph.output_node().args = (tuple(results),)
+
+
+def _lie_as_wanted(graph: Graph, wanted: Sequence[Any]) -> dict[int, tuple[int, ...]]:
+    """Gives results whose elements lie in another order in torch's graph, which gives what is `wanted`, the dimensions
+    in that order; gives these, by place."""
+    found, results = {}, list(_results(graph))
+    for place, (node, torchs) in enumerate(zip(results, wanted, strict=True)):
+        value = torchs.meta["val"] if isinstance(node, Node) else None
+        order = order_of(value) if isinstance(value, torch.Tensor) else None
+        if order is None:
+            continue
+        with graph.inserting_before(graph.output_node()):
+            results[place] = graph.call_function(torch.ops.aten.permute.default, (node, list(order)))
+        results[place].meta["val"] = node.meta["val"].permute(order).contiguous()
+        found[place] = order
+    _set_results(graph, results)
+    return found
 
 
 def _is_of_no_use(node: Node) -> bool:

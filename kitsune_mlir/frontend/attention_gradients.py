@@ -39,7 +39,7 @@ def _gradients(
     rows, grads = query.reshape(batch, length, width), grad.reshape(batch, length, out_width)
     scores = masked_scores(query, rows, keys, mask, is_causal, scale)
     weights = (scores - log_sums.reshape(batch, length, 1)).exp()
-    products = (working(grads) * working(out.reshape(batch, length, out_width))).sum(-1, keepdim=True)
+    products = _summed_products(grad, out).reshape(batch, length, 1)
     of_scores = weights * (working(torch.bmm(grads, values.transpose(1, 2))) - products)
     of_products = (of_scores * scale).to(query.dtype)
     of_values = torch.bmm(weights.to(value.dtype).transpose(1, 2), grads)
@@ -48,6 +48,16 @@ def _gradients(
     of_heads = (of.view(*query.shape[:-2], *of.shape[1:]) for of in (of_keys, of_values))
     given = of_scores.view(*query.shape[:-1], cached)
     return of_queries.view(query.shape), *(_summed(of, kept) for of in of_heads), given
+
+
+def _summed_products(a: Tensor, b: Tensor) -> Tensor:
+    """The sums along rows of products of two tensors' elements. Where they lie in another order than that of their
+    dimensions, as heads do in a layer's results, it is done there: the sums, which are few, are moved instead."""
+    outer = range(a.dim() - 1)
+    order = sorted(outer, key=lambda d: -b.stride(d) if isinstance(b.stride(d), int) else d)
+    back = [order.index(d) for d in outer]
+    a, b = (working(of.permute(*order, -1)) for of in (a, b))
+    return (a * b).sum(-1).permute(back)
 
 
 def _for_heads(kept: Tensor, heads: int) -> Tensor:

@@ -26,7 +26,7 @@ def lie_as_given(graph: torch.fx.Graph, names: Collection[str]) -> dict[str, tor
     placeholders = graph.find_nodes(op="placeholder")
     for node in placeholders:
         value = node.meta.get("val")
-        order = _order(value) if node.name in names and isinstance(value, torch.Tensor) else None
+        order = order_of(value) if node.name in names and isinstance(value, torch.Tensor) else None
         if order is None:
             continue
         back = [order.index(d) for d in range(len(order))]
@@ -40,7 +40,7 @@ def lie_as_given(graph: torch.fx.Graph, names: Collection[str]) -> dict[str, tor
     return views
 
 
-def _order(value: torch.Tensor) -> tuple[int, ...] | None:
+def order_of(value: torch.Tensor) -> tuple[int, ...] | None:
     """The dimensions from the slowest to the fastest, where the tensor's elements lie one after another so; None where
     they do in the order of the dimensions, or not at all."""
     sizes, strides = ([*map(of_example, of)] for of in (value.shape, value.stride()))
