@@ -170,15 +170,14 @@ def candidates(value: ir.Value) -> list[ir.Value]:
 
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
-    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, `dims` and `patch` as of
-    a copy.
-    Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
+    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, `dims` and `patch` as of a
+    copy. Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
     are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
-    a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together, or two
-    neighbours; beside `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then be some of the
-    tensor's, from a multiple of 16 bytes on: registers hold them, and loops may carry them.
+    a box of two dimensions, or of columns alone, are loaded where this stands, as far as threads load 16 bytes of a row
+    together, or two neighbours; beside `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then
+    be some of the tensor's, from a multiple of 16 bytes on: registers hold them, and loops may carry them.
     Of a slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this
     stands. In an agent whose tiles lie by rows two more unit attributes say what does not follow from sizes that are
     open: with `whole` the tensor has all of the box's columns; with `aligned` the first of them is, in memory, a
@@ -209,8 +208,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
             tile.rank != 2 or self.axes != [0, 1] or (tile.shape[1:] != whole.shape[1:] and not some)
         ):
             return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
-        if "ahead" in self.attributes and tile.rank != 2:
-            return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
+        if "ahead" in self.attributes and tile.rank not in (1, 2):
+            return fail(self, f"is loaded ahead where it has rows and columns, or one of these, found {tile}")
         return _verify_vectors(self, tile)
 
     @property

@@ -20,6 +20,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, FEED_REGISTERS, BackToBackTiles
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.rows import groups_of
 
 from .attention_places import Places
 from .back_to_back import Between, sources
@@ -41,13 +42,15 @@ _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 
 @dataclass(frozen=True)
 class Second:
-    """A product of elements, what follows it, and how its result is stored."""
+    """A product of elements, what follows it, and how its result is stored: as rows and columns of which each is
+    several of its dimensions where it is `flat`."""
 
     op: ir.Operation
     found: Contraction
     element: ir.Value
     follows: Follows
     stored: Stored | None
+    flat: ir.Operation | None = None
 
     @property
     def ends(self) -> list[ir.Operation]:
@@ -57,6 +60,8 @@ class Second:
     @property
     def replaced(self) -> list[ir.Operation]:
         """The operators in whose place the kernel's results stand."""
+        if self.flat is not None:
+            return [self.flat]
         return list(self.stored.operations)[-1:] if self.stored is not None else self.ends
 
 
@@ -159,6 +164,7 @@ class BackToBackKernel:
         own = [*at[:-1], arith.addi(at[-1], arith.muli(self.copy_number, constant_index(COPY_ROWS)))]
         lefts = [[wait_slot(rings[left.name], columns=columns) for _, columns in left.chunks] for left in self.lefts]
         lower, upper, step, self.body.end = self.places.columns(at)
+        self.body.keep_rows(self.of.between.members.values(), own, COLUMNS)
         begin = [part(zeros(COPY_ROWS, width), 0, width, wide=True) for width in self._widths()]
         loop = scf.ForOp(lower, upper, step, begin)
         with ir.InsertionPoint(loop.body):
@@ -186,6 +192,7 @@ class BackToBackKernel:
     ) -> list[ir.Value]:
         """So many columns: the seconds' sums with them."""
         self.body.place(at, column, COLUMNS)
+        self.body.read_ahead(self.of.between.members.values(), columns_alone=True)
         acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, COLUMNS], ir.F32Type.get()))
         sums, slots, read = [], [], []
         for left, right in zip(lefts, self.rights, strict=True):
@@ -198,44 +205,55 @@ class BackToBackKernel:
             sums.append(total)
             slots.append(own)
             read.append(tokens)
-        elements = self._elements(sums)
-        taken = list(self.sources)
-        for i, operand in enumerate(self.values):
-            if operand is not None:
-                taken[i] = len(slots)
-                slots.append([wait_slot(rings[operand.name], columns=columns) for _, columns in operand.chunks])
-                read.append([[] for _ in operand.chunks])
-        found, before = [], iter(carried)
-        for second, source in zip(self.of.seconds, taken, strict=True):
-            for slot, tokens in zip(slots[source], read[source], strict=True):
-                held = next(before)
-                total = schedule.SumsOp([part(held, 0, held.type.shape[1], wide=True)], schedule.Acc.get(held.type))
-                total.attributes["begin"] = ir.UnitAttr.get()
-                made, token = self._product(total.results[0], elements[second.element], slot, turned=True)
-                found.append((made, held.type))
-                tokens.append(token)
-        results = [schedule.SettleOp(made, type_).results[0] for made, type_ in found]
+        found: dict[int, list[tuple[ir.Value, ir.Type]]] = {}
+        before = iter(carried)
+        held = [[next(before) for _ in self._second(i).chunks] for i in range(len(self.of.seconds))]
+        for level, total in enumerate(sums):
+            elements = self._elements(level, total)
+            for i, second in enumerate(self.of.seconds):
+                if self.levels[second.element] != level:
+                    continue
+                source = self.sources[i]
+                if (operand := self.values[i]) is not None:
+                    source = len(slots)
+                    slots.append([wait_slot(rings[operand.name], columns=columns) for _, columns in operand.chunks])
+                    read.append([[] for _ in operand.chunks])
+                found[i] = self._added(held[i], elements[second.element], slots[source], read[source])
+        results = [schedule.SettleOp(made, type_).results[0] for i in sorted(found) for made, type_ in found[i]]
         for slot, tokens in zip(sum(slots, []), sum(read, []), strict=True):
             schedule.ReleaseOp(slot, tokens)
         return results
 
-    def _elements(self, sums: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
-        """What operators make of the first products, as the seconds take it. Those that wait for fewer of these come
-        first; what several read stays in registers."""
+    def _added(
+        self, held: Sequence[ir.Value], left: ir.Value, slots: Sequence[ir.Value], read: Sequence[list[ir.Value]]
+    ) -> list[tuple[ir.Value, ir.Type]]:
+        """A second's sums, with the products of elements and what lies in these slots, and their types; who reads the
+        slots is added to those that do."""
+        found = []
+        for tile, slot, tokens in zip(held, slots, read, strict=True):
+            begin = schedule.SumsOp([part(tile, 0, tile.type.shape[1], wide=True)], schedule.Acc.get(tile.type))
+            begin.attributes["begin"] = ir.UnitAttr.get()
+            made, token = self._product(begin.results[0], left, slot, turned=True)
+            found.append((made, tile.type))
+            tokens.append(token)
+        return found
+
+    def _elements(self, level: int, total: ir.Value) -> dict[ir.Value, ir.Value]:
+        """What operators make of the first products up to that of number `level`, whose sums these are, as the seconds
+        take it. What several read stays in registers."""
         body, of, found = self.body, self.of.between, dict[ir.Value, ir.Value]()
         wanted = {second.element for second in self.of.seconds}
-        for level, (first, total) in enumerate(zip(of.firsts, sums, strict=True)):
-            body.given[first.result] = schedule.SettleOp(total, schedule.tile_of(total)).results[0]
-            for result, member in of.members.items():
-                if self.levels[result] != level:
-                    continue
-                made = body._emit(member)
-                inside = [op for op in users(result) if any(value in of.members for value in op.results)]
-                if len(inside) + (result in wanted) > 1 or any(self.levels[op.results[0]] > level for op in inside):
-                    made = part(made, 0, COLUMNS, wide=isinstance(element_of(made), ir.F32Type))
-                    body.values[result] = made
-                if result in wanted:
-                    found[result] = part(body.only_inside(made, 0.0) if body.has_rest else made, 0, COLUMNS)
+        body.given[of.firsts[level].result] = schedule.SettleOp(total, schedule.tile_of(total)).results[0]
+        for result, member in of.members.items():
+            if self.levels[result] != level:
+                continue
+            made = body._emit(member)
+            inside = [op for op in users(result) if any(value in of.members for value in op.results)]
+            if len(inside) + (result in wanted) > 1 or any(self.levels[op.results[0]] > level for op in inside):
+                made = part(made, 0, COLUMNS, wide=isinstance(element_of(made), ir.F32Type))
+                body.values[result] = made
+            if result in wanted:
+                found[result] = part(body.only_inside(made, 0.0) if body.has_rest else made, 0, COLUMNS)
         return found
 
     def _product(
@@ -266,9 +284,20 @@ class BackToBackKernel:
     ) -> tuple[list[ir.Value], int, list[int]]:
         if second.stored is not None:
             roles = second.stored.roles
-            return offsets_of(roles, place, self.places.size), number, [along(roles, "m"), roles.index("n")]
+            offsets = offsets_of(roles, place, self.places.size)
+            if second.flat is None:
+                return offsets, number, [along(roles, "m"), roles.index("n")]
+            return [self._joined(offsets, second.stored.sizes, own) for own in groups_of(second.flat)], number, [0, 1]
         at = [*([place["b"]] if self.has_batch else []), *own[self.places.of_batch :]]
         return [*at, place["n"]], number, [len(at) - 1, len(at)]
+
+    @staticmethod
+    def _joined(offsets: Sequence[ir.Value], sizes: Sequence[int], dims: Sequence[int]) -> ir.Value:
+        """The offset in a dimension that stands for several."""
+        found = offsets[dims[0]]
+        for d in dims[1:]:
+            found = arith.addi(arith.muli(found, constant_index(sizes[d])), offsets[d])
+        return found
 
     def _results(self, built: schedule.KernelOp) -> list[list[ir.Value]]:
         of, found, number = self.of, [], 0
@@ -279,6 +308,7 @@ class BackToBackKernel:
                 kind = ir.RankedTensorType(op.results[0].type)
                 columns = ir.RankedTensorType(second.op.results[0].type).shape[-1]
                 sizes = list(second.stored.sizes) if second.stored is not None else [*outer, columns]
+                sizes = list(kind.shape) if second.flat is not None else sizes
                 type_ = ir.RankedTensorType.get(sizes, kind.element_type)
                 results.append(reshaped(kitsune.result(built.results[0], number, type_, []), list(kind.shape)))
                 number += 1

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
@@ -40,6 +41,7 @@ from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
 from .block_order import Order
 from .of_places import Range, is_of_places
+from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import erase, gather
@@ -47,7 +49,7 @@ from .row_groups import Group, root
 from .row_plan import RowPlan
 from .schedule_build import constant_index
 from .score_tiles import ScoreTiles
-from .split_batches import stored_apart, with_split_batches, with_split_right
+from .split_batches import Stored, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import TensorSizes
 from .turned_elements import turned
 from .vanishing_elements import range_of_elements
@@ -176,7 +178,8 @@ class _Side:
             if stored is not None and "m" not in stored.roles:
                 stored = None
             found = with_split_right(one.found, shape, constant_index)
-            seconds.append(Second(one.op, found, between.given(one), own, stored))
+            flat = self._flat(stored, tiles)
+            seconds.append(Second(one.op, found, between.given(one), own, stored, flat))
         ops = [
             op for one in seconds for op in (one.op, *one.follows.ops, *(one.stored.operations if one.stored else ()))
         ]
@@ -196,6 +199,19 @@ class _Side:
             for op, result in zip(second.replaced, made, strict=True):
                 op.results[0].replace_all_uses_with(result)
         return own
+
+    def _flat(self, stored: Stored | None, tiles: BackToBackTiles) -> ir.Operation | None:
+        """What alone reads a stored result, as rows and columns of several dimensions each; None where a tile would
+        have some of the next rows' or columns' elements then. Concatenations take such results where they are."""
+        if stored is None:
+            return None
+        uses = [use.owner.operation for use in stored.operations[-1].results[0].uses]
+        if len(uses) != 1 or uses[0].name != "tensor.collapse_shape" or len(groups := rows.groups_of(uses[0])) != 2:
+            return None
+        ends = [stored.roles[own[-1]] for own in groups]
+        sizes = dict(zip(stored.roles, stored.sizes, strict=True))
+        fits = ends == ["m", "n"] and not sizes["m"] % tiles.rows and not sizes["n"] % GRANULE
+        return uses[0] if fits else None
 
     def counts(self, of: Between, is_turned: bool) -> BackToBack:
         """What the price of a kernel of some of the seconds depends on, perhaps with rows in the place of columns."""

@@ -3,7 +3,7 @@ besides, and what is computed of places (attention_body.py, back_to_back_kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
@@ -14,7 +14,7 @@ from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody
 from .row_groups import Member, root
 from .row_plan import RowPlan
-from .schedule_build import generic, map_of
+from .schedule_build import constant_index, generic, map_of
 from .tensor_sizes import TensorSizes, or_dynamic
 
 
@@ -28,6 +28,7 @@ class ScoreTiles(RowBody):
         self.size, self.f32 = size, ir.F32Type.get()
         self.end: ir.Value | None = None  # columns from here on are not there, where that is known when it runs
         self.tiles: dict[Key, ir.Value] = {}
+        self.kept: dict[Key, ir.Value] = {}
 
     @property
     def columns(self) -> int:
@@ -48,15 +49,29 @@ class ScoreTiles(RowBody):
     def place(self, at: Sequence[ir.Value], first_column: ir.Value, columns: int) -> None:
         """What follows is about the tile at these offsets, one for each segment of the rows, from a column on."""
         self.at, self.first_column, self._columns = list(at), first_column, columns
-        self.tiles, self.values = {}, {}
+        self.tiles, self.values = dict(self.kept), {}
 
-    def read_ahead(self, members: Iterable[Member]) -> None:
-        """Reads what operators read of rows and columns besides products."""
-        for member in members:
-            for key in self._keys(member):
-                if key is not None and key not in self.tiles and not self._is_computed(key) and key[1][-1] and key[2]:
-                    self.tiles[key] = read = self._brought(key)
-                    read.owner.attributes["ahead"] = ir.UnitAttr.get()
+    def read_ahead(self, members: Iterable[Member], columns_alone: bool = False) -> None:
+        """Reads what operators read of rows and columns besides products, perhaps what they do of columns alone."""
+        for key in self._brought_keys(members):
+            if key not in self.tiles and key[2] and (key[1][-1] or columns_alone):
+                self.tiles[key] = read = self._brought(key)
+                read.owner.attributes["ahead"] = ir.UnitAttr.get()
+
+    def keep_rows(self, members: Iterable[Member], at: Sequence[ir.Value], columns: int) -> None:
+        """Reads what operators read of rows alone, once for all tiles of so many columns from the rows at these offsets
+        on."""
+        self.kept = {}
+        self.place(at, constant_index(0), columns)
+        for key in self._brought_keys(members):
+            if key not in self.kept and key[1][-1] and not key[2]:
+                read = self._brought(key)
+                self.kept[key] = self._made([read], [ROWS], [COPY_ROWS], element_of(read), lambda a: a)
+
+    def _brought_keys(self, members: Iterable[Member]) -> Iterator[Key]:
+        for key in (key for member in members for key in self._keys(member) if key is not None):
+            if not self._is_computed(key):
+                yield key
 
     @property
     def has_rest(self) -> bool:

@@ -3137,13 +3137,13 @@ func.func @asked_outside_agents(%s: !kitsune.slot<tensor<1x0xi8>>, %A: tensor<64
 
 // -----
 
-func.func @read_ahead_of_a_column(%A: tensor<64xbf16>, %m: index) {
+func.func @read_ahead_of_a_volume(%A: tensor<64x64x64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.read' op is loaded ahead where it has rows and columns, found tensor<64xbf16>}}
-      %t = "kitsune.read"(%A, %m) {ahead, dims = array<i64: 0>} : (tensor<64xbf16>, index) -> tensor<64xbf16>
+      // expected-error@+1 {{'kitsune.read' op is loaded ahead where it has rows and columns, or one of these, found tensor<64x64x64xbf16>}}
+      %t = "kitsune.read"(%A, %m, %m, %m) {ahead, dims = array<i64: 0, 1, 2>} : (tensor<64x64x64xbf16>, index, index, index) -> tensor<64x64x64xbf16>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return

@@ -206,8 +206,12 @@ class AgentCode(ProductCode):
         self.memories[hash(op.results[0])] = box
         if "ahead" in op.attributes:
             self._stand(op.results[0])
-            blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
-            box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
+            *outer, width = ir.RankedTensorType(op.results[0].type).shape
+            columns = [self.lanes.column(block, 0) for block in range(blocks_of(width))]
+            if outer:
+                box.load_ahead([half.row for half in self.halves], columns)
+            elif parts.is_along_columns(op.results[0]):
+                box.load_columns_ahead(columns)
 
     def _read_boxes(self, op: ir.Operation) -> None:
         """The tile of a slot, each warp its rows."""

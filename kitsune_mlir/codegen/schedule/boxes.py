@@ -154,6 +154,12 @@ class GlobalBox:
                 if self._takes_wide(column) or self._loads_pairs:
                     self.load_together([row, column])
 
+    def load_columns_ahead(self, columns: Sequence[Int]) -> None:
+        """Loads these columns of a box without rows, where it loads them in pairs."""
+        if self._loads_pairs:
+            for column in columns:
+                self.load([column])
+
     def _takes_wide(self, column: Int) -> bool:
         """Whether the tensor has all of the box's columns, four blocks of which begin at a multiple of 16 bytes."""
         own = isinstance(column, Offset) and self.pair is not None and column.base == self.pair
