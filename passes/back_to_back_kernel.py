@@ -24,7 +24,7 @@ from kitsune_mlir.rows import groups_of
 
 from .attention_places import Places
 from .back_to_back import Between, sources
-from .chain_tiles import part, zeros
+from .chain_tiles import part
 from .kernel_build import acquire_slot, fill_slot, new_agent, new_kernel, new_ring, turns, wait_slot, write_box
 from .of_places import Range
 from .operand_layout import laid_out
@@ -93,6 +93,49 @@ class _Operand:
     chunks: list[tuple[int, int]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Turn:
+    """What runs when a turn ends: the seconds' `sums`, and the products that read `slots`, whose `tokens` these are."""
+
+    sums: list[ir.Value]
+    slots: list[ir.Value]
+    tokens: list[list[ir.Value]]
+
+    @property
+    def values(self) -> list[ir.Value]:
+        return [*self.sums, *self.slots, *(token for own in self.tokens for token in own)]
+
+    def like(self, values: Sequence[ir.Value]) -> _Turn:
+        """The same of other values."""
+        left = iter(values)
+        return _Turn(
+            [next(left) for _ in self.sums],
+            [next(left) for _ in self.slots],
+            [[next(left) for _ in own] for own in self.tokens],
+        )
+
+    def wait(self, ring: schedule.AllocRingOp, columns: int) -> int:
+        """Takes a ring's next slot; gives its number."""
+        self.slots.append(wait_slot(ring, columns=columns))
+        self.tokens.append([])
+        return len(self.slots) - 1
+
+    def multiply(
+        self, sums: ir.Value, left: ir.Value, slot: int, engine: ir.Attribute, turned: bool = False
+    ) -> ir.Value:
+        """Sums with the product of a tile or slot and the slot of a number."""
+        made = schedule.ProductOp(sums, left, self.slots[slot], engine, sums.type, schedule.Token.get())
+        if turned:
+            made.attributes["turned"] = ir.UnitAttr.get()
+        self.tokens[slot].append(made.results[1])
+        return made.results[0]
+
+    def release(self) -> None:
+        """Gives the slots back."""
+        for slot, tokens in zip(self.slots, self.tokens, strict=True):
+            schedule.ReleaseOp(slot, tokens)
+
+
 class BackToBackKernel:
     """Builds the kernel at the insertion point."""
 
@@ -147,9 +190,13 @@ class BackToBackKernel:
         for operand in self.lefts:
             self._copy(operand, rings, place)
         lower, upper, step, _ = self.places.columns(at)
-        with turns(lower, upper, step) as column:
-            for operand in (*self.rights, *filter(None, self.values)):
-                self._copy(operand, rings, place | {operand.own: column})
+        self._feed_turn(rings, place, lower)
+        with turns(arith.addi(lower, step), upper, step) as column:
+            self._feed_turn(rings, place, column)
+
+    def _feed_turn(self, rings: Rings, place: dict[str, ir.Value], column: ir.Value) -> None:
+        for operand in (*self.rights, *filter(None, self.values)):
+            self._copy(operand, rings, place | {operand.own: column})
 
     def _copy(self, operand: _Operand, rings: Rings, place: dict[str, ir.Value]) -> None:
         for first, columns in operand.chunks:
@@ -165,22 +212,21 @@ class BackToBackKernel:
         lefts = [[wait_slot(rings[left.name], columns=columns) for _, columns in left.chunks] for left in self.lefts]
         lower, upper, step, self.body.end = self.places.columns(at)
         self.body.keep_rows(self.of.between.members.values(), own, COLUMNS)
-        begin = [part(zeros(COPY_ROWS, width), 0, width, wide=True) for width in self._widths()]
-        loop = scf.ForOp(lower, upper, step, begin)
+        first = self._turn(rings, lefts, own, lower, None)
+        loop = scf.ForOp(arith.addi(lower, step), upper, step, first.values)
         with ir.InsertionPoint(loop.body):
-            scf.yield_(self._turn(rings, lefts, own, loop.induction_variable, list(loop.inner_iter_args)))
+            carried = first.like(loop.inner_iter_args)
+            scf.yield_(self._turn(rings, lefts, own, loop.induction_variable, carried).values)
+        last = first.like(loop.results)
+        sums = [schedule.SettleOp(total, schedule.tile_of(total)).results[0] for total in last.sums]
+        last.release()
         for slot in sum(lefts, []):
             schedule.ReleaseOp(slot, [])
-        self._finish(own, list(loop.results))
+        self._finish(own, sums)
 
     def _second(self, i: int) -> _Operand:
         """What a second product multiplies."""
         return self.values[i] or self.rights[self.sources[i]]
-
-    def _widths(self) -> list[int]:
-        """The columns of each tile of the seconds' sums."""
-        seconds = map(self._second, range(len(self.of.seconds)))
-        return [columns for operand in seconds for _, columns in operand.chunks]
 
     def _turn(
         self,
@@ -188,62 +234,49 @@ class BackToBackKernel:
         lefts: Sequence[Sequence[ir.Value]],
         at: list[ir.Value],
         column: ir.Value,
-        carried: list[ir.Value],
-    ) -> list[ir.Value]:
-        """So many columns: the seconds' sums with them."""
+        before: _Turn | None,
+    ) -> _Turn:
+        """So many columns. The seconds' products of the turn before run beside the firsts' of this one."""
         self.body.place(at, column, COLUMNS)
         self.body.read_ahead(self.of.between.members.values(), columns_alone=True)
         acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, COLUMNS], ir.F32Type.get()))
-        sums, slots, read = [], [], []
+        made, firsts = _Turn([], [], []), []
+        taken = list[list[int]]()  # the numbers of slots, by operand
         for left, right in zip(lefts, self.rights, strict=True):
             total = schedule.SumsOp([], acc).results[0]
-            own, tokens = [], []
+            taken.append([])
             for a, (_, columns) in zip(left, right.chunks, strict=True):
-                own.append(wait_slot(rings[right.name], columns=columns))
-                total, token = self._product(total, a, own[-1])
-                tokens.append([token])
-            sums.append(total)
-            slots.append(own)
-            read.append(tokens)
-        found: dict[int, list[tuple[ir.Value, ir.Type]]] = {}
-        before = iter(carried)
-        held = [[next(before) for _ in self._second(i).chunks] for i in range(len(self.of.seconds))]
-        for level, total in enumerate(sums):
-            elements = self._elements(level, total)
+                taken[-1].append(made.wait(rings[right.name], columns))
+                total = made.multiply(total, a, taken[-1][-1], self.engine)
+            firsts.append(total)
+        sums = [list[ir.Value]() for _ in self.of.seconds]
+        left = iter(before.sums if before is not None else [])
+        held = [[next(left, None) for _ in self._second(i).chunks] for i in range(len(self.of.seconds))]
+        for level, total in enumerate(firsts):
+            tile = schedule.SettleOp(total, schedule.tile_of(total)).results[0]
+            if before is not None and level == 0:
+                before.release()
+            elements = self._elements(level, tile)
             for i, second in enumerate(self.of.seconds):
                 if self.levels[second.element] != level:
                     continue
-                source = self.sources[i]
                 if (operand := self.values[i]) is not None:
-                    source = len(slots)
-                    slots.append([wait_slot(rings[operand.name], columns=columns) for _, columns in operand.chunks])
-                    read.append([[] for _ in operand.chunks])
-                found[i] = self._added(held[i], elements[second.element], slots[source], read[source])
-        results = [schedule.SettleOp(made, type_).results[0] for i in sorted(found) for made, type_ in found[i]]
-        for slot, tokens in zip(sum(slots, []), sum(read, []), strict=True):
-            schedule.ReleaseOp(slot, tokens)
-        return results
+                    slots = [made.wait(rings[operand.name], columns) for _, columns in operand.chunks]
+                else:
+                    slots = taken[self.sources[i]]
+                for total, slot, (_, columns) in zip(held[i], slots, self._second(i).chunks, strict=True):
+                    if total is None:
+                        kind = ir.RankedTensorType.get([COPY_ROWS, columns], ir.F32Type.get())
+                        total = schedule.SumsOp([], schedule.Acc.get(kind)).results[0]
+                    sums[i].append(made.multiply(total, elements[second.element], slot, self.engine, turned=True))
+        return _Turn(sum(sums, []), made.slots, made.tokens)
 
-    def _added(
-        self, held: Sequence[ir.Value], left: ir.Value, slots: Sequence[ir.Value], read: Sequence[list[ir.Value]]
-    ) -> list[tuple[ir.Value, ir.Type]]:
-        """A second's sums, with the products of elements and what lies in these slots, and their types; who reads the
-        slots is added to those that do."""
-        found = []
-        for tile, slot, tokens in zip(held, slots, read, strict=True):
-            begin = schedule.SumsOp([part(tile, 0, tile.type.shape[1], wide=True)], schedule.Acc.get(tile.type))
-            begin.attributes["begin"] = ir.UnitAttr.get()
-            made, token = self._product(begin.results[0], left, slot, turned=True)
-            found.append((made, tile.type))
-            tokens.append(token)
-        return found
-
-    def _elements(self, level: int, total: ir.Value) -> dict[ir.Value, ir.Value]:
-        """What operators make of the first products up to that of number `level`, whose sums these are, as the seconds
+    def _elements(self, level: int, tile: ir.Value) -> dict[ir.Value, ir.Value]:
+        """What operators make of the first products up to that of number `level`, whose tile this is, as the seconds
         take it. What several read stays in registers."""
         body, of, found = self.body, self.of.between, dict[ir.Value, ir.Value]()
         wanted = {second.element for second in self.of.seconds}
-        body.given[of.firsts[level].result] = schedule.SettleOp(total, schedule.tile_of(total)).results[0]
+        body.given[of.firsts[level].result] = tile
         for result, member in of.members.items():
             if self.levels[result] != level:
                 continue
@@ -255,14 +288,6 @@ class BackToBackKernel:
             if result in wanted:
                 found[result] = part(body.only_inside(made, 0.0) if body.has_rest else made, 0, COLUMNS)
         return found
-
-    def _product(
-        self, sums: ir.Value, left: ir.Value, right: ir.Value, turned: bool = False
-    ) -> tuple[ir.Value, ir.Value]:
-        made = schedule.ProductOp(sums, left, right, self.engine, sums.type, schedule.Token.get())
-        if turned:
-            made.attributes["turned"] = ir.UnitAttr.get()
-        return made.results[0], made.results[1]
 
     # ---- results
 

@@ -93,7 +93,7 @@ def _tiles(of: BackToBack, target: Target, copies: int) -> BackToBackTiles | Non
     free = target.shared_bytes - BARRIERS
     held = 2 if free - 2 * left >= 2 * of_turn else 1
     turns = min(_MOST_TURNS, (free - held * left) // of_turn)
-    if turns < 1:
+    if turns < 2:  # products with one turn's run beside those of the next
         return None
     elements = own * COLUMNS
     widths = sum(CHUNK * chunks(size) for size in (*of.firsts, *of.seconds))
