@@ -106,6 +106,8 @@ def simplify(generic: ir.Operation) -> None:
 def _power(op: ir.Operation) -> ir.Value | None:
     base, exponent = op.operands
     number, type_ = constant_of(exponent), op.result.type
+    if constant_of(base) == 2.0 and op.name == "math.powf":
+        return _create("math.exp2", [type_], [exponent], op)
     if number not in _POWERS:
         return None
     if number == 1.0:

@@ -16,6 +16,7 @@ from .attention import masked_scores
 from .working import working
 
 aten = torch.ops.aten
+_LOG2_E = 1 / math.log(2)
 
 
 def _gradients(
@@ -37,17 +38,23 @@ def _gradients(
     scale = 1 / math.sqrt(width) if scale is None else scale
     keys, values = (_for_heads(of, heads).reshape(batch, cached, of.shape[-1]) for of in (key, value))
     rows, grads = query.reshape(batch, length, width), grad.reshape(batch, length, out_width)
-    scores = masked_scores(query, rows, keys, mask, is_causal, scale)
-    weights = (scores - log_sums.reshape(batch, length, 1)).exp()
+    # As powers of two, which are one instruction; products are scaled rather than what they are of, which is more.
+    scores = masked_scores(query, rows, keys, None if mask is None else _in_bits(mask), is_causal, scale * _LOG2_E)
+    in_bits = (log_sums * _LOG2_E).clamp(min=torch.finfo(log_sums.dtype).min)  # of a row that is masked throughout
+    weights = (scores - in_bits.reshape(batch, length, 1)).exp2()
     products = _summed_products(grad, out).reshape(batch, length, 1)
     of_scores = weights * (working(torch.bmm(grads, values.transpose(1, 2))) - products)
-    of_products = (of_scores * scale).to(query.dtype)
+    of_products = of_scores.to(query.dtype)
     of_values = torch.bmm(weights.to(value.dtype).transpose(1, 2), grads)
-    of_keys = torch.bmm(of_products.transpose(1, 2), rows)
-    of_queries = torch.bmm(of_products, keys)
+    of_keys = torch.bmm(of_products.transpose(1, 2), rows) * scale
+    of_queries = torch.bmm(of_products, keys) * scale
     of_heads = (of.view(*query.shape[:-2], *of.shape[1:]) for of in (of_keys, of_values))
     given = of_scores.view(*query.shape[:-1], cached)
     return of_queries.view(query.shape), *(_summed(of, kept) for of in of_heads), given
+
+
+def _in_bits(mask: Tensor) -> Tensor:
+    return mask if mask.dtype == torch.bool else working(mask) * _LOG2_E
 
 
 def _summed_products(a: Tensor, b: Tensor) -> Tensor:

@@ -29,10 +29,7 @@ def plans(monkeypatch):
         simulation = Simulation(program)
 
         def run(*values):
-            results = list(simulation(*(values[i].detach() for i in graph.taken)))
-            for place, value in zip(graph.places, graph.given(*values), strict=True):
-                results[place] = value
-            return results
+            return graph.completed(simulation(*(values[i].detach() for i in graph.taken)), values)
 
         return make_boxed_func(run)
 

@@ -23,6 +23,21 @@ func.func @powers(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %y : tensor<8xf32>
 }
 
+// A power of two is one of two, whatever the exponent is.
+// CHECK-LABEL: func.func @powers_of_two
+// CHECK: math.exp2
+// CHECK-NOT: math.powf
+func.func @powers_of_two(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %two = arith.constant 2.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.powf %two, %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+
 // CHECK-LABEL: func.func @quotient
 // CHECK-DAG: %[[C:.+]] = arith.constant 2.500000e-01 : f32
 // CHECK: arith.mulf %{{.+}}, %[[C]] : f32
