@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
@@ -20,7 +21,6 @@ from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, FEED_REGISTERS, BackToBackTiles
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.rows import groups_of
 
 from .attention_places import Places
 from .back_to_back import Between, sources
@@ -43,14 +43,14 @@ _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 @dataclass(frozen=True)
 class Second:
     """A product of elements, what follows it, and how its result is stored: as rows and columns of which each is
-    several of its dimensions where it is `flat`."""
+    several of its dimensions where it `is_flat`."""
 
     op: ir.Operation
     found: Contraction
     element: ir.Value
     follows: Follows
     stored: Stored | None
-    flat: ir.Operation | None = None
+    is_flat: bool = False
 
     @property
     def ends(self) -> list[ir.Operation]:
@@ -60,8 +60,6 @@ class Second:
     @property
     def replaced(self) -> list[ir.Operation]:
         """The operators in whose place the kernel's results stand."""
-        if self.flat is not None:
-            return [self.flat]
         return list(self.stored.operations)[-1:] if self.stored is not None else self.ends
 
 
@@ -310,9 +308,9 @@ class BackToBackKernel:
         if second.stored is not None:
             roles = second.stored.roles
             offsets = offsets_of(roles, place, self.places.size)
-            if second.flat is None:
+            if not second.is_flat:
                 return offsets, number, [along(roles, "m"), roles.index("n")]
-            return [self._joined(offsets, second.stored.sizes, own) for own in groups_of(second.flat)], number, [0, 1]
+            return [self._joined(offsets, second.stored.sizes, own) for own in _flat(roles)], number, [0, 1]
         at = [*([place["b"]] if self.has_batch else []), *own[self.places.of_batch :]]
         return [*at, place["n"]], number, [len(at) - 1, len(at)]
 
@@ -333,12 +331,19 @@ class BackToBackKernel:
                 kind = ir.RankedTensorType(op.results[0].type)
                 columns = ir.RankedTensorType(second.op.results[0].type).shape[-1]
                 sizes = list(second.stored.sizes) if second.stored is not None else [*outer, columns]
-                sizes = list(kind.shape) if second.flat is not None else sizes
+                if second.stored is not None and second.is_flat:
+                    sizes = [prod(sizes[d] for d in dims) for dims in _flat(second.stored.roles)]
                 type_ = ir.RankedTensorType.get(sizes, kind.element_type)
                 results.append(reshaped(kitsune.result(built.results[0], number, type_, []), list(kind.shape)))
                 number += 1
             found.append(results)
         return found
+
+
+def _flat(roles: Roles) -> list[range]:
+    """The dimensions up to the rows, and behind these."""
+    rows_ = along(roles, "m") + 1
+    return [range(rows_), range(rows_, len(roles))]
 
 
 def _levels(of: Between) -> dict[ir.Value, int]:

@@ -57,6 +57,9 @@ class PlaceColumns(ModulePass):
     name: ClassVar[str] = "place-columns"
 
     def run(self, module: ir.Module) -> None:
+        for op in walk(module, *RESHAPES):
+            if op.parent.name == "func.func" and (found := root(op.results[0])).type == op.results[0].type:
+                op.results[0].replace_all_uses_with(found)
         padded = [op for op in walk(module, "linalg.generic") if _is_padded(op)]
         for op in padded:
             if (made := _source(op).owner) and (_is_concatenation(made) or _is_generic(made)):

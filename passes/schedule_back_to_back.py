@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir import rows
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
@@ -178,8 +177,8 @@ class _Side:
             if stored is not None and "m" not in stored.roles:
                 stored = None
             found = with_split_right(one.found, shape, constant_index)
-            flat = self._flat(stored, tiles)
-            seconds.append(Second(one.op, found, between.given(one), own, stored, flat))
+            is_flat = self._is_flat(stored, tiles)
+            seconds.append(Second(one.op, found, between.given(one), own, stored, is_flat))
         ops = [
             op for one in seconds for op in (one.op, *one.follows.ops, *(one.stored.operations if one.stored else ()))
         ]
@@ -200,18 +199,14 @@ class _Side:
                 op.results[0].replace_all_uses_with(result)
         return own
 
-    def _flat(self, stored: Stored | None, tiles: BackToBackTiles) -> ir.Operation | None:
-        """What alone reads a stored result, as rows and columns of several dimensions each; None where a tile would
-        have some of the next rows' or columns' elements then. Concatenations take such results where they are."""
-        if stored is None:
-            return None
-        uses = [use.owner.operation for use in stored.operations[-1].results[0].uses]
-        if len(uses) != 1 or uses[0].name != "tensor.collapse_shape" or len(groups := rows.groups_of(uses[0])) != 2:
-            return None
-        ends = [stored.roles[own[-1]] for own in groups]
+    @staticmethod
+    def _is_flat(stored: Stored | None, tiles: BackToBackTiles) -> bool:
+        """Whether a stored result is written as rows and columns, each several of its dimensions, as concatenations and
+        products take it: where no tile has some of the next rows' or columns' elements then."""
+        if stored is None or "m" not in stored.roles:
+            return False
         sizes = dict(zip(stored.roles, stored.sizes, strict=True))
-        fits = ends == ["m", "n"] and not sizes["m"] % tiles.rows and not sizes["n"] % GRANULE
-        return uses[0] if fits else None
+        return stored.roles[-1] == "n" and not sizes["m"] % tiles.rows and not sizes["n"] % GRANULE
 
     def counts(self, of: Between, is_turned: bool) -> BackToBack:
         """What the price of a kernel of some of the seconds depends on, perhaps with rows in the place of columns."""

@@ -23,6 +23,7 @@ from .given_orders import ORDER, lie_as_given, order_of
 from .joint_graphs import expand
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
+from .summed_slices import join_slices
 from .torch_program import array_of, lower_graph, node_spec
 
 _UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)
@@ -73,6 +74,7 @@ def import_aot_graph(
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
     expand(graph)
+    join_slices(graph)
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
         if "device" in node.kwargs:
             node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
