@@ -271,13 +271,11 @@ class _Kernels:
         made = cls(between, _Side(between, plan, sizes, target), [])
         for is_turned in (False, True):
             own = tuple(one for one in between.seconds if between.is_straight(one) != is_turned)
-            made.parts += (
-                min(
-                    (made._parts(is_turned, way) for way in ([own], [(one,) for one in own])),
-                    key=lambda parts: sum(one.tiles.price.us for one in parts) if parts is not None else inf,
-                )
-                or made._none()
-            )
+            ways = (made._parts(is_turned, way) for way in ([own], [(one,) for one in own]))
+            found = [parts for parts in ways if parts is not None]
+            if not found:
+                raise UnsupportedError("no tiles of it fit registers and shared memory")
+            made.parts += min(found, key=lambda parts: sum(one.tiles.price.us for one in parts))
         return made
 
     def _parts(self, is_turned: bool, ways: Sequence[tuple[Product, ...]]) -> list[_Part] | None:
@@ -297,10 +295,6 @@ class _Kernels:
     def _dram_us(self, tensors: set[ir.Value]) -> float:
         shape = self.whole.sizes.shape
         return dram_us(sum(2.0 * prod(shape(value)) for value in tensors), self.whole.target)
-
-    @staticmethod
-    def _none() -> list[_Part]:
-        raise UnsupportedError("no tiles of it fit registers and shared memory")
 
     def is_faster(self) -> bool:
         """Whether they are predicted to be faster than kernels of each product, the elements going through memory."""

@@ -88,6 +88,8 @@ def _behind(view: Node, shape: Sequence[Any], dim: int) -> tuple[Callable[[Graph
     if view.target == aten.permute.default:
         order = [d % len(shape) for d in view.args[1]]
         return lambda graph, part: _call(graph, aten.permute.default, part, order), order.index(dim)
+    if view.target == aten.clone.default:
+        return lambda graph, part: part, dim
     if view.target not in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
         return None
     wanted = list(view.meta["val"].shape)

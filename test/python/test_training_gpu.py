@@ -10,6 +10,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir import torch_backend
 from kitsune_mlir.compiler import compile_program
+from kitsune_mlir.passes import schedule_back_to_back
 from kitsune_mlir.tools.gpusim import Simulation
 
 BF16 = torch.bfloat16
@@ -83,6 +84,48 @@ def test_attention(plans):
 
     check(Attending().to(BF16), torch.randn(2, 150, 64, dtype=BF16))
     assert "attention0" in plans[0]
+
+
+class Grouped(nn.Module):
+    """Attention of heads of which several have keys and values in common."""
+
+    def __init__(self, heads, kept, width, causal, mask=None):
+        super().__init__()
+        self.sizes, self.width, self.causal, self.mask = [heads * width, *[kept * width] * 2], width, causal, mask
+        self.taken = nn.Linear(32, sum(self.sizes), bias=False)
+
+    def forward(self, x):
+        heads = (part.unflatten(-1, (-1, self.width)).transpose(1, 2) for part in self.taken(x).split(self.sizes, -1))
+        mask = self.mask.to(x.dtype) if self.mask is not None and self.mask.is_floating_point() else self.mask
+        found = nn.functional.scaled_dot_product_attention(*heads, mask, is_causal=self.causal, enable_gqa=True)
+        return found.transpose(1, 2).flatten(2)
+
+
+def places(rows):
+    return torch.arange(rows)[:, None] - torch.arange(rows)
+
+
+# Tiles that do not end with rows, keys that several heads have, rows that are masked throughout, numbers that are added
+# to scores; so wide that each gradient is a kernel of its own; and whose results lie side by side as they are written.
+@pytest.mark.parametrize(
+    ("tokens", "width", "heads", "kept", "causal", "mask", "dtype", "kernels"),
+    [
+        (150, 64, 2, 2, True, None, BF16, 2),
+        (100, 64, 4, 2, True, None, BF16, 2),
+        (130, 40, 2, 2, False, places(130) % 7 > 2, torch.float16, 2),
+        (70, 80, 2, 2, False, places(70) / 50, BF16, 3),
+        (128, 32, 2, 2, False, places(128) * (places(128) > 3) < 40, BF16, 2),
+    ],
+)
+def test_gradients_of_attention_keep_scores(
+    tokens, width, heads, kept, causal, mask, dtype, kernels, plans, monkeypatch
+):
+    torch.manual_seed(0)
+    monkeypatch.setattr(schedule_back_to_back._Kernels, "is_faster", lambda kernels: True)
+    if mask is not None and mask.dtype == torch.bool:
+        mask[5] = False
+    check(Grouped(heads, kept, width, causal, mask).to(dtype), torch.randn(2, tokens, 32, dtype=dtype))
+    assert sum(name.startswith("back_to_back") for name in plans[-1]) == kernels
 
 
 def test_images(plans):
