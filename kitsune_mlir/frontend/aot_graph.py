@@ -24,7 +24,7 @@ from .joint_graphs import expand
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
 from .summed_slices import join_slices
-from .torch_program import array_of, lower_graph, node_spec
+from .torch_program import array_of, example_sizes_of, lower_graph, node_spec
 
 _UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)
 
@@ -126,7 +126,8 @@ def import_aot_graph(
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
     if value is None or value.is_complex():
-        return Argument(replace(node_spec(node.name, node), order=node.meta.get(ORDER, ())), "input")
+        spec = replace(node_spec(node.name, node), order=node.meta.get(ORDER, ()))
+        return Argument(spec, "input", None, example_sizes_of(node))
     own = value.detach().to("cpu", copy=True)  # what changes torch's is not seen
     return Argument(node_spec(node.name, node), "parameter", array_of(own, f"{name}: {node.name}"))
 

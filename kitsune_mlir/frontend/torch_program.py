@@ -130,7 +130,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         else:
             value = array_of(_weight(exported, spec.target), f"{name}: {_KINDS[spec.kind]} {label}")
         own = replace(node_spec(label, node), order=node.meta.get(ORDER, ()))
-        arguments.append(Argument(own, _KINDS[spec.kind], value, _example_sizes(node)))
+        arguments.append(Argument(own, _KINDS[spec.kind], value, example_sizes_of(node)))
 
     outputs: list[Output] = []
     returned: list[torch.fx.Node] = []
@@ -303,7 +303,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 
-def _example_sizes(node: torch.fx.Node) -> tuple[int | None, ...]:
+def example_sizes_of(node: torch.fx.Node) -> tuple[int | None, ...]:
     """The sizes that a graph node's tensor had in the example; None for those that are not known."""
     return tuple(map(of_example, node.meta["val"].shape))
 
