@@ -21,7 +21,6 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.planning.open_sizes import is_open
 
 from .row_groups import Member, Space, fit, root, users
 from .split_batches import lies
@@ -207,9 +206,3 @@ def sources(of: Between, shape: Shape, is_turned: bool = False) -> list[int]:
         place = place_of(second.found.right, second.found.right_roles, shape, {"k": "n", "n": "k"})
         found.append(rights.index(place) if place in rights else -1)
     return found
-
-
-def check_sizes(sizes: Sequence[int]) -> None:
-    """Raises UnsupportedError where one of these is open until the call."""
-    if any(map(is_open, sizes)):
-        raise UnsupportedError("sizes of products with operators between them are open until the call")

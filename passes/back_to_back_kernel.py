@@ -14,11 +14,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, FEED_REGISTERS, BackToBackTiles
+from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
 
@@ -30,13 +32,14 @@ from .of_places import Range
 from .operand_layout import laid_out
 from .product_follows import Follows, tiled
 from .row_groups import root, users
-from .schedule_build import constant_index, reshaped
+from .schedule_build import constant_index, reshaped, reshaped_as
 from .score_tiles import ScoreTiles, element_of
 from .split_batches import Stored, along, offsets_of
-from .tensor_sizes import Shape
+from .tensor_sizes import Shape, or_dynamic
 
 _WARPS = 4
 Rings = dict[str, schedule.AllocRingOp]
+T = TypeVar("T")
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 
 
@@ -165,7 +168,9 @@ class BackToBackKernel:
         """What takes the place of each second's results."""
         of, tiles, places = self.of, self.tiles, self.places
         places.ask([operand.value for operand in (*self.lefts, *self.rights)])
-        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit) as built:
+        # A loop over columns has a turn or more, unless there are no rows either.
+        least = 1 if is_open(of.sizes["n"]) and of.sizes["n"] not in places.segments else None
+        with new_kernel(of.name, of.target, tiles.price.us, tiles.price.limit, least=least) as built:
             dealt = places.deal()
             rings = {
                 operand.name: self._ring(operand) for operand in (*self.lefts, *self.rights, *filter(None, self.values))
@@ -311,33 +316,47 @@ class BackToBackKernel:
             if not second.is_flat:
                 return offsets, number, [along(roles, "m"), roles.index("n")]
             return [self._joined(offsets, second.stored.sizes, own) for own in _flat(roles)], number, [0, 1]
-        at = [*([place["b"]] if self.has_batch else []), *own[self.places.of_batch :]]
+        at = [*self._batch([place["b"]], own), *own[self.places.of_batch :]]
         return [*at, place["n"]], number, [len(at) - 1, len(at)]
 
-    @staticmethod
-    def _joined(offsets: Sequence[ir.Value], sizes: Sequence[int], dims: Sequence[int]) -> ir.Value:
+    def _batch(self, whole: list[T], segments: list[T]) -> list[T]:
+        """What of the batch is a dimension of results: all of it, or, where it is open until the call, each segment."""
+        if not self.has_batch:
+            return []
+        return segments[: self.places.of_batch] if is_open(self.of.sizes["b"]) else whole
+
+    def _joined(self, offsets: Sequence[ir.Value], sizes: Sequence[int], dims: Sequence[int]) -> ir.Value:
         """The offset in a dimension that stands for several."""
         found = offsets[dims[0]]
         for d in dims[1:]:
-            found = arith.addi(arith.muli(found, constant_index(sizes[d])), offsets[d])
+            found = arith.addi(arith.muli(found, self.places.size(sizes[d])), offsets[d])
         return found
 
     def _results(self, built: schedule.KernelOp) -> list[list[ir.Value]]:
-        of, found, number = self.of, [], 0
-        outer = [*([of.sizes["b"]] if self.has_batch else []), *self.places.segments[self.places.of_batch :]]
+        of, places, found, number = self.of, self.places, [], 0
+        outer = [*self._batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
         for second in of.seconds:
             results = []
             for op in second.replaced:
-                kind = ir.RankedTensorType(op.results[0].type)
-                columns = ir.RankedTensorType(second.op.results[0].type).shape[-1]
-                sizes = list(second.stored.sizes) if second.stored is not None else [*outer, columns]
-                if second.stored is not None and second.is_flat:
-                    sizes = [prod(sizes[d] for d in dims) for dims in _flat(second.stored.roles)]
-                type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-                results.append(reshaped(kitsune.result(built.results[0], number, type_, []), list(kind.shape)))
+                own = [*outer, of.shape(second.op.results[0])[-1]]
+                if second.stored is not None:
+                    own = list(second.stored.sizes)
+                    if second.is_flat:
+                        own = [prod(own[d] for d in dims) for dims in _flat(second.stored.roles)]
+                results.append(self._result(built, number, op.results[0], own))
                 number += 1
             found.append(results)
         return found
+
+    def _result(self, built: schedule.KernelOp, number: int, value: ir.Value, own: list[int]) -> ir.Value:
+        """What takes the place of a value, as the kernel gives it in these sizes."""
+        of, places, kind = self.of, self.places, ir.RankedTensorType(value.type)
+        type_ = ir.RankedTensorType.get(list(map(or_dynamic, own)), kind.element_type)
+        sizes = list(map(places.size, filter(is_open, own))) if len(places.open) > 1 else []
+        result = kitsune.result(built.results[0], number, type_, sizes)
+        if any(map(is_open, own)):
+            return reshaped_as(result, own, of.shape(value), places.size)
+        return reshaped(result, list(kind.shape))
 
 
 def _flat(roles: Roles) -> list[range]:

@@ -31,13 +31,15 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.back_to_back_tiles import BackToBack, BackToBackTiles
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
+from kitsune_mlir.planning.open_sizes import factors, is_open
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .attention_places import usable
-from .back_to_back import NAMES, Between, Product, between_of, check_sizes, place_of, sources
+from .back_to_back import NAMES, Between, Product, between_of, place_of, sources
 from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
+from .batches_apart import check_open
 from .block_order import Order
 from .of_places import Range, is_of_places
 from .operand_layout import GRANULE
@@ -46,7 +48,6 @@ from .product_follows import Follows, follows_of
 from .row_bodies import erase, gather
 from .row_groups import Group, root
 from .row_plan import RowPlan
-from .schedule_build import constant_index
 from .score_tiles import ScoreTiles
 from .split_batches import Stored, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import TensorSizes
@@ -94,6 +95,15 @@ def _next(module: ir.Module, target: Target, refused: set[ir.Value]) -> _Kernels
     return None
 
 
+def _plan(between: Between, sizes: TensorSizes) -> RowPlan:
+    """The dimensions into which the rows are cut, of which the batch is one, or several where it is open."""
+    rows_ = between.space.rows // between.batch
+    cuts = [rows_] if between.batch > 1 else []
+    if is_open(between.batch):
+        cuts.append(factors(between.batch)[0] * rows_)
+    return RowPlan(Group(between.space, dict(between.members)), cuts, sizes.taken)
+
+
 @dataclass
 class _Side:
     """What one kernel computes: products that all sum over the columns."""
@@ -106,25 +116,24 @@ class _Side:
     @classmethod
     def of(cls, between: Between, sizes: TensorSizes, target: Target) -> _Side:
         """Raises UnsupportedError for what has no such kernel."""
-        rows_ = between.space.rows // between.batch
-        check_sizes([between.space.rows, between.space.columns])
-        group = Group(between.space, dict(between.members))
-        plan = RowPlan(group, [rows_] if between.batch > 1 else [], sizes.taken)
-        side = cls(between, plan, sizes, target)
+        side = cls(between, _plan(between, sizes), sizes, target)
         side._check()
         return side
 
     def _check(self) -> None:
-        elements, shape = set(), self.sizes.shape
+        elements, shape, where = set(), self.sizes.shape, []
         for one in (*self.between.firsts, *self.between.seconds):
             priced = PricedProduct(op=one.op, found=one.found, target=self.target)
             found = one.found
             for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
                 priced.sizes |= dict(zip(roles, shape(value), strict=True))
                 elements.add(str(ir.RankedTensorType(value.type).element_type))
-            check_sizes(list(priced.sizes.values()))
-            priced.examples = dict(priced.sizes)
+            if any(is_open(priced.sizes[role]) for role in ("k" if one in self.between.firsts else "n")):
+                raise UnsupportedError("the columns of an operand are open until the call")
+            priced.examples = {role: self.sizes.taken(size) for role, size in priced.sizes.items()}
             priced.check_kind()
+            where += [(found.left, found.left_roles, 0)] if one in self.between.firsts else []
+            where.append((found.right, found.right_roles, 0))
         if len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
         for one in self.between.firsts:
@@ -135,6 +144,7 @@ class _Side:
                 raise UnsupportedError("an operand does not lie along what is summed over")
         if any(self._last(one.found.right, one.found.right_roles) != "n" for one in self.between.seconds):
             raise UnsupportedError("an operand lies along what is summed over")
+        check_open(where, [self.between.batch, self.rows, self.between.space.columns], self.sizes)
         self._body().check()
 
     def _last(self, value: ir.Value, roles: Roles) -> str:
@@ -176,7 +186,7 @@ class _Side:
             stored = stored_apart(ends[0].results[0], 0, shape) if len(ends) == 1 else None
             if stored is not None and "m" not in stored.roles:
                 stored = None
-            found = with_split_right(one.found, shape, constant_index)
+            found = with_split_right(one.found, shape, self.sizes.as_value)
             is_flat = self._is_flat(stored, tiles)
             seconds.append(Second(one.op, found, between.given(one), own, stored, is_flat))
         ops = [
@@ -189,7 +199,7 @@ class _Side:
         gather(own)
         last = own[-1]
         with last.location, ir.InsertionPoint(last):
-            firsts = [with_split_batches(one.found, 0, shape) for one in between.firsts]
+            firsts = [with_split_batches(one.found, 0, shape, number=self.sizes.as_value) for one in between.firsts]
             computed = Computed(between, firsts, seconds, self.range(), self._by_role, shape, self.target, name)
             body = self._body()
             body.bring()
@@ -230,7 +240,7 @@ class _Side:
         shared = sources(of, self.sizes.shape, is_turned)
         widths = [self.sizes.shape(one.result)[-1] for one in of.seconds]
         return BackToBack(
-            *(of.batch, rows_, columns),
+            *map(self.sizes.taken, (of.batch, rows_, columns)),
             tuple(self._summed(one) for one in of.firsts),
             tuple(width for width, source in sorted(zip(widths, shared, strict=True), key=lambda one: one[1] < 0)),
             sum(source >= 0 for source in shared),
@@ -265,10 +275,7 @@ class _Kernels:
         """Raises UnsupportedError where there are none."""
         if not Order(between.ops[0].block).is_convex(between.ops):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
-        rows_ = between.space.rows // between.batch
-        group = Group(between.space, dict(between.members))
-        plan = RowPlan(group, [rows_] if between.batch > 1 else [], sizes.taken)
-        made = cls(between, _Side(between, plan, sizes, target), [])
+        made = cls(between, _Side(between, _plan(between, sizes), sizes, target), [])
         for is_turned in (False, True):
             own = tuple(one for one in between.seconds if between.is_straight(one) != is_turned)
             ways = (made._parts(is_turned, way) for way in ([own], [(one,) for one in own]))
@@ -293,13 +300,15 @@ class _Kernels:
         return found
 
     def _dram_us(self, tensors: set[ir.Value]) -> float:
-        shape = self.whole.sizes.shape
-        return dram_us(sum(2.0 * prod(shape(value)) for value in tensors), self.whole.target)
+        sizes = self.whole.sizes
+        return dram_us(sum(2.0 * sizes.taken(prod(sizes.shape(value))) for value in tensors), self.whole.target)
 
     def is_faster(self) -> bool:
         """Whether they are predicted to be faster than kernels of each product, the elements going through memory."""
         between, whole = self.between, self.whole
-        elements, apart = float(between.space.rows * between.space.columns), 0.0
+        if is_open(whole.rows) or is_open(between.space.columns):
+            return True  # such products have no other kernel
+        elements, apart = float(whole.sizes.taken(between.space.rows * between.space.columns)), 0.0
         given = len(set(map(between.given, between.seconds)))
         for number, one in enumerate((*between.firsts, *between.seconds)):
             is_first = number < len(between.firsts)

@@ -10,11 +10,11 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.planning.open_sizes import is_open
 
 from .back_to_back import Between, Product, product_of
-from .convolution_operands import transposed
 from .row_groups import Member, Space, fit, root, scalar_of
-from .schedule_build import generic, map_of, moved, reshaped, zero_tensor
+from .schedule_build import generic, map_of, moved, reshaped, reshaped_as, sizes_of, zero_tensor
 from .tensor_sizes import TensorSizes
 
 
@@ -44,17 +44,17 @@ class _Turned:
             members[made.op.results[0]] = made
             self.values[result] = made.op.results[0]
         for second in of.seconds:
-            *outer, _ = self.sizes.shape(second.found.left)
+            *outer, _, _ = self.sizes.shape(second.found.left)
             left = self.values[of.given(second)]
-            shape = [*outer[:-1], of.space.columns, self.count]
+            shape = [*outer, of.space.columns, self.count]
             right = _in_order(second.found.right, second.found.right_roles, "bkn")
-            seconds.append(self._product(reshaped(left, shape), right, second.result))
+            seconds.append(self._product(self._reshaped(left, shape), right, second.result))
         return Between(self.space, of.batch, tuple(firsts), members, tuple(seconds))
 
     def _product(self, left: ir.Value, right: ir.Value, like: ir.Value) -> Product:
         kind = ir.RankedTensorType(like.type)
-        sizes = [*rows.shape_of(left)[:-1], rows.shape_of(right)[-1]]
-        start = zero_tensor(sizes, kind.element_type)
+        sizes = [*self.sizes.shape(left)[:-1], self.sizes.shape(right)[-1]]
+        start = zero_tensor(list(map(self._size, sizes)), kind.element_type)
         make = linalg.batch_matmul if kind.rank == 3 else linalg.matmul
         made = product_of(make(left, right, outs=[start]).owner.operation)
         assert made is not None
@@ -73,17 +73,18 @@ class _Turned:
                 maps.append(map_of(len(loops), []))
                 continue
             if root(value) in self.values:
-                inputs.append(reshaped(self.values[root(value)], shape))
+                inputs.append(self._reshaped(self.values[root(value)], shape))
                 maps.append(ir.AffineMap.get_identity(len(loops)))
                 continue
             dims = [expr.position for expr in map_.results if isinstance(expr, ir.AffineDimExpr)]
             dims = [d for d in dims if lengths[d] != 1]
-            value, order = _without_units(value), sorted(dims, key=place.__getitem__)
+            long = [size for size in self.sizes.shape(value) if size != 1]
+            value, order = self._reshaped(value, long), sorted(dims, key=place.__getitem__)
             if order != dims:
                 value = _transposed(value, [dims.index(d) for d in order])
             inputs.append(value)
             maps.append(map_of(len(loops), [place[d] for d in order]))
-        start = tensor.empty(shape, ir.RankedTensorType(member.op.results[0].type).element_type)
+        start = tensor.empty(list(map(self._size, shape)), ir.RankedTensorType(member.op.results[0].type).element_type)
         maps.append(ir.AffineMap.get_identity(len(loops)))
         with member.op.location:
             made = generic(inputs, [start], maps, ["parallel"] * len(loops), s.body)
@@ -91,6 +92,16 @@ class _Turned:
         if found is None or found.kind != "tile":
             raise UnsupportedError("an operator between products has no form with rows in the place of columns")
         return found
+
+    def _size(self, size: int) -> int | ir.Value:
+        """A size, or the value of one that is open until the call."""
+        return self.sizes.as_value(size) if is_open(size) else size
+
+    def _reshaped(self, value: ir.Value, shape: list[int]) -> ir.Value:
+        """A tensor in other sizes, of which some may be open until the call."""
+        if not any(map(is_open, shape)):
+            return reshaped(value, shape)
+        return reshaped_as(value, self.sizes.shape(value), shape, self.sizes.as_value)
 
     def _lengths(self, member: Member) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -120,15 +131,13 @@ class _Turned:
 def _in_order(value: ir.Value, roles: Roles, wanted: str) -> ir.Value:
     """An operand with dimensions in this order, of those that it has."""
     order = [roles.index(role) for role in wanted if role in roles]
-    return value if order == sorted(order) else transposed(value, order)
+    if order == sorted(order):
+        return value
+    start = tensor.empty(sizes_of(value, order), ir.RankedTensorType(value.type).element_type)
+    return linalg.transpose(value, outs=[start], permutation=order).results[0]
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     """A tensor with dimensions in another order, by an operator: one that is computed of places stays such."""
-    kind = ir.RankedTensorType(value.type)
-    start = tensor.empty([kind.shape[d] for d in order], kind.element_type)
-    return moved(value, start, [list(order).index(d) for d in range(kind.rank)])
-
-
-def _without_units(value: ir.Value) -> ir.Value:
-    return reshaped(value, [size for size in rows.shape_of(value) if size != 1])
+    start = tensor.empty(sizes_of(value, order), ir.RankedTensorType(value.type).element_type)
+    return moved(value, start, [list(order).index(d) for d in range(len(order))])
