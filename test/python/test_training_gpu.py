@@ -48,12 +48,12 @@ def gradients(call, module, x):
     return [y.detach(), x.grad, *(parameter.grad for parameter in module.parameters())]
 
 
-def check(module, x):
+def check(module, x, call=None):
     """By the norm of each tensor; numbers that are nothing beside the others are measured by these."""
     exact = copy.deepcopy(module).double()
     wanted = gradients(exact, exact, x.double())
     plain = gradients(module, module, x)
-    found = gradients(torch.compile(module, backend="kitsune"), module, x)
+    found = gradients(call or torch.compile(module, backend="kitsune"), module, x)
     largest = max(float(each.norm()) / each.numel() ** 0.5 for each in wanted)
     for ours, torchs, right in zip(found, plain, wanted, strict=True):
         scale = float(right.norm()) + 1e-2 * largest * right.numel() ** 0.5
@@ -126,6 +126,24 @@ def test_gradients_of_attention_keep_scores(
         mask[5] = False
     check(Grouped(heads, kept, width, causal, mask).to(dtype), torch.randn(2, tokens, 32, dtype=dtype))
     assert sum(name.startswith("back_to_back") for name in plans[-1]) == kernels
+
+
+@pytest.mark.parametrize(("dims", "shapes"), [((0,), [(2, 100), (5, 100)]), ((0, 1), [(3, 150), (2, 64), (4, 33)])])
+def test_gradients_of_attention_of_open_sizes(dims, shapes, plans, monkeypatch):
+    """One program has all sizes."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(schedule_back_to_back._Kernels, "is_faster", lambda kernels: True)
+    module = Grouped(4, 2, 64, causal=True).to(BF16)
+    compiled = torch.compile(module, backend="kitsune")
+
+    def call(x):
+        for dim in dims:
+            torch._dynamo.mark_dynamic(x, dim)
+        return compiled(x)
+
+    for shape in shapes:
+        check(module, torch.randn(*shape, 32, dtype=BF16), call)
+    assert [sum(name.startswith("back_to_back") for name in plan) for plan in plans] == [0, 2]
 
 
 def test_images(plans):
