@@ -16,6 +16,7 @@ BARRIERS = 1024  # bytes of shared memory in front of the slots
 OUTBOX = 2 * COPY_ROWS * 128  # bytes of shared memory through which the tiles of a copy leave
 MOST_SLOTS = 8  # of a ring
 BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a warpgroup's sums
+_OF_THREE, _SLOWER = 128, 1.04  # columns of the sums of three warpgroups, and how long these take
 _BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
@@ -29,6 +30,7 @@ class Warpgroups:
     than the fastest measured. The next tile's chunks are on their way while one is stored."""
 
     target: Target
+    copies = (1, 2, 3)
     copy_rows = (COPY_ROWS,)
     most_kept = 16  # chunks of an operand that is kept: each turn of their loop is code of its own
     whole_copies = (1, 2)  # where a tile has all columns, and what joins them is done to it
@@ -50,17 +52,22 @@ class Warpgroups:
 
     def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
         """The registers of a thread that feeds, of one that multiplies, and of one that makes pieces."""
-        return (24, 240 if copies == 1 else 200, 88) if makes else (24, 240)
+        if makes:
+            return 24, 240 if copies == 1 else 200, 88
+        return (24, 240) if copies < 3 else (24, 152)
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool, makes: bool) -> bool:
         """Whether the sums fit the registers; those that are added outside tensor cores take another set. Of four
         warpgroups, of which one makes, ptxas gives a thread 128."""
         most = COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2
+        if copies > 2:
+            return columns <= _OF_THREE and pairs == 1 and not makes
         return columns <= (min(most, _BESIDE_MAKING) if makes and copies > 1 else most)
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
-        """Cycles in which a chunk's operands leave shared memory."""
-        return 0.0
+        """Cycles in which a chunk's operands leave shared memory: of three warpgroups each reads all of the right one,
+        so that products of 192 x 128 took 4 % longer than those of 128 x 256 (23 products, H200)."""
+        return _SLOWER * copies * copy_rows * columns * CHUNK / self.multiplied if copies > 2 else 0.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Warps:
     from shared memory; all threads have equally many registers."""
 
     target: Target
+    copies = (1, 2)
     copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
     most_kept = 4
     whole_copies = (1,)  # else threads have too few registers for what is kept of a row

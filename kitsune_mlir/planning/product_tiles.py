@@ -132,7 +132,7 @@ def choose(
     k *= 2 if words else 1
     forms = [
         (copies, copy_rows, columns, form)
-        for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
+        for copies, copy_rows, columns in product(on.copies, on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
         for form in _forms(
             *(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made, windows.columns)

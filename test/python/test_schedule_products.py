@@ -15,6 +15,7 @@ from kitsune_mlir.dialects import clusters
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.passes import pipeline, priced_product
+from kitsune_mlir.planning import product_engines
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.planning.thin_products import MOST_ROWS, MOST_TERMS, SMALL
@@ -221,6 +222,7 @@ FORMS = {  # what choose is asked for, sizes, CTAs
     "sets of other widths": ({"widths": (192,)}, (130, 200, 200), 2),
     "a cluster": ({"widths": (64,), "clusters": (2,), "most_split": 1}, (100, 200, 520), 4),
     "few rows": ({"widths": (64,), "clusters": (4,), "most_split": 1}, (40, 128, 1030), 4),
+    "three warpgroups": ({"widths": (128,), "most_split": 1}, (400, 200, 136), 2),
 }
 
 
@@ -229,6 +231,8 @@ def formed(request, monkeypatch):
     """A module with a kernel of one of the forms, proven; its arguments, what it should give, and CTAs."""
     asked, (m, n, k), ctas = FORMS[request.param]
     every = priced_product.choose.__wrapped__
+    if request.param == "three warpgroups":
+        monkeypatch.setattr(product_engines.Warpgroups, "copies", (3,))
     monkeypatch.setattr(priced_product, "choose", lambda *args, **given: every(*args, **given | asked))
     module = mlir.parse(LINEAR.format(m=m, n=n, k=-(-k // 8) * 8), mlir.context())
     pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in ("schedule-products", "verify-dataflow")])
