@@ -81,7 +81,7 @@ from .shared_elements import share_elements
 from .shared_sums import share_sums
 from .split_windows import split_windows
 from .stacked_elements import stack_elements
-from .unit_dims import drop_unit_dims
+from .unit_dims import drop_unit_dims, drop_unit_loops
 from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
@@ -143,6 +143,7 @@ class ConvertLinalgToGpu(ModulePass):
                 read_windows(main)
                 share_elements(main)
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
+                drop_unit_loops(main)
                 merge_loops(main)
                 sum_in_columns(main)
                 bring_scatters_together(main)
