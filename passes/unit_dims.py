@@ -10,8 +10,8 @@ MLIR moves reshapes past operators, so that these can be fused with others, only
 multiplies windows of an image by weights that all channels share reads the image itself, and what scales an image's
 channels is fused with the norm of groups of them.
 
-Loops of one turn, as of images that are made larger a dimension at a time, are dropped once all is fused: how threads
-lie in memory is told by the loops that are last.
+Loops of one turn, as of images that are made larger a dimension at a time, are dropped once all is fused where memory
+is turned: how threads lie in it is told by the loops that are last.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def drop_unit_dims(main: ir.Operation) -> bool:
 
 
 def drop_unit_loops(main: ir.Operation) -> None:
-    """Rewrites the elementwise operators of @main that have such loops beside others, and what is turned."""
+    """Rewrites the elementwise operators of @main that have such loops and turn what they read, and transposes."""
     for op in walk(main, "linalg.transpose"):
         if 1 in rows.shape_of(op.results[0]) and prod(rows.shape_of(op.results[0])) != 1:
             with op.location, ir.InsertionPoint(op):
@@ -64,9 +64,22 @@ def drop_unit_loops(main: ir.Operation) -> None:
         sizes = rows.shape_of(op.results[0])
         units = {rows.dim_of(expr) for expr, size in zip(s.maps[-1].results, sizes) if size == 1}
         kept = [loop for loop in range(len(s.iterators)) if loop not in units]
-        if units and kept and len({rows.dim_of(expr) for expr in s.maps[-1].results} - {None}) == len(s.iterators):
+        if (
+            units
+            and kept
+            and _is_turned(s, units)
+            and len({rows.dim_of(expr) for expr in s.maps[-1].results} - {None}) == len(s.iterators)
+        ):
             with op.location, ir.InsertionPoint(op):
                 _replace_without(op, s, kept)
+
+
+def _is_turned(s: rows.Structured, units: set[int | None]) -> bool:
+    """Whether an operand has the other loops in another order than the result."""
+    places = {rows.dim_of(expr): place for place, expr in enumerate(s.maps[-1].results)}
+    own = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps[: s.inputs]]
+    orders = [[places[loop] for loop in dims if loop is not None and loop not in units] for dims in own]
+    return any(order != sorted(order) for order in orders)
 
 
 def _turn_without(op: ir.Operation) -> None:
