@@ -67,6 +67,7 @@ from .changed_arguments import write_changed
 from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .edited_parts import edit_where_computed
 from .extracted_slices import read_where_sliced
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
@@ -118,6 +119,7 @@ class ConvertLinalgToGpu(ModulePass):
             read_parts(_main(module))
             read_where_sliced(_main(module))
             compute_parts(_main(module))
+            edit_where_computed(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
             with module.context:
