@@ -32,6 +32,7 @@ COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CT
 LEAST = 1 << 13  # elements that are worth two kernels
 WORD, MANY_RESULTS = 8, 32  # elements of rows that are whole words; results that are many
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
+_WIDE = 1024  # columns of a part of one of more rows than that, of few results
 
 _Size = TypeVar("_Size")  # known, or None
 
@@ -174,8 +175,10 @@ def _find(s: rows.Structured, long_: Container[int], alone: bool) -> Parts | Non
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
     results = prod(size for size, kind in zip(examples, s.iterators) if kind == "parallel")
+    if columns is None or (columns < _WIDE and prod(examples[:first]) > MOST_ROWS):
+        return None
     stays = sizes[first] < COLUMNS.stop or results > MOST_ROWS or (alone and not _is_summed_alone(s))
-    return None if columns is None or stays else Parts(s, sizes, first, columns)
+    return None if stays else Parts(s, sizes, first, columns)
 
 
 def _are_rows(s: rows.Structured, first: int) -> bool:
