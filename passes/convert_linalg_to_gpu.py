@@ -50,6 +50,7 @@ from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_seria
 from kitsune_mlir.codegen.gpu_sort import lower_sorts
 from kitsune_mlir.codegen.gpu_systems import lower_systems
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes, turn_gathers
+from kitsune_mlir.codegen.gpu_twice import store_twice
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
@@ -66,6 +67,7 @@ from .changed_arguments import write_changed
 from .columns_together import compute_columns_together
 from .concatenation_readers import read_parts
 from .early_casts import cast_early
+from .edited_parts import edit_where_computed
 from .extracted_slices import read_where_sliced
 from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
@@ -79,9 +81,10 @@ from .scatters_together import bring_scatters_together
 from .self_padding import read_padded
 from .shared_elements import share_elements
 from .shared_sums import share_sums
+from .sliced_elements import compute_parts
 from .split_windows import split_windows
 from .stacked_elements import stack_elements
-from .unit_dims import drop_unit_dims
+from .unit_dims import drop_unit_dims, drop_unit_loops
 from .window_reads import read_windows
 
 _SIMPLIFY = "builtin.module(canonicalize,cse)"
@@ -115,6 +118,8 @@ class ConvertLinalgToGpu(ModulePass):
             read_rolled(_main(module))
             read_parts(_main(module))
             read_where_sliced(_main(module))
+            compute_parts(_main(module))
+            edit_where_computed(_main(module))
         run_passes(module, _SIMPLIFY)  # kernels too
         with _kernels_aside(module):
             with module.context:
@@ -143,6 +148,7 @@ class ConvertLinalgToGpu(ModulePass):
                 read_windows(main)
                 share_elements(main)
                 fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
+                drop_unit_loops(main)
                 merge_loops(main)
                 sum_in_columns(main)
                 bring_scatters_together(main)
@@ -176,6 +182,7 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)
+            store_twice(main)
             fills = Fills()
             operations = [op.operation for op in main.body.blocks[0].operations]
             done: set[int] = set()

@@ -43,6 +43,24 @@ def beside_zeros(filters: ir.Value, read: Sequence[int], sizes: Sequence[int], g
     return generic([filters], [tensor.empty(list(sizes), element)], maps, ["parallel"] * rank, chosen).results[0]
 
 
+def windows_of(last: ir.Value, of: Convolution) -> ir.Value:
+    """The elements that each place sees of images whose channels are last, those of a filter side by side:
+    images x places x elements."""
+    reach = [(p - 1) * s + (k - 1) * d + 1 for p, s, k, d in zip(of.places, of.strides, of.kernel, of.dilations)]
+    high = [max(0, far - low - size) for far, low, size in zip(reach, of.low, of.sizes)]
+    around = padded(last, [0, *of.low, 0], [0, *high, 0])
+    (batch,), kind, count = sizes_of(last, [0]), ir.RankedTensorType(last.type), 2 + 2 * of.rank
+    loops = [ir.AffineExpr.get_dim(d) for d in range(count)]
+    seen = [
+        place * stride + element * dilation
+        for place, element, stride, dilation in zip(loops[1:], loops[1 + of.rank :], of.strides, of.dilations)
+    ][: of.rank]
+    start = tensor.empty([batch, *of.places, *of.kernel, of.channels], kind.element_type)
+    maps = [ir.AffineMap.get(count, 0, [loops[0], *seen, loops[-1]]), ir.AffineMap.get_identity(count)]
+    made = generic([around], [start], maps, ["parallel"] * count, lambda x, _: x).results[0]
+    return reshaped(made, [None if of.batch is None else of.batch, of.count, prod(of.kernel) * of.channels])
+
+
 def transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     """The tensor with its dimensions in another order."""
     kind = ir.RankedTensorType(value.type)

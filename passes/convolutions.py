@@ -39,6 +39,9 @@ LESS = 0.99  # of the cycles of windows as images lie, below which others are us
 # Times the chunks of windows whose rows are one element, up to which others are not slower that come as patches, whose
 # pixels are in shared memory once for all elements.
 FEWER = 1.5
+# Times the columns that windows have in memory, from which on their elements and the zeros between them are read more
+# slowly out of L2 than the elements are written, and read, by DRAM.
+WRITTEN = 4
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,13 @@ class Convolution:
             return None
         found = Folded(self)
         return None if found.windows.unreadable() else found
+
+    @cached_property
+    def is_written(self) -> bool:
+        """Whether windows are written, element by element: the elements of a row are apart, so that a chunk of the
+        images as they are has the channels of one, and these are few beside the zeros behind them."""
+        columns = prod(self.kernel) * self.channels
+        return self.blocks == 1 and self.folded is None and WRITTEN * columns < self.plain.columns
 
     def takes_folded(self, has_plain: bool) -> bool:
         """Whether windows whose rows are one element are copied sooner than others, or there are no others. Images that

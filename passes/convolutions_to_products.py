@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -48,6 +49,7 @@ from .convolution_operands import (
     transposed,
     turned_last,
     turns_last,
+    windows_of,
 )
 from .convolution_space import Read, Space
 from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
@@ -283,6 +285,11 @@ class _Rewriter:
             return reshaped(images, [of.batch, of.channels, of.count]), ["b", "k", "p"]
         if of.is_pointwise:
             return reshaped(last, [*sizes, of.channels // of.blocks]), [*own, "k"]
+        if of.is_written:
+            return reshaped(windows_of(self._turned_around(images, 0), of), [*sizes, prod(of.kernel) * of.channels]), [
+                *own,
+                "k",
+            ]
         if of.takes_folded(last is not None):
             images, windows = self._with_zeros(of), of.folded.windows
         else:
@@ -342,8 +349,8 @@ class _Rewriter:
         """The filters as rows of the columns that the product has."""
         channels = of.channels // of.blocks
         last = filters_last(of)
-        if of.is_pointwise:
-            columns = channels
+        if of.is_pointwise or of.is_written:
+            columns = prod(of.kernel) * channels
         else:
             folded = of.takes_folded(self._last(of.image) is not None) and of.folded
             windows = folded.windows if folded else of.plain

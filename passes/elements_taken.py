@@ -10,8 +10,11 @@ prepare-linalg.
 
 So it is with what a loss takes of the logarithms of probabilities, which are then not written. What something else
 reads too is taken as it is, unless it is arithmetic of what is written anyway: a product's kernel computes what follows
-it, and would write its sums as well. So is what weights alone make, which is computed once, and what is rounded to 16
-bits as its operands are: the others would find other numbers than those that are taken, of operands that are not.
+it, and would write its sums as well. A reduction alone writes nothing of what it reads: few elements are computed again
+beside it, such as a softmax's exponentials beside their sum. What weights alone make is taken as it is, for it is
+computed once, and what is rounded to 16 bits as its operands are: the others would find other numbers than those that
+are taken, of operands that are not. Between what is computed and what takes of it there may be slices, and things
+around it (taken_views.py).
 """
 
 from __future__ import annotations
@@ -24,24 +27,42 @@ from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import arith, clone_on, ir, tensor, walk
 from kitsune_mlir.weights import is_weight
 
+from .taken_views import VIEWS, read_through, taken_of
+
+_EXTRACT = "tensor.extract"
 _FEWER = 2  # times as many there must be as are taken
 
 
 def take_elements(module: ir.Module) -> None:
     """Rewrites a module in place."""
-    waiting = walk(module, "tensor.extract")
+    waiting = walk(module, _EXTRACT)
     while waiting:
         op = waiting.pop()
         table = op.operands[0]
-        made = rows.producer(table)
+        made = taken_of(table)
         if made is None or not _is_taken(made):
             continue
-        waiting = [other for other in waiting if other.operands[0] != table]
-        for use in list(table.uses):
-            if (taker := use.owner.operation).name == op.name:
-                waiting += computed_there(taker, made)
-        if not list(table.uses):
+        extracts = _extracts(made)
+        waiting = [other for other in waiting if other not in extracts]
+        for taker in extracts:
+            waiting += computed_there(read_through(taker, made), made)
+        if not list(made.results[0].uses):
             made.erase()
+
+
+def _extracts(made: ir.Operation) -> list[ir.Operation]:
+    """What takes elements of what an operator makes, of it or of views of it."""
+    return [taker for value in _views(made) for use in value.uses if (taker := use.owner.operation).name == _EXTRACT]
+
+
+def _views(made: ir.Operation) -> dict[ir.Value, None]:
+    """What an operator makes, and its views through which elements may be read, in order."""
+    found, last = {made.results[0]: None}, [made.results[0]]
+    while last:
+        uses = [use.owner.operation for value in last for use in value.uses]
+        last = [op.results[0] for op in uses if op.name in VIEWS and taken_of(op.results[0]) is not None]
+        found |= dict.fromkeys(last)
+    return found
 
 
 def _is_taken(made: ir.Operation) -> bool:
@@ -59,13 +80,22 @@ def _is_taken(made: ir.Operation) -> bool:
     unread = {*range(len(s.iterators))} - found
     if not all(map(_is_place, s.maps[: s.inputs])) or not all(_is_own(made, d) for d in unread):
         return False
-    takers = [_taker(use.owner.operation) for use in made.results[0].uses]
+    views = _views(made)
+    uses = [use.owner.operation for value in views for use in value.uses]
+    readers = [op for op in uses if not (op.name in VIEWS and op.results[0] in views)]
+    takers, others = [taker for op in readers if (taker := _taker(op))], [op for op in readers if not _taker(op)]
     is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
     is_rounded = _is_narrow(made.results[0]) and any(map(_is_computed_narrow, inputs))
-    if any(taker is None for taker in takers) and (not is_cheap or is_rounded or _follows_product(made)):
+    is_unwritten = is_cheap or all(map(_is_reduction, others))
+    if others and (not is_unwritten or is_rounded or _follows_product(made)):
         return False
-    taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers if taker is not None)
+    taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _is_reduction(op: ir.Operation) -> bool:
+    """Whether an operator sums up what it reads, or joins it otherwise, and multiplies no matrices."""
+    return op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators and match_product(op) is None
 
 
 def _is_narrow(value: ir.Value) -> bool:
@@ -99,9 +129,9 @@ def _follows_product(made: ir.Operation) -> bool:
 def _is_own(made: ir.Operation, d: int) -> bool:
     """Whether elements are taken at their own places along a dimension that is the same everywhere, as class weights
     are for all rows: a number of a place that no operand has would not be checked."""
-    extracts = [use.owner.operation for use in made.results[0].uses if use.owner.name == "tensor.extract"]
-    places = [rows.producer(op.operands[1 + d]) for op in extracts]
-    return all(place is not None and place.name == "linalg.index" for place in places)
+    extracts = _extracts(made)
+    places = [rows.producer(op.operands[1 + d]) for op in extracts if op.operands[0] == made.results[0]]
+    return len(places) == len(extracts) and all(place is not None and place.name == "linalg.index" for place in places)
 
 
 def _is_place(map_: ir.AffineMap) -> bool:
@@ -111,7 +141,7 @@ def _is_place(map_: ir.AffineMap) -> bool:
 def _taker(op: ir.Operation) -> ir.Operation | None:
     """The operator in whose body an extract stands."""
     around = op.parent
-    return around.operation if op.name == "tensor.extract" and around.operation.name == "linalg.generic" else None
+    return around.operation if op.name == _EXTRACT and around.operation.name == "linalg.generic" else None
 
 
 def computed_there(op: ir.Operation, made: ir.Operation) -> list[ir.Operation]:

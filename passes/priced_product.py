@@ -268,14 +268,22 @@ class PricedProduct:
 
     def check(self) -> None:
         """Raises UnsupportedError where it has no kernel on tensor cores."""
-        self.check_kind()
+        self.check_alone()
         if sum(size is None for size in self.sizes.values()) > 1:
             raise UnsupportedError("two of its sizes are open until the call")
         for value in filter(has_open_lines, (self.found.left, self.found.right, self.op.results[0])):
             raise UnsupportedError(f"a size of {value.type} that is open until the call is its last")
 
+    def check_alone(self) -> None:
+        """Raises UnsupportedError where it has no kernel on tensor cores of its own, whichever sizes are open until the
+        call."""
+        self.check_kind()
+        vectors = 1 in (self.sizes["m"], self.sizes["n"]) and self.found.numbers is None
+        if self.known[0] > self.target.sms and vectors:
+            raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
+
     def check_kind(self) -> None:
-        """Raises UnsupportedError where it has no kernel on tensor cores, whichever sizes are open until the call."""
+        """Raises UnsupportedError where no kernel on tensor cores multiplies it, alone or with others."""
         left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
         element = left.element_type
         if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
@@ -284,9 +292,6 @@ class PricedProduct:
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")
-        vectors = 1 in (self.sizes["m"], self.sizes["n"]) and self.found.numbers is None
-        if self.known[0] > self.target.sms and vectors:
-            raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")
         for roles in (self.found.left_roles, self.found.right_roles):

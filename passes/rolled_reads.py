@@ -6,41 +6,64 @@
   =>
     %c = linalg.generic { %d = linalg.index 1;  tensor.extract %x[.., %d < 63 ? %d + 1 : %d - 63] } ...
 
-which is fused with what reads it. A copy of the tensor for each neighbour would be written, and read again. What whole
-vectors of a line change places with is left to concatenation_readers.py.
+which is fused with what reads it. A copy of the tensor for each neighbour would be written, and read again. A roll of a
+roll, as of images whose windows are shifted, is one of both dimensions, whoever reads it. What whole vectors of a line
+change places with is left to concatenation_readers.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
-from .schedule_build import constant_index, generic, sizes_of
-from .tensor_sizes import TensorSizes
+from .schedule_build import constant_index, generic
 
 
 def read_rolled(main: ir.Operation) -> None:
-    """Rewrites such concatenations of @main that elementwise operators alone read."""
-    sizes = None
-    for concat in walk(main, "tensor.concat"):
-        dim, first, uses = attr_int(concat, "dim"), _first_of(concat), list(concat.results[0].uses)
-        if first is None or not uses or not all(map(is_read_elementwise, uses)) or _swaps_vectors(concat, dim):
+    """Rewrites such concatenations of @main that elementwise operators alone read, and those of rolls."""
+    for concat in reversed(walk(main, "tensor.concat")):
+        rolls = _rolls_of(concat)
+        uses = [use for use in concat.results[0].uses if use.owner.name != "tensor.dim"] if rolls else []
+        if not uses or len(rolls) == 1 and (not all(map(is_read_elementwise, uses)) or _swaps_vectors(concat)):
             continue
-        source = rows.producer(concat.operands[0]).operands[0]
-        if rows.DYNAMIC in rows.shape_of(source):
-            sizes = sizes or TensorSizes(main.regions[0].blocks[0])
-            if any(_others(sizes, part, dim) != _others(sizes, source, dim) for part in concat.operands):
-                continue
         for use in uses:
-            with concat.location, ir.InsertionPoint(use.owner):
-                use.owner.operands[use.operand_number] = _rolled(source, dim, first)
+            if is_read_elementwise(use):
+                with concat.location, ir.InsertionPoint(use.owner):
+                    use.owner.operands[use.operand_number] = _rolled(rolls)
+        if len(rolls) > 1 and list(concat.results[0].uses):
+            with concat.location, ir.InsertionPoint(concat):
+                replace_op(concat, _rolled(rolls))
+        elif not list(concat.results[0].uses):
+            concat.erase()
 
 
-def _others(sizes: TensorSizes, value: ir.Value, dim: int) -> list[int]:
-    """A tensor's sizes but that of one dimension."""
-    return [size for d, size in enumerate(sizes.shape(value)) if d != dim]
+@dataclass(frozen=True)
+class _Roll:
+    """A tensor from element `first` of a dimension on, and then those before, as a concatenation of slices."""
+
+    concat: ir.Operation
+    source: ir.Value
+    dim: int
+    first: int
+
+
+def _rolls_of(concat: ir.Operation) -> list[_Roll]:
+    """The roll that a concatenation is, and those of what it rolls that nothing else reads, the last one first."""
+    found = list[_Roll]()
+    while (first := _first_of(concat)) is not None and attr_int(concat, "dim") not in {roll.dim for roll in found}:
+        parts = [rows.producer(part) for part in concat.operands]
+        source = parts[0].operands[0]
+        found.append(_Roll(concat, source, attr_int(concat, "dim"), first))
+        concat = rows.producer(source)
+        others = [use.owner.operation for use in source.uses if use.owner.name != "tensor.dim"]
+        if concat is None or concat.name != "tensor.concat" or {*others} != {*parts}:
+            break
+    return found
 
 
 def _first_of(concat: ir.Operation) -> int | None:
@@ -68,24 +91,34 @@ def is_read_elementwise(use: ir.OpOperand) -> bool:
     return use.operand_number < s.inputs and s.is_elementwise()
 
 
-def _swaps_vectors(concat: ir.Operation, dim: int) -> bool:
+def _swaps_vectors(concat: ir.Operation) -> bool:
     """Whether it is along lines, of which whole vectors of threads change places."""
-    kind = ir.RankedTensorType(concat.results[0].type)
+    dim, kind = attr_int(concat, "dim"), ir.RankedTensorType(concat.results[0].type)
     nbytes = element_bytes(kind.element_type)
     return dim == kind.rank - 1 and all(rows.shape_of(part)[dim] * nbytes % GRANULE == 0 for part in concat.operands)
 
 
-def _rolled(source: ir.Value, dim: int, first: int) -> ir.Value:
-    """A tensor from so many elements along a dimension on, and then those before, at the insertion point."""
+def _rolled(rolls: Sequence[_Roll]) -> ir.Value:
+    """What is rolled, at the insertion point."""
+    source = rolls[-1].source
     kind = ir.RankedTensorType(source.type)
-    behind = kind.shape[dim] - first
 
     def element(_: ir.Value) -> ir.Value:
         places = [linalg.IndexOp(d).result for d in range(kind.rank)]
-        at, count = places[dim], constant_index(behind)
-        is_behind = arith.cmpi(arith.CmpIPredicate.ult, at, count)
-        places[dim] = arith.select(is_behind, arith.addi(at, constant_index(first)), arith.subi(at, count))
+        for roll in rolls:
+            at, count = places[roll.dim], constant_index(kind.shape[roll.dim] - roll.first)
+            is_behind = arith.cmpi(arith.CmpIPredicate.ult, at, count)
+            moved = arith.addi(at, constant_index(roll.first)), arith.subi(at, count)
+            places[roll.dim] = arith.select(is_behind, *moved)
         return tensor.extract(source, places)
 
-    start = tensor.empty(sizes_of(source), kind.element_type)
+    start = tensor.empty(_sizes(rolls[0]), kind.element_type)
     return generic([], [start], [ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank, element).results[0]
+
+
+def _sizes(roll: _Roll) -> list[int | ir.Value]:
+    """Those of the result: along the other dimensions the slices', which begin where the tensor does."""
+    cut = rows.producer(roll.concat.operands[0])
+    given = iter(list(cut.operands)[1:])
+    sizes = [next(given) if size == rows.DYNAMIC else size for size in slice_of(cut).sizes]
+    return [size if d != roll.dim else ir.RankedTensorType(roll.source.type).shape[d] for d, size in enumerate(sizes)]

@@ -162,8 +162,10 @@ class _Pair:
         _check_open(sizes)
         elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
         if elements == {"f32"}:
-            if second.words and is_open(sizes["n"]):
-                raise UnsupportedError("columns of tf32 are open until the call")
+            if is_open(sizes["n"]):
+                if second.words:
+                    raise UnsupportedError("columns of tf32 are open until the call")
+                first.check_alone()  # threads multiply single rows of f32 in less time than they split operands
         elif len(elements) > 1 or not elements <= {"bf16", "f16"}:
             raise UnsupportedError(f"operands are of {' and '.join(sorted(elements))}")
         if not order.is_convex([first.op, op, *(member.op for member in (*group.ordered, *group.beside))]):

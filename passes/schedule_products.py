@@ -172,7 +172,7 @@ class _Scheduler(PricedProduct):
             self._by_rows()
             return False
         plain, self.found = self.found, self._where_it_lies()
-        self.check_kind()
+        self.check_alone()
         follows = follows_of(self.op)
         tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):

@@ -50,6 +50,7 @@ from .channel_planes import split_channels
 from .kernel_build import deal_tiles, new_agent, new_kernel, turns
 from .long_rows import LongRowBody
 from .open_lengths import lengths_in
+from .parted_softmaxes import join_softmaxes
 from .recomputed_elements import recompute, without_wider
 from .row_bodies import RowBody, gather, replace
 from .row_groups import Group, find, root, users
@@ -92,7 +93,8 @@ class ScheduleRows(ModulePass):
                 keep_sums_apart(block)
                 take_rows_in_place(block)
                 long_ = long_reductions(block, target)
-                join_variances(block, parts_in(block, long_))
+                join_variances(block, parts_in(block, long_, alone=False))
+                join_softmaxes(block, parts_in(block, long_, alone=False))
                 split_sums(block, long_)
                 take_row_shapes(block)
                 form_scans(block)

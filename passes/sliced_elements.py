@@ -8,7 +8,9 @@ its own (by prepare-linalg).
     %w = linalg.generic ins(%a0, %b0 : tensor<?x1xf32>, ...) { arith.maximumf }      // of slices of %a and %b
     %h = linalg.generic ins(%a1, %b1 : tensor<?x1xf32>, ...) { arith.maximumf }
 
-So a loss of boxes reads these alone. What a product makes is sliced as it is: its kernel may make the parts.
+So a loss of boxes reads these alone. What a product makes is sliced as it is: its kernel may make the parts. Once
+kernels are scheduled (by convert-linalg-to-gpu) parts of any width are computed by the elementwise operators that read
+them, such as the gates of a recurrent cell behind the sum of its two layers.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 
+from .rolled_reads import is_read_elementwise
 from .schedule_build import generic, reshaped, sizes_of, slice_at
 
 _FEW = 16  # columns
@@ -35,6 +38,27 @@ def compute_slices(module: ir.Module) -> None:
         sliced = bool(parts) and all(part.name == "tensor.extract_slice" for part in parts)
         if sliced and _is_taken(op) and _are_taken(parts, op):
             for part in _alike(parts):
+                _compute(part, op)
+            op.erase()
+
+
+def compute_parts(main: ir.Operation) -> None:
+    """Has the elementwise operators of @main that read parts of what another one makes, which have nothing in common,
+    compute these."""
+    for op in reversed(walk(main, "linalg.generic")):
+        parts = [use.owner.operation for use in op.results[0].uses] if len(op.results) == 1 else []
+        if len(parts) < 2 or any(part.name != "tensor.extract_slice" for part in parts):
+            continue
+        s = rows.Structured(op)
+        identity = ir.AffineMap.get_identity(len(s.iterators))
+        known = all(
+            _goes_along(map_) or all(_is_other(expr, map_) for expr in map_.results)
+            for value, map_ in zip(list(op.operands)[: s.inputs], s.maps)
+            if rows.is_tensor(value)
+        )
+        alone = known and s.is_of_elements() and s.maps[-1] == identity and _are_taken(parts, op, again=False)
+        if alone and all(is_read_elementwise(use) for part in parts for use in part.results[0].uses):
+            for part in parts:
                 _compute(part, op)
             op.erase()
 
@@ -107,9 +131,9 @@ def _is_moved_last(op: ir.Operation) -> bool:
     return order[:-1] == sorted(order[:-1])
 
 
-def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation) -> bool:
-    """Whether operations take columns of a tensor, one after the other: none twice, or few of what takes little to
-    compute, as splines are made of neighbours."""
+def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation, again: bool = True) -> bool:
+    """Whether operations take columns of a tensor, one after the other: none twice, or, where that may be, `again`, few
+    of what takes little to compute, as splines are made of neighbours."""
     taken = list[range]()
     for part in slices:
         offsets, sizes, steps = slice_of(part)
@@ -125,7 +149,7 @@ def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation) -> bool:
     columns = [column for own in taken for column in own]
     names = [inner.operation.name for inner in rows.Structured(op).body.operations]
     little = not any(name.startswith("math.") for name in names) and sum(DEAR.get(n, 1) for n in names) <= _LITTLE
-    return len({*columns}) == len(columns) or len({*taken}) <= _TIMES and little
+    return len({*columns}) == len(columns) or (again and len({*taken}) <= _TIMES and little)
 
 
 def _alike(slices: Sequence[ir.Operation]) -> list[ir.Operation]:

@@ -32,6 +32,7 @@ COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CT
 LEAST = 1 << 13  # elements that are worth two kernels
 WORD, MANY_RESULTS = 8, 32  # elements of rows that are whole words; results that are many
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
+_WIDE = 1024  # columns of a part of one of more rows than that, of few results
 
 _Size = TypeVar("_Size")  # known, or None
 
@@ -54,9 +55,12 @@ def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
             waiting.append(across)
 
 
-def parts_in(block: ir.Block, others: Container[ir.Value]) -> Callable[[ir.Operation], Parts | None]:
+def parts_in(
+    block: ir.Block, others: Container[ir.Value], alone: bool = True
+) -> Callable[[ir.Operation], Parts | None]:
     """What says of a reduction of a block in which parts it is done; None for what is done in one, as those that give
-    `others` are."""
+    `others` are. `alone`: where it is left as it is that other than sums are made of what it reads, which would have
+    other rows. What is made anew of the parts does not ask for that."""
     reductions = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
     spaces = [(op, space) for op in reductions if (space := space_of(op)) is not None]
     long_ = {space.columns for op, space in spaces if _is_long(op, space)}
@@ -65,7 +69,7 @@ def parts_in(block: ir.Block, others: Container[ir.Value]) -> Callable[[ir.Opera
         s = rows.Structured(op)
         if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
             return None
-        return None if op.results[0] in others else _find(s, long_)
+        return None if op.results[0] in others else _find(s, long_, alone)
 
     return parts_of
 
@@ -153,7 +157,7 @@ class Parts:
         return rows.size_of(value, d)
 
 
-def _find(s: rows.Structured, long_: Container[int]) -> Parts | None:
+def _find(s: rows.Structured, long_: Container[int], alone: bool) -> Parts | None:
     """None for a reduction that stays as it is. Loops of an open size are none along rows: how large they are taken to
     be is the example's. Of rows of `long_` columns there are others, such as those of a softmax before a sum of all."""
     sizes, examples, loops = _sizes(s, rows.known_sizes), _sizes(s, example_sizes.shape_of), len(s.iterators)
@@ -170,8 +174,11 @@ def _find(s: rows.Structured, long_: Container[int]) -> Parts | None:
         found = Parts(s, sizes, first, prod(sizes[first:]))
         return found if "reduction" in s.iterators[:first] else None
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
-    stays = sizes[first] < COLUMNS.stop or prod(examples[:first]) > MOST_ROWS or not _is_summed_alone(s)
-    return None if columns is None or stays else Parts(s, sizes, first, columns)
+    results = prod(size for size, kind in zip(examples, s.iterators) if kind == "parallel")
+    if columns is None or (columns < _WIDE and prod(examples[:first]) > MOST_ROWS):
+        return None
+    stays = sizes[first] < COLUMNS.stop or results > MOST_ROWS or (alone and not _is_summed_alone(s))
+    return None if stays else Parts(s, sizes, first, columns)
 
 
 def _are_rows(s: rows.Structured, first: int) -> bool:

@@ -9,17 +9,22 @@ through windows, and beside reshapes between elementwise operators.
 MLIR moves reshapes past operators, so that these can be fused with others, only where maps permute dimensions. So what
 multiplies windows of an image by weights that all channels share reads the image itself, and what scales an image's
 channels is fused with the norm of groups of them.
+
+Loops of one turn, as of images that are made larger a dimension at a time, are dropped once all is fused where memory
+is turned: how threads lie in it is told by the loops that are last.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
 
 from .generic_operands import set_maps
 from .row_groups import root
+from .schedule_build import constant_index, generic, i64, map_of, sizes_of
 from .split_windows import reads_windows
 
 
@@ -44,6 +49,86 @@ def drop_unit_dims(main: ir.Operation) -> bool:
                 found = True
         set_maps(op, maps)
     return found
+
+
+def drop_unit_loops(main: ir.Operation) -> None:
+    """Rewrites the elementwise operators of @main that have such loops and turn what they read, and transposes."""
+    for op in walk(main, "linalg.transpose"):
+        if 1 in rows.shape_of(op.results[0]) and prod(rows.shape_of(op.results[0])) != 1:
+            with op.location, ir.InsertionPoint(op):
+                _turn_without(op)
+    for op in walk(main, "linalg.generic"):
+        s = rows.Structured(op)
+        if len(op.results) != 1 or "reduction" in s.iterators or not all(map(_is_of_loops, s.maps)):
+            continue
+        sizes = rows.shape_of(op.results[0])
+        units = {rows.dim_of(expr) for expr, size in zip(s.maps[-1].results, sizes) if size == 1}
+        kept = [loop for loop in range(len(s.iterators)) if loop not in units]
+        if (
+            units
+            and kept
+            and _is_turned(s, units)
+            and len({rows.dim_of(expr) for expr in s.maps[-1].results} - {None}) == len(s.iterators)
+        ):
+            with op.location, ir.InsertionPoint(op):
+                _replace_without(op, s, kept)
+
+
+def _is_turned(s: rows.Structured, units: set[int | None]) -> bool:
+    """Whether an operand has the other loops in another order than the result."""
+    places = {rows.dim_of(expr): place for place, expr in enumerate(s.maps[-1].results)}
+    own = [[rows.dim_of(expr) for expr in map_.results] for map_ in s.maps[: s.inputs]]
+    orders = [[places[loop] for loop in dims if loop is not None and loop not in units] for dims in own]
+    return any(order != sorted(order) for order in orders)
+
+
+def _turn_without(op: ir.Operation) -> None:
+    """The same of a transpose."""
+    value, start = op.operands
+    order, sizes = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.shape_of(value)
+    kept = [d for d, size in enumerate(sizes) if size != 1]
+    places = [d for d in order if d in kept]
+    into = _collapsed(start, [order.index(d) for d in places])
+    turned = linalg.transpose(_collapsed(value, kept), outs=[into], permutation=[kept.index(d) for d in places])
+    made = turned.results[0]
+    replace_op(op, _expanded(made, op.results[0], [d in kept for d in order]))
+
+
+def _is_of_loops(map_: ir.AffineMap) -> bool:
+    """Whether an operand is read, or a result written, by loops alone, or at the first place."""
+    return all(rows.dim_of(expr) is not None or _is_zero(expr) for expr in map_.results)
+
+
+def _replace_without(op: ir.Operation, s: rows.Structured, kept: list[int]) -> None:
+    """The operator on those of its loops, in its place."""
+    operands, maps = [], []
+    for value, map_ in zip(op.operands, s.maps, strict=True):
+        found = [rows.dim_of(expr) for expr in map_.results]
+        dims = [d for d, loop in enumerate(found) if loop in kept]
+        own = [kept.index(found[d]) for d in dims]
+        whole = len(dims) == len(found) or not rows.is_tensor(value)
+        operands.append(value if whole else _collapsed(value, dims))
+        maps.append(map_of(len(kept), own))
+    made = generic(operands[: s.inputs], operands[s.inputs :], maps, ["parallel"] * len(kept), s.body)
+    for index in walk(made, "linalg.index"):
+        loop = attr_int(index, "dim")
+        if loop in kept:
+            index.attributes["dim"] = i64(kept.index(loop))
+        else:
+            with ir.InsertionPoint(index):
+                index.results[0].replace_all_uses_with(constant_index(0))
+            index.erase()
+    replace_op(op, _expanded(made.results[0], op.results[0], [rows.dim_of(e) in kept for e in s.maps[-1].results]))
+
+
+def _expanded(value: ir.Value, like: ir.Value, is_kept: list[bool]) -> ir.Value:
+    """A tensor with dimensions of one element beside those that are kept."""
+    ends = [0, *[d for d, kept in enumerate(is_kept) if kept][1:], len(is_kept)]
+    groups = [list(range(first, last)) for first, last in pairwise(ends)]
+    kind, sizes = ir.RankedTensorType(like.type), iter(sizes_of(value))
+    shape = [next(sizes) if kept else 1 for kept in is_kept]
+    dynamic = [size for size in shape if isinstance(size, ir.Value)]
+    return tensor.ExpandShapeOp(kind, value, groups, dynamic, kind.shape).result
 
 
 def _reads_by_number(op: ir.Operation) -> bool:

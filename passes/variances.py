@@ -60,7 +60,7 @@ def _sums_of(value: ir.Value, means: tuple[ir.Operation, ...], parts: Parts, par
     """The sums of a tensor, in such parts, and those of what is left of it when their means are taken off."""
     if means:
         for square in users(value):
-            if _inputs_of(square, "arith.mulf") == [0, 0] and square.operands[0] == value:
+            if inputs_of(square, "arith.mulf") == [0, 0] and square.operands[0] == value:
                 alike = [op for op in users(square.results[0]) if _is_alike(op, parts, parts_of)]
                 yield from (_Sum(op, means, True) for op in alike if op.operands[0] == square.results[0])
     for total in users(value):
@@ -71,14 +71,14 @@ def _sums_of(value: ir.Value, means: tuple[ir.Operation, ...], parts: Parts, par
             if mean.name != "linalg.generic" or not (s := rows.Structured(mean)).is_of_elements() or s.inputs != 1:
                 continue
             for less in users(mean.results[0]):
-                if _takes_off(less, value, parts) and root(less.operands[1]) == mean.results[0]:
+                if takes_off(less, value, parts) and root(less.operands[1]) == mean.results[0]:
                     yield from _sums_of(less.results[0], (*means, less), parts, parts_of)
         return  # other sums of the same are one with this one
 
 
 def _summed_in(op: ir.Operation, parts_of: PartsOf) -> Parts | None:
     """The parts in which all numbers of a tensor of f32, or of numbers made f32, are summed."""
-    if sorted(_inputs_of(op, "arith.addf")) != [0, 1] or not isinstance(_element(op), ir.F32Type):
+    if sorted(inputs_of(op, "arith.addf")) != [0, 1] or not isinstance(element_of(op), ir.F32Type):
         return None
     s, parts = rows.Structured(op), parts_of(op)
     is_whole = s.inputs == 1 and s.maps[0] == ir.AffineMap.get_identity(len(s.iterators))
@@ -91,9 +91,9 @@ def _is_alike(op: ir.Operation, parts: Parts, parts_of: PartsOf) -> bool:
     return found is not None and (found.sizes, found.first, found.columns) == same
 
 
-def _takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
+def takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
     """Whether an operator makes of each number what it is less one that its row has."""
-    if _inputs_of(op, "arith.subf") != [0, 1] or op.operands[0] != value:
+    if inputs_of(op, "arith.subf") != [0, 1] or op.operands[0] != value:
         return False
     s = rows.Structured(op)
     of_mean = [rows.dim_of(expr) for expr in s.maps[1].results]
@@ -106,11 +106,11 @@ def _takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
     )
 
 
-def _element(op: ir.Operation) -> ir.Type:
+def element_of(op: ir.Operation) -> ir.Type:
     return ir.RankedTensorType(op.results[0].type).element_type
 
 
-def _inputs_of(op: ir.Operation, name: str) -> list[int]:
+def inputs_of(op: ir.Operation, name: str) -> list[int]:
     """The numbers of the arguments of a body that are what its one operation of this name takes, made f32 or as they
     are; none where the body is another, or takes something else."""
     if op.name != "linalg.generic" or len(op.results) != 1:

@@ -40,7 +40,7 @@ def write_in_place(main: func.FuncOp) -> None:
         own = views[0].operands[0] if views else source
         writer, number = _writer(own, {copy, *views}) or (None, 0)
         brought = None if writer is None else needed(target, writer)
-        if writer is None or brought is None or not _is_untouched(target, writer, copy):
+        if writer is None or brought is None or not is_untouched(target, writer, copy):
             continue
         for op in brought:
             op.move_before(writer)
@@ -85,7 +85,7 @@ def needed(value: ir.Value, before: ir.Operation) -> list[ir.Operation] | None:
     return in_block_order(found)
 
 
-def _is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:
+def is_untouched(target: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:
     """Whether from operation `first` to `last` others only write parts of the buffer that are apart from it."""
     root = root_of(target)
     for op in {ancestor_in(first.block, use.owner.operation) for use in uses_of(root)}:

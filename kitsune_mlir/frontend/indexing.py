@@ -250,11 +250,11 @@ def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
 
 def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Any:
     """A slice of one element that is written. torch's own asks each element for its number, those of a loop over rows
-    once for every row."""
-    size = x.shape[dim]
-    if not isinstance(size, int) or not isinstance(index, int):
+    once for every row; torch-mlir's ends before it begins where the last one of an open size is written."""
+    if not isinstance(index, int):
         return NotImplemented
-    return aten.slice_scatter(x, source.unsqueeze(dim), dim, index % size, index % size + 1)
+    first = index if index >= 0 else x.shape[dim] + index
+    return aten.slice_scatter(x, source.unsqueeze(dim), dim, first, first + 1)
 
 
 def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:

@@ -14,13 +14,16 @@ After:
     view(permute(view(%y, [2, 8, 4, 16]), [0, 2, 1, 3]), [8, 8, 16])
 
 A product of rows is the same in any order of them, so that rows are multiplied in the order that they were made in,
-and turned afterwards, where another turn follows that this one can meet. Sums over dimensions of few elements are made
-before what is summed is turned: less is turned then.
+and turned afterwards, where another turn follows that this one can meet. Of a product that has more columns than its
+rows have it is done where operators read what is turned where it lies: the places of a window lie in several rows of an
+image, and are copied. Sums over dimensions of few elements are made before what is summed is turned: less is turned
+then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -77,6 +80,8 @@ def _keep_order_of_rows(product: Node, operand: int) -> None:
     ordered = [factor for factor in moves.factors() if factor in rows]
     if ordered == rows or not all(_turns_again(user) for user in product.users):
         return
+    if statically_known_true(outputs > width) and _tears_apart(product, rows, ordered):
+        return
     with product.graph.inserting_before(product):
         x = moves.make([ordered, columns], [count, width])
         if x is None:
@@ -90,6 +95,46 @@ def _keep_order_of_rows(product: Node, operand: int) -> None:
         shape = [*(factor.size for factor in rows), outputs]
         turned = view(call(product, shape, aten.permute.default, apart, order), [count, outputs])
     product.replace_all_uses_with(turned)
+
+
+def _tears_apart(product: Node, rows: list[_Factor], ordered: list[_Factor]) -> bool:
+    """Whether a dimension that an operator takes of a product of `rows`, such as the places of a window, is made of
+    factors that lie apart in the order that rows are made in: the operator reads them of a copy then."""
+    waiting, found = list(product.users), False
+    while waiting and not found:
+        node = waiting.pop()
+        waiting += [user for user in node.users if _is_move(user)]
+        moves = _Moves.of(node) if any(not _is_move(user) for user in node.users) else None
+        if moves is not None and moves.source is product:
+            places = _places(moves.of_source[0], rows, ordered)
+            kept = [[place for factor in dim for place in places.get(factor, ())] for dim in moves.dims]
+            found = any(b != a + 1 for dim in kept for a, b in pairwise(dim))
+    return found
+
+
+def _places(factors: list[_Factor], rows: list[_Factor], ordered: list[_Factor]) -> dict[_Factor, list[int]]:
+    """The numbers, in the order that rows are made in, of what each factor of these is made of; of none where sizes do
+    not tell."""
+    found = dict[_Factor, list[tuple[int, int]]]()
+    left, size, part = [*rows], 1, 0
+    for factor in factors:
+        found[factor], rest = [], factor.size
+        while not statically_known_true(rest == 1):
+            if statically_known_true(size == 1):
+                if not left:
+                    return {}
+                row, part = left.pop(0), 0
+                size = row.size
+            if statically_known_true(rest % size == 0):
+                rest, size = rest // size, 1
+            elif statically_known_true(size % rest == 0):
+                rest, size = 1, size // rest
+            else:
+                return {}
+            found[factor].append((ordered.index(row), part))
+            part += 1
+    numbers = {key: number for number, key in enumerate(sorted(key for keys in found.values() for key in keys))}
+    return {factor: [numbers[key] for key in keys] for factor, keys in found.items()}
 
 
 def _sum_before(total: Node) -> None:

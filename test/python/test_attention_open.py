@@ -9,6 +9,7 @@ from attention_steps import STEPS, Block, Sliced, attentions, scheduled, tensors
 from drawn_attention import compare, exact
 from functions import Function
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -336,3 +337,26 @@ def test_a_mask_for_each_head_of_each_of_an_open_batch(small_gpu):
     x, padded = example(2, 37)
     found = torch.as_tensor(Simulation(compiled, seed=1)(x, padded)).double()
     torch.testing.assert_close(found, model.double()(x.double(), padded).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_one_row_of_each_of_many_heads(dtype, small_gpu):
+    """A tile of 64 rows has one, but keys and values are read once, where they lie."""
+
+    def pooled(q, both, mask):
+        k, v = both.unflatten(-1, (2, 6, 40)).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q.unflatten(-1, (6, 1, 40)), k, v, attn_mask=mask[:, None, None])
+
+    def drawn(batch, columns):
+        q, both = torch.randn(batch, 240).to(dtype), torch.randn(batch, columns, 480).to(dtype)
+        return q, both, torch.arange(columns) < torch.randint(1, columns, (batch, 1))
+
+    batch, columns = Dim("batch", min=2, max=999), Dim("columns", min=2, max=9999)
+    shapes = ({0: batch}, {0: batch, 1: columns}, {0: batch, 1: columns})
+    compiled = kitsune_mlir.compile(Function(pooled), drawn(9, 70), target=small_gpu, dynamic_shapes=(shapes,))
+    alone = [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
+    assert alone == (dtype == torch.bfloat16)
+    for args in (drawn(9, 70), drawn(3, 129), drawn(17, 5)):
+        found = torch.as_tensor(Simulation(compiled, seed=1)(*args)).double()
+        wanted = pooled(*(x.double() if x.is_floating_point() else x for x in args))
+        torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02 if dtype == torch.bfloat16 else 1e-5)

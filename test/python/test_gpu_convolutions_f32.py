@@ -99,3 +99,11 @@ def test_windows_of_f32(name, precision, element, small_gpu, monkeypatch):
     torch.manual_seed(sum(shape))
     device = run(make().eval(), (torch.randn(shape),), small_gpu, precision=precision)
     assert {map_["element"] for map_ in device.described[0]["maps"] if "steps" in map_} == {element}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_elements_of_a_row_that_lie_apart(dtype, small_gpu):
+    """Of a few channels windows are written: of the images' own chunks most would be zeros."""
+    module = nn.Sequential(nn.Conv2d(3, 64, (3, 5), dilation=(1, 2), padding=(0, 3), stride=(2, 1)), nn.ReLU())
+    assert ran(module, (2, 3, 41, 45), small_gpu, dtype) == 1

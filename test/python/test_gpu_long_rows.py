@@ -9,6 +9,7 @@ import torch
 from functions import Function
 from test_gpu_models import interface_of
 from test_gpu_rows import drawn, norm, prepared, run
+from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
@@ -16,6 +17,7 @@ import kitsune_mlir
 from kitsune_mlir.frontend import decompositions
 from kitsune_mlir.passes import row_passes, schedule_rows, split_sums
 from kitsune_mlir.planning import row_tiles
+from kitsune_mlir.tools.gpusim import Simulation
 
 TOKENS = Dim("tokens")
 TYPES = torch.bfloat16, torch.float32
@@ -220,3 +222,17 @@ def test_weights_of_what_is_not_finite(small_gpu):
     interface = interface_of(program)
     (found,) = interface.flat_results(interface.call(runner, (x,), {}))
     torch.testing.assert_close(found, x.softmax(-1), rtol=1e-5, atol=1e-7, equal_nan=True)
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_norms_of_groups_of_large_images(small_gpu):
+    """Two groups of two channels of 24,576 elements: parts of each, once for the mean and for the variance."""
+    norm = nn.GroupNorm(2, 4)
+    module = nn.Sequential(norm, nn.SiLU(), nn.Conv2d(4, 8, 1))
+    nn.init.normal_(norm.weight)
+    x = torch.randn(2, 4, 128, 192) * 3 + 5
+    compiled = kitsune_mlir.compile(module, (x,), target=small_gpu)
+    names = [launch["computes"] for launch in compiled.plan["launches"]]
+    assert not any("reduce" in name or "product" in name for name in names[:2])
+    found = torch.as_tensor(Simulation(compiled, seed=1)(x))
+    torch.testing.assert_close(found, module(x).detach(), rtol=1e-4, atol=1e-4)

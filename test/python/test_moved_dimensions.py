@@ -244,3 +244,21 @@ def test_windows_of_an_open_batch_are_turned_once():
     assert compiled.mlir("linalg").count("linalg.transpose") == known.mlir("linalg").count("linalg.transpose")
     x = torch.randn(5, 6, 12, 16)
     torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [16, 48])
+def test_windows_are_turned_where_they_are_narrower(columns):
+    """The places of a window lie apart in an image: attention does not read them there, and its operands are copies."""
+    layer = nn.Linear(24, columns)
+
+    def attend(x):
+        rows = x.view(-1, 2, 3, 4, 3, 24).transpose(2, 3).reshape(-1, 9, 24)
+        y = layer(rows).view(-1, 9, 2, columns // 2).transpose(1, 2)
+        return (y @ y.mT).softmax(-1) @ y
+
+    x = torch.randn(2, 6, 12, 24)
+    compiled = kitsune_mlir.compile(Function(attend), (x,))
+    graph = compiled.mlir("linalg")
+    (turned, *_) = [line for line in graph.splitlines() if "linalg.transpose" in line and "x2x3x4x" in line]
+    assert ("x3x24xf32" in turned) == (columns > 24)
+    torch.testing.assert_close(compiled(x), attend(x).detach(), rtol=1e-5, atol=1e-5)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from functions import Function
+from torch.export import Dim
 
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
@@ -10,12 +11,12 @@ from kitsune_mlir.tools.gpusim import Simulation
 HEADS, ROWS, WIDTH = 2, 70, 32
 
 
-def weights(scores, sink, is_first=False, takes_off=False):
+def weights(scores, sink, is_first=False, takes_off=False, is_wide=False):
     sink = sink.view(1, -1, 1, 1).expand(scores.shape[0], -1, scores.shape[2], 1)
     both = torch.cat([sink, scores] if is_first else [scores, sink], -1)
     if takes_off:
         both = both - both.max(-1, keepdim=True).values
-    shares = both.softmax(-1)
+    shares = (both.float().softmax(-1) if is_wide else both.softmax(-1)).to(scores.dtype)
     return shares[..., 1:] if is_first else shares[..., :-1]
 
 
@@ -23,6 +24,7 @@ FORMS = {
     "last": {},
     "first": {"is_first": True},
     "as gpt-oss": {"takes_off": True},
+    "of f32": {"is_wide": True},
 }
 
 
@@ -53,10 +55,14 @@ def test_a_column_that_is_wanted_stays():
 
 
 @pytest.mark.usefixtures("unassembled")
-def test_attention_is_one_kernel(small_gpu):
-    model, args = Function(lambda *args: attention("as gpt-oss", *args)), arguments(torch.bfloat16)
-    compiled = kitsune_mlir.compile(model, args, target=small_gpu)
+@pytest.mark.parametrize("form", ["as gpt-oss", "of f32"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_attention_is_one_kernel(small_gpu, form, is_open):
+    model, args = Function(lambda *args: attention(form, *args)), arguments(torch.bfloat16)
+    length = Dim("length", min=2, max=999)
+    shapes = (({2: length},) * 3 + (None, {0: length, 1: length}),) if is_open else None
+    compiled = kitsune_mlir.compile(model, args, target=small_gpu, dynamic_shapes=shapes)
     assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
-    wanted = attention("as gpt-oss", *(x.double() for x in args))
+    wanted = attention(form, *(x.double() for x in args))
     found = torch.as_tensor(Simulation(compiled)(*args)).double()
     assert (found - wanted).norm() <= 1e-2 * wanted.norm()

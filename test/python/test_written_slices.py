@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, computed
+from torch.export import Dim
 
 import kitsune_mlir
 from kitsune_mlir.planning import joined_launches
@@ -74,3 +75,42 @@ def test_more_parts_than_a_kernel_has_parameters_for(small_gpu, monkeypatch):
     compiled = kitsune_mlir.compile(Function(turned), (x,), target=small_gpu)
     assert len(compiled.plan["launches"]) == 2
     torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), turned(x))
+
+
+def test_the_last_row_of_an_open_size():
+    """Of several open sizes: what is written ends behind where it begins."""
+
+    def bounded(u):
+        v = u * 2
+        v[:, -1] = 1
+        v[:, :, -1] = v[:, :, 0]
+        v[:, -2, -3] = 5
+        return v
+
+    sizes = {d: Dim(name, min=4, max=99) for d, name in enumerate("bhw")}
+    compiled = kitsune_mlir.compile(Function(bounded), (torch.randn(4, 6, 9),), dynamic_shapes=((sizes,),))
+    for shape in ((4, 6, 9), (5, 4, 7)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(torch.as_tensor(compiled(x)), bounded(x))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_borders_and_sources_are_written_with_a_step():
+    """A wave on a grid: no kernel is there for what is set in what another one computes."""
+
+    def wave(u, v, force):
+        for step in range(3):
+            v = v + u.roll(1, -1) + u.roll(-1, -1) - 2 * u
+            u = u + 0.1 * v
+            u[:, 0], u[:, :, -1] = 0, 1
+            u[:, 3, 2] += 0.5 * step
+        return u, v, u[:, 2:4] * force
+
+    batch = {0: Dim("b", min=2, max=99)}
+    drawn = lambda count: tuple(torch.randn(count, 6, 9) for _ in "uv") + (torch.tensor(0.3),)  # noqa: E731
+    for shapes in (None, ((batch, batch, None),)):
+        compiled = kitsune_mlir.compile(Function(wave), drawn(3), target="sm_90a", dynamic_shapes=shapes)
+        assert not {"copy", "fill"} & {*computed(compiled)}
+        for args in [drawn(3), *([drawn(5)] if shapes else [])]:
+            for found, wanted in zip(Simulation(compiled, seed=1)(*args), wave(*args), strict=True):
+                torch.testing.assert_close(torch.as_tensor(found), wanted)

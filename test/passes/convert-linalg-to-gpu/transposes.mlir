@@ -74,3 +74,19 @@ func.func @main(%n: tensor<64x64xi64>, %t: tensor<17x4xf32>, %y: tensor<4x64x64x
   } -> tensor<4x64x64xf32>
   return %z : tensor<4x64x64xf32>
 }
+
+// -----
+
+// Loops of one turn do not stand between the loops that say how threads lie.
+
+#in = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4)>
+#id = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2, d3, d4, d5)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func @kernels::@elementwise_0
+// CHECK: gpu.func @elementwise_0(%{{.*}}: memref<?x32x?x?xbf16>, %{{.*}}: memref<?x?x?x32xbf16>)
+// CHECK: vector.store %{{.*}} : memref<?x?x?x32xbf16>, vector<8xbf16>
+func.func @main(%x: tensor<?x32x?x1x?x1xbf16>, %e: tensor<?x?x1x?x1x32xbf16>) -> tensor<?x?x1x?x1x32xbf16> {
+  %t = linalg.transpose ins(%x : tensor<?x32x?x1x?x1xbf16>) outs(%e : tensor<?x?x1x?x1x32xbf16>) permutation = [0, 2, 3, 4, 5, 1]
+  return %t : tensor<?x?x1x?x1x32xbf16>
+}

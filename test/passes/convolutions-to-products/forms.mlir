@@ -178,3 +178,24 @@ func.func @apart(%x: tensor<2x64x10x10xbf16>, %f: tensor<64x64x3x3xbf16>, %s: te
       -> tensor<2x64x6x6xf32>
   return %d : tensor<2x64x6x6xf32>
 }
+
+// Elements of a row that lie apart, of two channels: windows of 98 elements are written, for chunks of the images would
+// have 62 zeros for each element.
+
+// CHECK-LABEL: func.func @rows_apart
+// CHECK-NOT:     kitsune.windows
+// CHECK:         linalg.generic {{.*}}(d0, d1 + d3 * 2, d2 + d4 * 2, d5){{.*}}outs(%{{.*}} : tensor<4x64x64x7x7x2xf32>)
+// CHECK:         tensor<4x4096x98xf32>
+func.func @rows_apart(%x: tensor<4x2x64x64xf32>, %f: tensor<83x2x7x7xf32>) -> tensor<4x83x64x64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x83x64x64xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x83x64x64xf32>) -> tensor<4x83x64x64xf32>
+  %p = tensor.pad %x low[0, 0, 6, 6] high[0, 0, 6, 6] {
+  ^bb0(%a: index, %b: index, %c: index, %d: index):
+    tensor.yield %zero : f32
+  } : tensor<4x2x64x64xf32> to tensor<4x2x76x76xf32>
+  %c = linalg.conv_2d_nchw_fchw {dilations = dense<2> : vector<2xi64>, strides = dense<1> : vector<2xi64>}
+      ins(%p, %f : tensor<4x2x76x76xf32>, tensor<83x2x7x7xf32>) outs(%z : tensor<4x83x64x64xf32>)
+      -> tensor<4x83x64x64xf32>
+  return %c : tensor<4x83x64x64xf32>
+}

@@ -119,3 +119,57 @@ func.func @rounded(%x: tensor<64x1000xbf16>, %label: tensor<64xi64>) -> (tensor<
   } -> tensor<64xbf16>
   return %p, %l : tensor<64x1000xbf16>, tensor<64xbf16>
 }
+
+// Through slices, and what is around: the exponentials that a sum of each row reads are computed again.
+// CHECK-LABEL: func.func @views
+// CHECK-NOT:     tensor.pad
+// CHECK:         %[[SUM:.*]] = linalg.generic
+// CHECK:         linalg.generic
+// CHECK:           %[[PLACE:.*]] = arith.addi %{{.*}}, %c3
+// CHECK:           tensor.extract %arg0[%{{.*}}, %[[PLACE]]] : tensor<64x1000xf32>
+// CHECK:           math.exp
+// CHECK:         linalg.generic
+// CHECK:           %[[IN:.*]] = arith.cmpi ult
+// CHECK:           math.exp
+// CHECK:           arith.select %[[IN]]
+func.func @views(%x: tensor<64x1000xf32>, %label: tensor<64xi64>) -> (tensor<64x1xf32>, tensor<64xf32>, tensor<64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x1000xf32>
+  %g = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x1000xf32>) outs(%e : tensor<64x1000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x1000xf32>
+  %i = tensor.empty() : tensor<64x1xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%i : tensor<64x1xf32>) -> tensor<64x1xf32>
+  %sum = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%g : tensor<64x1000xf32>) outs(%f : tensor<64x1xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x1xf32>
+  %cut = tensor.extract_slice %g[0, 3] [64, 997] [1, 1] : tensor<64x1000xf32> to tensor<64x997xf32>
+  %longer = tensor.pad %g low[0, 2] high[0, 1] {
+  ^bb0(%r: index, %c: index):
+    tensor.yield %zero : f32
+  } : tensor<64x1000xf32> to tensor<64x1003xf32>
+  %o = tensor.empty() : tensor<64xf32>
+  %l = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xf32>) {
+  ^bb0(%n: i64, %out: f32):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %cut[%row, %class] : tensor<64x997xf32>
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(r) -> (r)>, affine_map<(r) -> (r)>], iterator_types = ["parallel"]}
+      ins(%label : tensor<64xi64>) outs(%o : tensor<64xf32>) {
+  ^bb0(%n: i64, %out: f32):
+    %row = linalg.index 0 : index
+    %class = arith.index_cast %n : i64 to index
+    %0 = tensor.extract %longer[%row, %class] : tensor<64x1003xf32>
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %sum, %l, %m : tensor<64x1xf32>, tensor<64xf32>, tensor<64xf32>
+}

@@ -227,3 +227,52 @@ func.func @several(%x: tensor<16x64x56x56xf32>, %e: tensor<64xf32>) -> (tensor<6
   } -> tensor<64xf32>
   return %sum, %squares : tensor<64xf32>, tensor<64xf32>
 }
+
+// -----
+
+// A softmax's largest number and sum of few long rows, in parts: one kernel reads the numbers once, another joins what
+// it made of the parts.
+
+#whole = affine_map<(r, c) -> (r, c)>
+#row = affine_map<(r, c) -> (r, 0)>
+
+// CHECK-LABEL: func.func @exponentials
+// CHECK:       "kitsune.kernel"
+// CHECK:       "kitsune.kernel"
+// CHECK-NOT:   "kitsune.kernel"
+// CHECK:       return
+func.func @exponentials(%x: tensor<16x32000xbf16>) -> (tensor<16x1xf32>, tensor<16x1xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<16x32000xf32>
+  %i = tensor.empty() : tensor<16x1xf32>
+  %f = linalg.fill ins(%lowest : f32) outs(%i : tensor<16x1xf32>) -> tensor<16x1xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%i : tensor<16x1xf32>) -> tensor<16x1xf32>
+  %m = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<16x32000xbf16>) outs(%f : tensor<16x1xf32>) {
+  ^bb0(%a: bf16, %s: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.maximumf %0, %s : f32
+    linalg.yield %1 : f32
+  } -> tensor<16x1xf32>
+  %d = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %m : tensor<16x32000xbf16>, tensor<16x1xf32>) outs(%e : tensor<16x32000xf32>) {
+  ^bb0(%a: bf16, %b: f32, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.subf %0, %b : f32
+    linalg.yield %1 : f32
+  } -> tensor<16x32000xf32>
+  %p = linalg.generic {indexing_maps = [#whole, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<16x32000xf32>) outs(%e : tensor<16x32000xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<16x32000xf32>
+  %s = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%p : tensor<16x32000xf32>) outs(%z : tensor<16x1xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16x1xf32>
+  return %m, %s : tensor<16x1xf32>, tensor<16x1xf32>
+}
