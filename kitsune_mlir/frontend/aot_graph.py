@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +17,13 @@ from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
+from .checks import drop_checks
 from .complex_numbers import view_weights_as_real
 from .given_orders import ORDER, lie_as_given
-from .joint_graphs import expand
+from .joint_graphs import expand, is_view, keep_copies, viewed
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
+from .sizes import sizes_of_inputs
 from .torch_program import array_of, lower_graph, node_spec
 
 _UNKNOWN = (torch.uint16, torch.uint32, torch.uint64)
@@ -47,11 +48,16 @@ class AotGraph:
 
 
 def import_aot_graph(
-    gm: GraphModule, name: str, fixed: Mapping[int, torch.Tensor], examples: Sequence[Any] = ()
+    gm: GraphModule,
+    name: str,
+    fixed: Mapping[int, torch.Tensor],
+    examples: Sequence[Any] = (),
+    changed: Collection[int] = (),
 ) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
-    `examples`, if there are any, say how its values lie in memory. Its inputs are the tensor placeholders in order,
+    `examples`, if there are any, say how its values lie in memory, and `changed` are the positions of those that torch
+    writes new values into when a call is over. Its inputs are the tensor placeholders in order,
     whatever they are to the model: a call passes the weights too, but for those that are `fixed`, by their position,
     whose numbers the Program has. Sizes that come as integers are read off the tensors instead. A call returns a list
     with None where the graph has it, or a number. Raises UnsupportedError for what cannot be imported.
@@ -61,6 +67,8 @@ def import_aot_graph(
     for node, value in zip(graph.find_nodes(op="placeholder"), examples):
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
+    drop_checks(graph)
+    keep_copies(graph, _at(graph, changed))
     expand(graph)
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
         if "device" in node.kwargs:
@@ -110,6 +118,10 @@ def import_aot_graph(
     return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places)
 
 
+def _at(graph: Graph, positions: Collection[int]) -> set[Node]:
+    return {node for i, node in enumerate(graph.find_nodes(op="placeholder")) if i in positions}
+
+
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
     if value is None or value.is_complex():
         return Argument(replace(node_spec(node.name, node), order=node.meta.get(ORDER, ())), "input")
@@ -132,21 +144,13 @@ def _is_of_no_use(node: Node) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Node) and not isinstance(value.meta["val"], torch.Tensor)
+    return isinstance(value, Node) and not isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _is_given(value: Any) -> bool:
     """Whether a result is an input or a view of one, with nothing to compute: what a forward pass keeps often is."""
-    while isinstance(value, Node) and value.op == "call_function" and _is_view(value.target):
-        value = value.args[0]
-    return isinstance(value, Node) and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)
-
-
-def _is_view(target: Any) -> bool:
-    if target is operator.getitem:
-        return True
-    given = target._schema.arguments[:1] if isinstance(target, torch._ops.OpOverload) else []
-    return any(argument.alias_info is not None and not argument.alias_info.is_write for argument in given)
+    value = viewed(value) if isinstance(value, Node) else None
+    return value is not None and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)
 
 
 def _of_values(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..., Sequence[Any]]:
@@ -154,9 +158,11 @@ def _of_values(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..
     UnsupportedError for a number that the graph reads from a tensor which it computes."""
     graph = copy.deepcopy(gm.graph)
     _set_results(graph, [_results(graph)[i] for i in places])
+    drop_checks(graph)
+    sizes_of_inputs(graph)
     graph.eliminate_dead_code()
     for node in graph.nodes:
-        if node.op == "call_function" and not _is_number(node) and not _is_view(node.target):
+        if node.op == "call_function" and not _is_number(node) and not is_view(node.target):
             raise UnsupportedError(f"{name}: a part of the model returns a number of its data; return tensors only")
     return GraphModule(gm, graph).forward
 

@@ -61,6 +61,11 @@ def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
     return torch.where((rest != 0) & other_sign, quotient - 1, quotient)
 
 
+def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """Those that torch writes down without elements, as gradients that are nowhere."""
+    return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
 def fmod(x: Tensor, y: Any) -> Tensor:
     """The remainder with the sign of x."""
     kind = torch.result_type(x, y)
@@ -240,6 +245,8 @@ def negative(x: Tensor) -> Any:
 
 ARITHMETIC = {
     aten.neg.default: negative,
+    torch.ops.prims.fma.default: lambda x, y, z: x * y + z,
+    aten._efficientzerotensor.default: zeros,
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,
     aten.floor_divide.default: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),

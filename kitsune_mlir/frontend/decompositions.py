@@ -11,7 +11,7 @@ torch-mlir's table is the base. What is different, and why:
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
   `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`,
   `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
-  `unfolding` and `upsampling`.
+  `tensor_lists`, `unfolding` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from .special_functions import SPECIAL_FUNCTIONS
 from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .tensor_lists import TENSOR_LISTS
 from .unfolding import UNFOLDING
 from .upsampling import UPSAMPLING
 from .working import NARROW, working
@@ -350,7 +351,7 @@ _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS, GRID_SAMPLES,
     GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS,
     SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX,
-    UNFOLDING, UPSAMPLING,
+    TENSOR_LISTS, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

@@ -8,7 +8,8 @@ asked where they were found.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -32,6 +33,9 @@ _POOLS = {
 }
 _LATER = ATTENTION | ATTENTION_GRADIENTS | _POOLS
 
+# What torch itself puts into a graph that it has taken apart, where numbers that it did not know become tensors.
+_NEW = {torch.ops.aten.true_divide.Tensor: lambda x, y: torch.ops.aten.div.Tensor(x, y)}
+
 
 def table_for(trained: bool) -> Table:
     """The rules for a graph of both passes, or of one."""
@@ -49,12 +53,43 @@ def attention_of(gm: GraphModule) -> contextlib.AbstractContextManager[Any]:
     return sdpa_kernel(SDPBackend.MATH) if dropped else contextlib.nullcontext()
 
 
+def keep_copies(graph: Graph, changed: Collection[Node]) -> None:
+    """Makes results that are some inputs, or views of them, copies, in place: torch writes new values into those inputs
+    when a call is over, where a backward pass still wants the old ones."""
+    output = graph.output_node()
+    results = list(output.args[0])
+    for i, value in enumerate(results):
+        if not isinstance(value, Node) or viewed(value) not in changed:
+            continue
+        with graph.inserting_before(output):
+            results[i] = graph.call_function(torch.ops.aten.clone.default, (value,))
+        with detect_fake_mode((value.meta["val"],)) or contextlib.nullcontext():
+            results[i].meta["val"] = value.meta["val"].clone()
+    output.args = (tuple(results),)
+
+
+def viewed(value: Node) -> Node:
+    """What a value is a view of, or the value itself."""
+    while value.op == "call_function" and is_view(value.target) and isinstance(value.args[0], Node):
+        value = value.args[0]
+    return value
+
+
+def is_view(target: Any) -> bool:
+    """Whether an operator gives nothing but a view of its first operand, or a part of what another gave."""
+    if target is operator.getitem:
+        return True
+    given = target._schema.arguments[:1] if isinstance(target, torch._ops.OpOverload) else []
+    return any(argument.alias_info is not None and not argument.alias_info.is_write for argument in given)
+
+
 def expand(graph: Graph) -> None:
     """Takes what stayed one operator apart, in place."""
     rules = table() | RANDOM
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _LATER and (node.target not in _POOLS or _is_placed(node)):
-            _inline(node, _LATER[node.target], rules)
+        rule = _LATER.get(node.target) or _NEW.get(node.target) if node.op == "call_function" else None
+        if rule is not None and (node.target not in _POOLS or _is_placed(node)):
+            _inline(node, rule, rules)
     graph.eliminate_dead_code()
 
 
