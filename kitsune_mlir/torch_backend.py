@@ -96,7 +96,7 @@ def _compile(
     _tell_strides(gm, graph.places)
     if backward:
         _keep_what_is_given()
-    places, known = graph.places, graph.given
+    places, pairs, known = graph.places, graph.pairs, graph.given
 
     def run(*values: Any) -> list[Any]:
         device = _device_of(values)
@@ -105,6 +105,8 @@ def _compile(
         if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
             given = _as_real_tensors(given)
         results = compiled(*given)
+        for place in pairs:
+            results[place] = torch.view_as_complex(results[place])
         for place, value in zip(places, known(*values) if places else (), strict=True):
             results[place] = value
         return results

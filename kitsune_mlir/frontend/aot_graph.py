@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ class AotGraph:
     one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
     numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
     device. `given` computes those results that are numbers, inputs or views of inputs from all values, `places` says
-    where they are among the results.
+    where they are among the results, and `pairs` which of the others are complex numbers, of two real ones.
     """
 
     program: Program
@@ -45,6 +46,7 @@ class AotGraph:
     draw: Callable[[Any], list[torch.Tensor]]
     given: Callable[..., Sequence[Any]]
     places: list[int]
+    pairs: list[int]
 
 
 def import_aot_graph(
@@ -76,6 +78,7 @@ def import_aot_graph(
     places = [i for i, value in enumerate(_results(graph)) if _is_number(value) or _is_given(value)]
     given = _of_values(gm, places, name)
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
+    pairs = _complex_results_as_real(graph)
     graph.eliminate_dead_code()
     taken = _numbers_from_tensors(graph, name)
     for node in graph.find_nodes(op="placeholder"):  # such as the state of random numbers that attention did not draw
@@ -115,7 +118,7 @@ def import_aot_graph(
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs)
 
 
 def _at(graph: Graph, positions: Collection[int]) -> set[Node]:
@@ -135,6 +138,24 @@ def _results(graph: Graph) -> Sequence[Any]:
 
 def _set_results(graph: Graph, results: Sequence[Any]) -> None:
     graph.output_node().args = (tuple(results),)
+
+
+def _complex_results_as_real(graph: Graph) -> list[int]:
+    """Makes results of complex types real, with a last dimension of size 2; the positions of these."""
+    results = list(_results(graph))
+    found = [i for i, value in enumerate(results) if isinstance(value, Node) and value.meta["val"].is_complex()]
+    made: dict[Node, Node] = {}
+    for i in found:
+        whole = results[i]
+        if whole not in made:
+            with graph.inserting_before(graph.output_node()):
+                made[whole] = graph.call_function(torch.ops.aten.view_as_real.default, (whole,))
+            value = whole.meta["val"]
+            with detect_fake_mode((value,)) or contextlib.nullcontext():
+                made[whole].meta["val"] = torch.view_as_real(value.resolve_conj())
+        results[i] = made[whole]
+    _set_results(graph, results)
+    return found
 
 
 def _is_of_no_use(node: Node) -> bool:

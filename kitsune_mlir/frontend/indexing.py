@@ -122,7 +122,11 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
 
 def index_put_of_several(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """By numbers of several open dimensions, as tokens of an open batch have: by as many in one, for torch-mlir takes
-    one such size for the other. `indices` are of neighbouring dimensions."""
+    one such size for the other. `indices` are of neighbouring dimensions. Numbers are of 64 bits, as torch-mlir wants
+    them."""
+    if any(index is not None and index.dtype == torch.int32 for index in indices):
+        wide = [None if index is None else index.long() for index in indices]
+        return aten._unsafe_index_put(x, wide, values, accumulate)
     given = [axis for axis, index in enumerate(indices) if index is not None]
     shape = torch.broadcast_shapes(*(indices[axis].shape for axis in given))
     if sum(isinstance(size, torch.SymInt) for size in shape) < 2 or given != list(range(given[0], given[-1] + 1)):

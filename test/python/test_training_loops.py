@@ -214,3 +214,26 @@ def test_images_of_open_sizes():
         return found, list(model.state_dict().values())
 
     both(run, model)
+
+
+def test_complex_weights():
+    """Their gradients are complex results of a program, and what is kept for them may be, too."""
+
+    def spectral(layer, x):
+        found = torch.zeros(len(x), 4, 5, dtype=torch.cfloat)
+        found[..., :3] = torch.einsum("bix,iox->box", torch.fft.rfft(x)[..., :3], layer.weight)
+        return torch.fft.irfft(found, n=8).square().mean() + (layer.weight.abs() ** 2).sum()
+
+    torch.manual_seed(0)
+    layer = nn.Module()
+    layer.weight = nn.Parameter(torch.randn(2, 4, 3, dtype=torch.cfloat))
+    both(steps((3, 2, 8)), Loss(spectral, layer))
+
+
+@pytest.mark.parametrize(("size", "step"), [(4, 2), (5, 2), (3, 5), (70, 1)])
+def test_windows_of_signals(size, step):
+    def windows(layer, x):
+        return (layer(x).unfold(1, size, step) * torch.arange(1, size + 1)).square().mean()
+
+    torch.manual_seed(0)
+    both(steps((2, 81, 3)), Loss(windows, nn.Linear(3, 2)))
