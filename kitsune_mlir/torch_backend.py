@@ -19,13 +19,12 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import make_boxed_func
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import import_aot_graph
-from kitsune_mlir.frontend.joint_graphs import attention_of, table_for
+from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
@@ -64,7 +63,7 @@ def kitsune(
             return aot_autograd(
                 fw_compiler=compiler,
                 bw_compiler=functools.partial(compiler, backward=True),
-                partition_fn=min_cut_rematerialization_partition,
+                partition_fn=cut,
                 decompositions=table_for(trained),
             )(gm, example_inputs)
     except Exception as error:

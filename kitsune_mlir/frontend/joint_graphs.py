@@ -1,7 +1,8 @@
 """Graphs that AOTAutograd makes: of one pass, or of both, which it cuts in two.
 
 Attention stays one operator until they are apart, as do its gradients: what is computed within it is then nothing that
-could be kept from one pass to the other. Without a backward pass maxima of windows stay one operator, too, unless it is
+could be kept from one pass to the other. Systems that a matrix's triangles are to solve, which no forward pass makes,
+are the matrix's own before they are. Without a backward pass maxima of windows stay one operator, too, unless it is
 asked where they were found.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -24,6 +26,8 @@ from torch.utils._pytree import tree_leaves
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
 from .decompositions import Table, table
+from .linear_algebra import LINEAR_ALGEBRA, solve_of_whole
+from .own_operators import UNFACTORED
 from .pooling import max_pool_with_indices
 from .random_numbers import RANDOM
 
@@ -31,7 +35,8 @@ _POOLS = {
     torch.ops.aten.max_pool2d_with_indices.default: max_pool_with_indices(2),
     torch.ops.aten.max_pool3d_with_indices.default: max_pool_with_indices(3),
 }
-_LATER = ATTENTION | ATTENTION_GRADIENTS | _POOLS
+_BY_FACTORS = torch.ops.aten.linalg_lu_solve.default
+_LATER = ATTENTION | ATTENTION_GRADIENTS | _POOLS | {_BY_FACTORS: LINEAR_ALGEBRA[_BY_FACTORS]}
 
 # What torch itself puts into a graph that it has taken apart, where numbers that it did not know become tensors.
 _NEW = {torch.ops.aten.true_divide.Tensor: lambda x, y: torch.ops.aten.div.Tensor(x, y)}
@@ -51,6 +56,16 @@ def attention_of(gm: GraphModule) -> contextlib.AbstractContextManager[Any]:
     calls = gm.graph.find_nodes(op="call_function", target=attention)
     dropped = any((node.args[4:5] or (node.kwargs.get("dropout_p", 0.0),))[0] != 0.0 for node in calls)
     return sdpa_kernel(SDPBackend.MATH) if dropped else contextlib.nullcontext()
+
+
+def cut(joint: GraphModule, *args: Any, **options: Any) -> tuple[GraphModule, GraphModule]:
+    """The passes of a graph of both, so that as few bytes as possible are kept from the first."""
+    rules = table() | RANDOM
+    for node in joint.graph.find_nodes(op="call_function", target=_BY_FACTORS):
+        if viewed(node.args[1]).target is UNFACTORED:
+            _inline(node, solve_of_whole, rules)
+    joint.recompile()
+    return min_cut_rematerialization_partition(joint, *args, **options)
 
 
 def keep_copies(graph: Graph, changed: Collection[Node]) -> None:
@@ -99,7 +114,7 @@ def _is_placed(pool: Node) -> bool:
 
 
 def _inline(node: Node, rule: Callable[..., Any], rules: Table) -> None:
-    """Puts the operators that `rule` computes the node's result with in its place."""
+    """Puts the operators that `rule` computes the node's result with in its place, unless it declines."""
     operands = [leaf for leaf in tree_leaves((node.args, node.kwargs)) if isinstance(leaf, Node)]
     operands = list(dict.fromkeys(operands))
     values = [operand.meta["val"] for operand in operands]
@@ -107,11 +122,14 @@ def _inline(node: Node, rule: Callable[..., Any], rules: Table) -> None:
     def run(*given: Any) -> Any:
         place = dict(zip(operands, given, strict=True))
         args, kwargs = map_arg((node.args, node.kwargs), lambda operand: place[operand])
-        return rule(*args, **kwargs)
+        found = rule(*args, **kwargs)
+        return None if found is NotImplemented else found
 
     mode = detect_fake_mode(values) or contextlib.nullcontext()
     with mode, enable_python_dispatcher(), torch.no_grad():
         traced = make_fx(run, decomposition_table=rules)(*values)
+    if traced.graph.output_node().args[0] is None:
+        return
     placeholders = traced.graph.find_nodes(op="placeholder")
     copies: dict[Node, Any] = dict(zip(placeholders, operands, strict=True))
     with node.graph.inserting_before(node):
@@ -119,6 +137,7 @@ def _inline(node: Node, rule: Callable[..., Any], rules: Table) -> None:
     for copied in copies.values():
         if copied not in operands and not copied.stack_trace:
             copied.stack_trace = node.stack_trace
+            copied.meta |= {key: node.meta[key] for key in ("partitioner_tag",) if key in node.meta}
     if isinstance(results, Node):
         node.replace_all_uses_with(results)
     else:

@@ -17,6 +17,7 @@ _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
 _library.define("pivots(Tensor matrix) -> Tensor")
+_library.define("unfactored(Tensor matrix) -> Tensor")
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
@@ -128,6 +129,11 @@ def _pivots(matrix: Tensor) -> Tensor:
     return matrix.new_empty(matrix.shape[:-1])
 
 
+@torch.library.register_fake("kitsune::unfactored", lib=_library)
+def _unfactored(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape[:-1], dtype=torch.int32)
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
@@ -143,3 +149,4 @@ CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
 SOLVE = torch.ops.kitsune.solve.default
 PIVOTS = torch.ops.kitsune.pivots.default
+UNFACTORED = torch.ops.kitsune.unfactored.default  # what stands for pivots of a matrix that stands for its own factors

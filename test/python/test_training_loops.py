@@ -2,6 +2,7 @@
 values, passes that run again, optimizers that are compiled, and batches of other sizes."""
 
 import copy
+import functools
 import warnings
 
 import pytest
@@ -237,3 +238,36 @@ def test_windows_of_signals(size, step):
 
     torch.manual_seed(0)
     both(steps((2, 81, 3)), Loss(windows, nn.Linear(3, 2)))
+
+
+@pytest.mark.parametrize("rows", [3, 6])
+@pytest.mark.parametrize("name", ["solve", "right", "slogdet", "det", "inv"])
+def test_systems(name, rows):
+    """Gradients by the matrix, where torch solves by triangles that the forward pass made."""
+
+    def run(layer, x):
+        right = layer(x)
+        matrix = x @ x.mT + 0.1 * right @ right.mT + torch.eye(rows)
+        matrix = torch.cat((matrix[..., :1, :] * 0.5, matrix[..., 1:, :]), -2)  # not symmetric
+        if name == "right":
+            return torch.linalg.solve(matrix.mT, right.mT, left=False).square().mean()
+        if name == "solve":
+            return torch.linalg.solve(matrix, right).square().mean()
+        found = getattr(torch.linalg, name)(matrix)
+        return (found[1] if name == "slogdet" else found).sum() * 0.01
+
+    torch.manual_seed(0)
+    both(steps((2, rows, 4)), Loss(run, nn.Linear(4, 5)))
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_systems_by_factors(left, adjoint):
+    torch.manual_seed(0)
+    for rows in (3, 6):
+        matrix, right = torch.randn(2, rows, rows), torch.randn(2, rows, 4)
+        given = *torch.linalg.lu_factor(matrix), right if left else right.mT
+        torch._dynamo.reset()
+        with torch.no_grad():
+            found = compiled(functools.partial(torch.linalg.lu_solve, left=left, adjoint=adjoint))(*given)
+        close(found, torch.linalg.lu_solve(*given, left=left, adjoint=adjoint))
