@@ -18,7 +18,7 @@ from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
-from .checks import drop_checks
+from .checks import drop_checks, refuse_sparse
 from .complex_numbers import view_weights_as_real
 from .given_orders import ORDER, lie_as_given
 from .joint_graphs import expand, is_view, keep_copies, viewed
@@ -69,6 +69,7 @@ def import_aot_graph(
     for node, value in zip(graph.find_nodes(op="placeholder"), examples):
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
+    refuse_sparse(graph, name)
     drop_checks(graph)
     keep_copies(graph, _at(graph, changed))
     expand(graph)

@@ -1,5 +1,6 @@
 """Checks of values in graphs, which a Program has none of: what torch's operators refuse of their data, such as a class
-that is negative, or a matrix that is not positive definite, and what they assert of sizes."""
+that is negative, or a matrix that is not positive definite, and what they assert of sizes. What a Program cannot hold
+at all is refused."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import operator
 
 import torch
 from torch.fx import Graph, Node
+
+from kitsune_mlir.errors import UnsupportedError
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -37,6 +40,16 @@ def drop_checks(graph: Graph) -> None:
         sinks = node.target is prims._sink_tokens.default and all(token.target is made for token in node.args[0])
         if sinks or (node.target is made and not node.users):
             graph.erase_node(node)
+
+
+def refuse_sparse(graph: Graph, name: str) -> None:
+    """Raises UnsupportedError for a tensor that is not held element by element."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+            raise UnsupportedError(
+                f"{name}: {node.target} gives a sparse tensor; use dense ones (`nn.Embedding(..., sparse=False)`)"
+            )
 
 
 def _is_ordered_check(node: Node) -> bool:

@@ -306,7 +306,17 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     return torch.cat([one.unsqueeze(dim) for one in tensors], dim)
 
 
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """A table whose rows that are read are no longer than so much. One that is read twice is written twice alike."""
+    numbers = indices.reshape(-1).long()
+    rows = weight.index_select(0, numbers)
+    norm = torch.linalg.vector_norm(rows, norm_type, -1, keepdim=True)
+    shorter = torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
+    return weight.index_put((numbers,), shorter)
+
+
 INDEXING = {
+    aten.embedding_renorm.default: embedding_renorm,
     aten.stack.default: stack,
     aten.roll.default: roll,
     aten.split_with_sizes.default: split_with_sizes,

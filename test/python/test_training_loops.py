@@ -271,3 +271,32 @@ def test_systems_by_factors(left, adjoint):
         with torch.no_grad():
             found = compiled(functools.partial(torch.linalg.lu_solve, left=left, adjoint=adjoint))(*given)
         close(found, torch.linalg.lu_solve(*given, left=left, adjoint=adjoint))
+
+
+def test_recurrent_layers(monkeypatch):
+    """Which Dynamo leaves to torch, unless it is told otherwise."""
+    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)
+    torch.manual_seed(0)
+    model = Loss(lambda layer, last, x: last(layer(x)[0]).square().mean(), nn.LSTM(3, 4), nn.Linear(4, 2))
+    both(steps((3, 2, 3)), model)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_distances_of_pairs(p):
+    torch.manual_seed(0)
+    both(steps((5, 4)), Loss(lambda layer, x: F.pdist(layer(x), p).square().mean(), nn.Linear(4, 3)))
+
+
+def test_tables_of_short_rows():
+    numbers = torch.tensor([[3, 0], [3, 1]])
+    tables = [torch.arange(12.0).view(4, 3) for _ in range(2)]
+    with torch.no_grad():
+        found = compiled(functools.partial(F.embedding, max_norm=1.0))(numbers, tables[0])
+    close([found, tables[0]], [F.embedding(numbers, tables[1], max_norm=1.0), tables[1]])
+
+
+def test_sparse_gradients_are_torchs():
+    table = nn.Embedding(5, 3, sparse=True)
+    with pytest.warns(UserWarning, match="gives a sparse tensor; use dense ones"):
+        compiled(table)(torch.tensor([1, 3])).sum().backward()
+    assert table.weight.grad.is_sparse
