@@ -243,9 +243,14 @@ def negative(x: Tensor) -> Any:
     return NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x
 
 
+def of_torchs_compiler() -> dict[Any, Any]:
+    """Rules for operators that torch's own compiler brings, where it has been imported, as optimizers do."""
+    known = hasattr(torch.ops.prims, "fma")
+    return {torch.ops.prims.fma.default: lambda x, y, z: x * y + z} if known else {}
+
+
 ARITHMETIC = {
     aten.neg.default: negative,
-    torch.ops.prims.fma.default: lambda x, y, z: x * y + z,
     aten._efficientzerotensor.default: zeros,
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,

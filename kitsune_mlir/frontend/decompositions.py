@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_map
 from kitsune_mlir import mlir
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .arithmetic import ARITHMETIC, integer_power
+from .arithmetic import ARITHMETIC, integer_power, of_torchs_compiler
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
 from .convolutions import CONVOLUTIONS
@@ -359,7 +359,7 @@ _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-m
 
 def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
-    return _own_table() | of_libraries()
+    return _own_table() | of_libraries() | of_torchs_compiler()
 
 
 @functools.cache
