@@ -24,6 +24,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads, orders_of_orders, sinks, sorted_starts, spread_columns, strides
+from .chosen_elements import choose_elements
 from .graph_values import convert, is_written
 from .open_views import are_cut_alike
 
@@ -85,7 +86,8 @@ def settle(graph: torch.fx.Graph) -> None:
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
     such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
     larger and the smaller of two sizes it knows by other names. Views of views are one. What is joined and then rounded
-    is rounded first, by what makes it."""
+    is rounded first, by what makes it. One element of each row is chosen rather than written."""
+    choose_elements(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _CASTS:
             _round_parts(node)

@@ -122,9 +122,9 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
 
 def index_put_of_several(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """By numbers of several open dimensions, as tokens of an open batch have: by as many in one, for torch-mlir takes
-    one such size for the other. `indices` are of neighbouring dimensions. Numbers are of 64 bits, as torch-mlir wants
-    them."""
-    if any(index is not None and index.dtype == torch.int32 for index in indices):
+    one such size for the other. `indices` are of neighbouring dimensions. Numbers of 32 bits torch-mlir takes along the
+    first dimension alone."""
+    if indices[0] is None and any(index is not None and index.dtype == torch.int32 for index in indices):
         wide = [None if index is None else index.long() for index in indices]
         return aten._unsafe_index_put(x, wide, values, accumulate)
     given = [axis for axis, index in enumerate(indices) if index is not None]
