@@ -35,7 +35,7 @@ def choose_elements(graph: Graph) -> None:
 
 def _choose(graph: Graph, node: Node) -> None:
     filled, dim, index, source = node.args
-    number, value = _number_of(filled), node.meta["val"]
+    number, value = number_of(filled), node.meta["val"]
     if number is None or not value.dim():
         return
     dim %= value.dim()
@@ -68,7 +68,7 @@ def _alike(sizes: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(sizes) == len(wanted) and all(a is b or statically_known_true(a == b) for a, b in zip(sizes, wanted))
 
 
-def _number_of(node: Node) -> Any:
+def number_of(node: Node) -> Any:
     """The number that a tensor has everywhere, or None."""
     while node.op == "call_function" and node.target in _SAME:
         node = node.args[0]
