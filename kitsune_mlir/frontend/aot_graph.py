@@ -265,7 +265,7 @@ def _constants_as_placeholders(graph: Graph, gm: GraphModule, placeholders: list
             continue  # a branch or a loop's body
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             last = graph.placeholder(node.name)
-        last.meta["val"] = mode.from_tensor(tensor)  # what the importer reads types from
+        last.meta["val"] = mode.from_tensor(tensor, static_shapes=True)  # what the importer reads types from
         node.replace_all_uses_with(last)
         graph.erase_node(node)
         arguments.append(Argument(node_spec(last.name, last), "constant", array_of(tensor, f"{name}: {node.target}")))

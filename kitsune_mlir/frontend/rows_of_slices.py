@@ -80,6 +80,13 @@ def _entry(view: Node) -> tuple[Rows, Node, list[Node]] | None:
     return Rows(tuple(sizes[:merged]), dim, first, first + taken[dim]), whole, between
 
 
+def _has_rows(value: object, count: int) -> bool:
+    """Whether a value is a tensor of known sizes, the first of which is this one."""
+    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
+        return False
+    return value.dim() > 0 and value.shape[0] == count
+
+
 def _keeps_rows(reduction: Node) -> bool:
     """Whether a reduction is over other dimensions than the first."""
     dims = reduction.args[1] if len(reduction.args) > 1 else None
@@ -124,9 +131,7 @@ class _Whole:
         """Whether each row of the node's is of the same row of operands, or of what all rows have alike."""
         value = node.meta.get("val")
         given = [operand for operand in node.all_input_nodes if operand in self.own]
-        if node.op != "call_function" or not given or not isinstance(value, torch.Tensor) or not value.dim():
-            return False
-        if value.shape[0] != self.rows.count:
+        if node.op != "call_function" or not given or not _has_rows(value, self.rows.count):
             return False
         first = node.args[0]
         rank = first.meta["val"].dim() if isinstance(first, Node) else 0
@@ -155,9 +160,9 @@ class _Whole:
         value = operand.meta.get("val")
         if not isinstance(value, torch.Tensor):
             return False
-        if operand in self.own or value.dim() < rank or value.shape[0] == 1:
+        if operand in self.own or value.dim() < rank or _has_rows(value, 1):
             return operand not in self.own or value.dim() == rank
-        if value.shape[0] != self.rows.count:
+        if not _has_rows(value, self.rows.count):
             return False
         return self._is_few(operand) or number_of(operand) is not None or self._is_pointwise(operand)
 
@@ -190,10 +195,11 @@ class _Whole:
             source = source.args[0]
         if source.target is not aten.view.default or len(source.users) > 1 or source.args[0] not in self.own:
             return None
-        rows, size = self.rows, node.meta["val"].shape[dim]
-        first, last = (0 if first is None else first), (size if last is None else min(last, size))
-        first, last = (at + size if at < 0 else at for at in (first, last))
-        found = source.args[0]
+        rows, size, found = self.rows, node.meta["val"].shape[dim], source.args[0]
+        first, last = (0 if first is None else first), (size if last is None else last)
+        if not all(isinstance(one, int) for one in (*node.meta["val"].shape, first, last)):
+            return None
+        first, last = (at + size if at < 0 else min(at, size) for at in (first, last))
         wanted = [*rows.taken, *found.meta["val"].shape[1:]]
         same = dim % len(wanted) == rows.dim and (first, last) == (rows.first, rows.last)
         same = same and list(source.meta["val"].shape) == wanted and size == rows.sizes[rows.dim]
@@ -219,7 +225,7 @@ class _Whole:
         value = operand.meta["val"]
         if operand in self.made:
             return self.made[operand]
-        if value.dim() < rank or value.shape[0] != self.rows.count:
+        if value.dim() < rank or not _has_rows(value, self.rows.count):
             return operand
         rows, rest, count = self.rows, list(value.shape[1:]), math.prod(self.rows.sizes)
         if (number := number_of(operand)) is not None:
