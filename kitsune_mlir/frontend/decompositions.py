@@ -9,9 +9,9 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`,
-  `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
-  `tensor_lists`, `unfolding` and `upsampling`.
+  `bit_patterns`, `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`,
+  `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`,
+  `sums`, `sums_by_index`, `tensor_lists`, `unfolding` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from .arithmetic import ARITHMETIC, integer_power, of_torchs_compiler
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
+from .bit_patterns import BIT_PATTERNS
 from .convolutions import CONVOLUTIONS
 from .einsums import EINSUMS
 from .extrema import EXTREMA
@@ -348,10 +349,10 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS, GRID_SAMPLES,
-    GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS,
-    SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX,
-    TENSOR_LISTS, UNFOLDING, UPSAMPLING,
+    ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, BIT_PATTERNS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS,
+    GRID_SAMPLES, GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING,
+    RECURRENT_CELLS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS,
+    SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

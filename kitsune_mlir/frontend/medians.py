@@ -78,7 +78,7 @@ def _keys(x: Tensor) -> Tensor:
     if not x.is_floating_point():
         return x
     wide = working(x)
-    bits = BITS(wide)
+    bits = BITS(wide, torch.int32)
     return torch.where(wide != wide, _GREATEST, torch.where(bits < 0, (-1 - bits) + _LEAST, bits))
 
 

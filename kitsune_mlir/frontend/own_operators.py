@@ -11,7 +11,7 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
-_library.define("bits(Tensor x) -> Tensor")
+_library.define("bits(Tensor x, ScalarType kind) -> Tensor")
 _library.define("extrema(Tensor x, int dim, bool largest) -> Tensor")
 _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
@@ -100,8 +100,8 @@ def _around(x: Tensor, padding: list[int], way: int) -> Tensor:
 
 
 @torch.library.register_fake("kitsune::bits", lib=_library)
-def _bits(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape, dtype=torch.int32)
+def _bits(x: Tensor, kind: torch.dtype) -> Tensor:
+    return x.new_empty(x.shape, dtype=kind)
 
 
 @torch.library.register_fake("kitsune::extrema", lib=_library)
@@ -143,7 +143,7 @@ WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.w
 AROUND = torch.ops.kitsune.around.default  # more of an image beside it, see sampled_elements.around
 FILTER_GRADIENT = torch.ops.kitsune.filter_gradient.default  # see kitsune.filter_gradient
 ROLLED = torch.ops.kitsune.rolled.default  # along dimensions, see sampled_elements.rolled
-BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
+BITS = torch.ops.kitsune.bits.default  # the bits of numbers, as numbers of another type of as many
 EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension
 CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
