@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decompositions
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_map
 
@@ -329,6 +330,11 @@ _OWN: Table = {
     aten.fft_rfftfreq.default: half_of_frequencies,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
+    aten.permute_copy.default: lambda x, dims: x.permute(dims).clone(),
+    aten.view_copy.default: lambda x, size: x.reshape(size).clone(),
+    aten.narrow_copy.default: lambda x, dim, start, length: x.narrow(dim, start, length).clone(),
+    aten._batch_norm_with_update_functional.default: decompositions._batch_norm_with_update_functional,
+    aten.batch_norm_backward.default: decompositions.batch_norm_backward,
     aten.bilinear.default: bilinear,
     aten._trilinear.default: trilinear,
     aten.addmv.default: addmv,

@@ -230,6 +230,15 @@ def _substituted(matrix: Tensor, right: Tensor, most: int, upper: bool, transpos
     return torch.cat([found[first] for first in starts], -2) if len(found) > 1 else found[0]
 
 
+def _triangular_solve(
+    right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """The form that gives the matrix, too."""
+    options = {"upper": upper, "transposed": transpose, "unitriangular": unitriangular}
+    found = _triangular(matrix, right, **options)
+    return found if found is NotImplemented else (found, matrix.clone())
+
+
 def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Any:
     half = _triangular(factor, right, upper=upper, transposed=upper)
     return half if half is NotImplemented else _triangular(factor, half, upper=upper, transposed=not upper)
@@ -321,6 +330,7 @@ LINEAR_ALGEBRA = {
     aten.linalg_cholesky.default: _cholesky,
     aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
     aten.linalg_solve_triangular.default: _triangular,
+    aten.triangular_solve.default: _triangular_solve,
     aten.cholesky_solve.default: _cholesky_solve,
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.linalg_matrix_exp.default: _exponential,

@@ -300,3 +300,28 @@ def test_sparse_gradients_are_torchs():
     with pytest.warns(UserWarning, match="gives a sparse tensor; use dense ones"):
         compiled(table)(torch.tensor([1, 3])).sum().backward()
     assert table.weight.grad.is_sparse
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_features_of_images_among_tokens(whole):
+    """Rows under a mask take those of another model in their order, as models of language and images have it."""
+
+    def run(table, layer, x):
+        tokens = x[:, :2].argmax(-1).view(2, 4)
+        mask = (tokens == 1).unsqueeze(-1)
+        embedded, features = table(tokens), layer(x)
+        mask = mask.repeat(1, 1, 3) if whole else mask.expand_as(embedded)
+        return (embedded.masked_scatter(mask, features) * torch.arange(24).view(2, 4, 3)).square().mean()
+
+    torch.manual_seed(0)
+    both(steps((8, 5)), Loss(run, nn.Embedding(2, 3), nn.Linear(5, 3)))
+
+
+def test_modes():
+    x = torch.randint(0, 4, (6, 9)).float()
+    x[0, :4] = torch.nan
+    with torch.no_grad():
+        for given in (x, x[1:].long(), x[1:].T.bfloat16()):
+            torch._dynamo.reset()
+            found = compiled(lambda y: torch.mode(y, -1))(given)
+            close(list(found), list(torch.mode(given, -1)))
