@@ -19,18 +19,21 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import make_boxed_func
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
-from kitsune_mlir.frontend.joint_graphs import attention_of, table_for
+from kitsune_mlir.frontend.joint_graphs import attention_of, cut, recurrent_layers_apart, table_for
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
 
 _OPTIONS = ("target", "deterministic", "freeze")
+
+# A backward pass is compiled at once, of open sizes as well: what is refused is refused as a whole. Tokens that keep
+# checks in order are no values of a graph.
+_SETTINGS = {"force_non_lazy_backward_lowering": True, "unlift_effect_tokens": True, "recompute_views": True}
 
 
 def kitsune(
@@ -56,13 +59,11 @@ def kitsune(
     values = example_inputs if options.get("freeze") and not trained else ()
     compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
     try:
-        # A backward pass is compiled now, too, of open sizes as well: what is refused is refused as a whole.
-        # What is kept between the passes are tensors that are computed, not views of them, which would be copies.
-        kept = {"force_non_lazy_backward_lowering": True, "recompute_views": True}
-        with functorch.patch(**kept), attention_of(gm):
+        with functorch.patch(**_SETTINGS), attention_of(gm), recurrent_layers_apart():
             return aot_autograd(
                 fw_compiler=compiler,
-                partition_fn=min_cut_rematerialization_partition,
+                bw_compiler=functools.partial(compiler, backward=True),
+                partition_fn=cut,
                 decompositions=table_for(trained),
             )(gm, example_inputs)
     except Exception as error:
@@ -80,16 +81,20 @@ def _compile(
     target: str,
     deterministic: bool | None,
     values: Sequence[Any],
+    backward: bool = False,
 ) -> Function:
     """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors. `values` are those
     that Dynamo's graph was given, if its module's own stay as they are."""
     from kitsune_mlir.compiler import compile_program
 
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
-        graph = import_aot_graph(gm, "torch.compile", _fixed(values, len(example_inputs)), example_inputs)
+        fixed, changed = _fixed(values, len(example_inputs)), set() if backward else _changed(len(example_inputs))
+        graph = import_aot_graph(gm, "torch.compile", fixed, example_inputs, changed)
         compiled = compile_program(graph.program, target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
     _tell_strides(gm, graph)
+    if backward:
+        _keep_what_is_given()
 
     def run(*values: Any) -> list[Any]:
         device = _device_of(values)
@@ -120,6 +125,13 @@ def _strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(max(1, shape[b]) for b in order[places[d] + 1 :]) for d in range(len(shape)))
 
 
+def _keep_what_is_given() -> None:
+    """Tells AOTAutograd that a backward pass takes over no memory that it is given, so that it may be called again."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
+
+
 def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:
     """Which of so many values of a graph, by their positions, are a module's own and are not changed by it; none where
     torch has other ones in their place."""
@@ -127,9 +139,17 @@ def _fixed(values: Sequence[Any], count: int) -> dict[int, torch.Tensor]:
     known = context.fw_metadata if context is not None else None
     if known is None or len(values) != count:
         return {}
-    changed = {i for i, info in enumerate(known.input_info) if info.mutates_data or info.mutates_metadata}
-    own = [i for i in known.static_input_indices if i not in changed]
+    own = [i for i in known.static_input_indices if i not in _changed(count)]
     return {i: values[i] for i in own if type(values[i]) in (torch.Tensor, torch.nn.Parameter)}
+
+
+def _changed(count: int) -> set[int]:
+    """Which of so many values of a graph that is no backward pass the model changes."""
+    context = TracingContext.try_get()
+    known = context.fw_metadata if context is not None else None
+    if known is None or len(known.input_info) != count:
+        return set()
+    return {i for i, info in enumerate(known.input_info) if info.mutates_data or info.mutates_metadata}
 
 
 def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -40,7 +40,7 @@ from .gpu_kernel import (
     product,
 )
 from .gpu_points import Nest, Point, Walk, reduce, store
-from .gpu_reduction import combiners
+from .gpu_reduction import add_negatives, combiners
 from .gpu_words import ENOUGH
 from .pipeline.device import below
 
@@ -72,6 +72,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         _launched(generic, kernel.launch(lambda: part.blocks(on_host)), fills)
         return
     if generic.reduction:
+        add_negatives(generic.block, len(generic.inputs))
         contract(generic.block.operations)
     joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic) and not _is_shared(generic)

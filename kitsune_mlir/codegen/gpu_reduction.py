@@ -103,6 +103,18 @@ def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combine
     return found
 
 
+def add_negatives(block: ir.Block, inputs: int) -> None:
+    """Has what a linalg body takes off its outputs added to them, with the other sign: a sum's parts can be joined."""
+    *_, terminator = block.operations
+    for value, argument in zip(terminator.operands, list(block.arguments)[inputs:], strict=True):
+        owner = producer(value)
+        if owner is None or owner.name != "arith.subf" or owner.operands[0] != argument:
+            continue
+        with owner.location, ir.InsertionPoint(owner):
+            value.replace_all_uses_with(arith.addf(argument, arith.negf(owner.operands[1])))
+        owner.erase()
+
+
 def _widened(argument: ir.Value) -> ir.Value | None:
     """A 16-bit float as f32, if nothing else is made of it."""
     uses = [use.owner.operation for use in argument.uses]

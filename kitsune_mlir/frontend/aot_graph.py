@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,13 @@ from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
 from .broadcasts import share_sizes
+from .checks import drop_checks, refuse_sparse
 from .complex_numbers import view_weights_as_real
 from .given_orders import ORDER, lie_as_given, order_of
-from .joint_graphs import expand
+from .joint_graphs import expand, is_view, keep_copies, viewed
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
+from .sizes import sizes_of_inputs
 from .summed_slices import join_slices
 from .torch_program import array_of, example_sizes_of, lower_graph, node_spec
 
@@ -37,8 +39,9 @@ class AotGraph:
     one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
     numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
     device. `given` computes those results that are numbers, inputs or views of inputs from all values, `places` says
-    where they are among the results. Results of the Program whose elements lie in another order than that of their
-    dimensions have these in that order: by place, `orders` has which dimension of the graph's each of them is.
+    where they are among the results, and `pairs` which of the others are complex numbers, of two real ones. Results of
+    the Program whose elements lie in another order than that of their dimensions have these in that order: by place,
+    `orders` has which dimension of the graph's each of them is.
     """
 
     program: Program
@@ -46,11 +49,14 @@ class AotGraph:
     draw: Callable[[Any], list[torch.Tensor]]
     given: Callable[..., Sequence[Any]]
     places: list[int]
+    pairs: list[int]
     orders: dict[int, tuple[int, ...]]
 
     def completed(self, results: Sequence[Any], values: Sequence[Any]) -> list[Any]:
         """The graph's results, of those of its Program and its own values."""
         found = list(results)
+        for place in self.pairs:
+            found[place] = torch.view_as_complex(found[place])
         for place, order in self.orders.items():
             found[place] = found[place].permute([order.index(d) for d in range(len(order))])
         for place, value in zip(self.places, self.given(*values) if self.places else (), strict=True):
@@ -59,11 +65,16 @@ class AotGraph:
 
 
 def import_aot_graph(
-    gm: GraphModule, name: str, fixed: Mapping[int, torch.Tensor], examples: Sequence[Any] = ()
+    gm: GraphModule,
+    name: str,
+    fixed: Mapping[int, torch.Tensor],
+    examples: Sequence[Any] = (),
+    changed: Collection[int] = (),
 ) -> AotGraph:
     """The Program of a functional graph of aten operators; `gm` is left as it is.
 
-    `examples`, if there are any, say how its values lie in memory. Its inputs are the tensor placeholders in order,
+    `examples`, if there are any, say how its values lie in memory, and `changed` are the positions of those that torch
+    writes new values into when a call is over. Its inputs are the tensor placeholders in order,
     whatever they are to the model: a call passes the weights too, but for those that are `fixed`, by their position,
     whose numbers the Program has. Sizes that come as integers are read off the tensors instead. A call returns a list
     with None where the graph has it, or a number. Raises UnsupportedError for what cannot be imported.
@@ -73,6 +84,9 @@ def import_aot_graph(
     for node, value in zip(graph.find_nodes(op="placeholder"), examples):
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
+    refuse_sparse(graph, name)
+    drop_checks(graph)
+    keep_copies(graph, _at(graph, changed))
     expand(graph)
     join_slices(graph)
     for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
@@ -81,6 +95,7 @@ def import_aot_graph(
     places = [i for i, value in enumerate(_results(graph)) if _is_number(value) or _is_given(value)]
     given = _of_values(gm, places, name)
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
+    pairs = _complex_results_as_real(graph)
     graph.eliminate_dead_code()
     taken = _numbers_from_tensors(graph, name)
     for node in graph.find_nodes(op="placeholder"):  # such as the state of random numbers that attention did not draw
@@ -121,7 +136,11 @@ def import_aot_graph(
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, orders)
+    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs, orders)
+
+
+def _at(graph: Graph, positions: Collection[int]) -> set[Node]:
+    return {node for i, node in enumerate(graph.find_nodes(op="placeholder")) if i in positions}
 
 
 def _argument(node: Node, value: torch.Tensor | None, name: str) -> Argument:
@@ -157,6 +176,24 @@ def _lie_as_wanted(graph: Graph, wanted: Sequence[Any]) -> dict[int, tuple[int, 
     return found
 
 
+def _complex_results_as_real(graph: Graph) -> list[int]:
+    """Makes results of complex types real, with a last dimension of size 2; the positions of these."""
+    results = list(_results(graph))
+    found = [i for i, value in enumerate(results) if isinstance(value, Node) and value.meta["val"].is_complex()]
+    made: dict[Node, Node] = {}
+    for i in found:
+        whole = results[i]
+        if whole not in made:
+            with graph.inserting_before(graph.output_node()):
+                made[whole] = graph.call_function(torch.ops.aten.view_as_real.default, (whole,))
+            value = whole.meta["val"]
+            with detect_fake_mode((value,)) or contextlib.nullcontext():
+                made[whole].meta["val"] = torch.view_as_real(value.resolve_conj())
+        results[i] = made[whole]
+    _set_results(graph, results)
+    return found
+
+
 def _is_of_no_use(node: Node) -> bool:
     """Whether nothing reads a tensor of a type that a Program has none of."""
     value = node.meta["val"]
@@ -164,21 +201,13 @@ def _is_of_no_use(node: Node) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Node) and not isinstance(value.meta["val"], torch.Tensor)
+    return isinstance(value, Node) and not isinstance(value.meta.get("val"), torch.Tensor)
 
 
 def _is_given(value: Any) -> bool:
     """Whether a result is an input or a view of one, with nothing to compute: what a forward pass keeps often is."""
-    while isinstance(value, Node) and value.op == "call_function" and _is_view(value.target):
-        value = value.args[0]
-    return isinstance(value, Node) and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)
-
-
-def _is_view(target: Any) -> bool:
-    if target is operator.getitem:
-        return True
-    given = target._schema.arguments[:1] if isinstance(target, torch._ops.OpOverload) else []
-    return any(argument.alias_info is not None and not argument.alias_info.is_write for argument in given)
+    value = viewed(value) if isinstance(value, Node) else None
+    return value is not None and value.op == "placeholder" and isinstance(value.meta["val"], torch.Tensor)
 
 
 def _of_values(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..., Sequence[Any]]:
@@ -186,9 +215,11 @@ def _of_values(gm: GraphModule, places: Sequence[int], name: str) -> Callable[..
     UnsupportedError for a number that the graph reads from a tensor which it computes."""
     graph = copy.deepcopy(gm.graph)
     _set_results(graph, [_results(graph)[i] for i in places])
+    drop_checks(graph)
+    sizes_of_inputs(graph)
     graph.eliminate_dead_code()
     for node in graph.nodes:
-        if node.op == "call_function" and not _is_number(node) and not _is_view(node.target):
+        if node.op == "call_function" and not _is_number(node) and not is_view(node.target):
             raise UnsupportedError(f"{name}: a part of the model returns a number of its data; return tensors only")
     return GraphModule(gm, graph).forward
 
@@ -269,7 +300,7 @@ def _constants_as_placeholders(graph: Graph, gm: GraphModule, placeholders: list
             continue  # a branch or a loop's body
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             last = graph.placeholder(node.name)
-        last.meta["val"] = mode.from_tensor(tensor)  # what the importer reads types from
+        last.meta["val"] = mode.from_tensor(tensor, static_shapes=True)  # what the importer reads types from
         node.replace_all_uses_with(last)
         graph.erase_node(node)
         arguments.append(Argument(node_spec(last.name, last), "constant", array_of(tensor, f"{name}: {node.target}")))

@@ -25,6 +25,7 @@ aten = torch.ops.aten
 Number = bool | int | float
 
 _EXPONENT_BITS = 6
+_STEPS = {torch.int16: 24, torch.int32: 47, torch.int64: 92}  # of remainders until there is a greatest divisor
 
 _torch_rsub = torch._decomp.decomposition_table[aten.rsub.Scalar]
 
@@ -59,6 +60,11 @@ def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
     rest = x - quotient * y
     other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest > 0 if y < 0 else rest < 0
     return torch.where((rest != 0) & other_sign, quotient - 1, quotient)
+
+
+def zeros(size: Sequence[Any], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """Those that torch writes down without elements, as gradients that are nowhere."""
+    return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
 
 
 def fmod(x: Tensor, y: Any) -> Tensor:
@@ -238,12 +244,43 @@ def negative(x: Tensor) -> Any:
     return NotImplemented if x.is_floating_point() or x.is_complex() else 0 - x
 
 
+def greatest_divisor(x: Tensor, y: Tensor) -> Any:
+    """Of whole numbers, by remainders: as many as neighbours among Fibonacci's numbers of so many bits take."""
+    kind = torch.result_type(x, y)
+    if kind not in _STEPS:
+        return NotImplemented
+    larger, smaller = torch.broadcast_tensors(x.to(kind).abs(), y.to(kind).abs())
+    for _ in range(_STEPS[kind]):
+        ends = smaller == 0
+        rest = aten.fmod(larger, torch.where(ends, 1, smaller))
+        larger, smaller = torch.where(ends, larger, smaller), torch.where(ends, 0, rest)
+    return larger
+
+
+def least_multiple(x: Tensor, y: Tensor) -> Any:
+    divisor = greatest_divisor(x, y)
+    if divisor is NotImplemented:
+        return divisor
+    kind = torch.int32 if divisor.dtype == torch.int16 else divisor.dtype  # as C++ multiplies
+    parts = aten.div.Tensor_mode(x.to(kind), torch.where(divisor == 0, 1, divisor).to(kind), rounding_mode="trunc")
+    return torch.where(divisor == 0, 0, (parts * y).abs()).to(divisor.dtype)
+
+
+def of_torchs_compiler() -> dict[Any, Any]:
+    """Rules for operators that torch's own compiler brings, where it has been imported, as optimizers do."""
+    known = hasattr(torch.ops.prims, "fma")
+    return {torch.ops.prims.fma.default: lambda x, y, z: x * y + z} if known else {}
+
+
 ARITHMETIC = {
     aten.neg.default: negative,
+    aten._efficientzerotensor.default: zeros,
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,
     aten.floor_divide.default: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
     aten.floor_divide.Scalar: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
+    aten.gcd.default: greatest_divisor,
+    aten.lcm.default: least_multiple,
     aten.fmod.Scalar: fmod,
     aten.fmod.Tensor: fmod,
     aten.addmm.default: add_integer_product,

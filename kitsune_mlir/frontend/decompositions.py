@@ -9,9 +9,9 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`, `indexing`, `medians`,
-  `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`, `sums`, `sums_by_index`,
-  `unfolding` and `upsampling`.
+  `bit_patterns`, `convolutions`, `einsums`, `extrema`, `fused_layers`, `grid_samples`, `grouped_products`,
+  `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `signal_windows`, `sorts`, `special_functions`,
+  `sums`, `sums_by_index`, `tensor_lists`, `unfolding` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decompositions
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._pytree import tree_map
 
 from kitsune_mlir import mlir
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .arithmetic import ARITHMETIC, integer_power
+from .arithmetic import ARITHMETIC, integer_power, of_torchs_compiler
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
+from .bit_patterns import BIT_PATTERNS
 from .convolutions import CONVOLUTIONS
 from .einsums import EINSUMS
 from .extrema import EXTREMA
@@ -58,6 +60,7 @@ from .special_functions import SPECIAL_FUNCTIONS
 from .spectrograms import SPECTROGRAMS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .tensor_lists import TENSOR_LISTS
 from .unfolding import UNFOLDING
 from .upsampling import UPSAMPLING
 from .working import NARROW, working
@@ -327,6 +330,11 @@ _OWN: Table = {
     aten.fft_rfftfreq.default: half_of_frequencies,
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
+    aten.permute_copy.default: lambda x, dims: x.permute(dims).clone(),
+    aten.view_copy.default: lambda x, size: x.reshape(size).clone(),
+    aten.narrow_copy.default: lambda x, dim, start, length: x.narrow(dim, start, length).clone(),
+    aten._batch_norm_with_update_functional.default: decompositions._batch_norm_with_update_functional,
+    aten.batch_norm_backward.default: decompositions.batch_norm_backward,
     aten.bilinear.default: bilinear,
     aten._trilinear.default: trilinear,
     aten.addmv.default: addmv,
@@ -347,10 +355,10 @@ _ALONG = [
 ] + [aten.max.dim, aten.min.dim, aten.prod.dim_int]
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS, GRID_SAMPLES,
-    GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING, RECURRENT_CELLS,
-    SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX,
-    UNFOLDING, UPSAMPLING,
+    ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, BIT_PATTERNS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS,
+    GRID_SAMPLES, GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING,
+    RECURRENT_CELLS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS,
+    SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
@@ -358,7 +366,7 @@ _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-m
 
 def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
-    return _own_table() | of_libraries()
+    return _own_table() | of_libraries() | of_torchs_compiler()
 
 
 @functools.cache

@@ -178,6 +178,19 @@ def distances_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: 
     return (grad.unsqueeze(-1) * steps).sum(-2)
 
 
+def distances_of_pairs_backward(grad: Tensor, x: Tensor, p: float, distances: Tensor) -> Any:
+    """Of the distance of each pair of rows, by x: those of all to all, in which a pair stands twice."""
+    rows = x.shape[0]
+    if not isinstance(rows, int):
+        return NotImplemented
+    if rows < 2:
+        return torch.zeros_like(x)
+    first, second = torch.triu_indices(rows, rows, 1, device=x.device)
+    numbers = torch.cat([first * rows + second, second * rows + first])
+    whole = [x.new_zeros(rows * rows).index_put((numbers,), torch.cat([one, one])) for one in (grad, distances)]
+    return distances_backward(whole[0].view(rows, rows), x, x, p, whole[1].view(rows, rows))
+
+
 def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Of g v / |v|, where all dimensions of v but one are a vector's, by v and by g."""
     over = [d for d in range(v.dim()) if d != dim % v.dim()]
@@ -190,6 +203,7 @@ def weight_norm_backward(grad: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim:
 GRADIENTS = {
     aten.convolution_backward.default: convolution_backward,
     aten._cdist_backward.default: distances_backward,
+    aten._pdist_backward.default: distances_of_pairs_backward,
     aten._weight_norm_interface_backward.default: weight_norm_backward,
     aten._embedding_bag_backward.default: embedding_bag_backward,
     aten._embedding_bag_per_sample_weights_backward.default: of_sample_weights,

@@ -24,8 +24,10 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import known_ranges, mixed_heads, orders_of_orders, sinks, sorted_starts, spread_columns, strides
+from .chosen_elements import choose_elements
 from .graph_values import convert, is_written
 from .open_views import are_cut_alike
+from .rows_of_slices import compute_whole_rows
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -85,7 +87,10 @@ def settle(graph: torch.fx.Graph) -> None:
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
     such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
     larger and the smaller of two sizes it knows by other names. Views of views are one. What is joined and then rounded
-    is rounded first, by what makes it."""
+    is rounded first, by what makes it. One element of each row is chosen rather than written, and rows of
+    most of a tensor are computed of all of it."""
+    choose_elements(graph)
+    compute_whole_rows(graph)
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _CASTS:
             _round_parts(node)

@@ -122,7 +122,11 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
 
 def index_put_of_several(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """By numbers of several open dimensions, as tokens of an open batch have: by as many in one, for torch-mlir takes
-    one such size for the other. `indices` are of neighbouring dimensions."""
+    one such size for the other. `indices` are of neighbouring dimensions. Numbers of 32 bits torch-mlir takes along the
+    first dimension alone."""
+    if indices[0] is None and any(index is not None and index.dtype == torch.int32 for index in indices):
+        wide = [None if index is None else index.long() for index in indices]
+        return aten._unsafe_index_put(x, wide, values, accumulate)
     given = [axis for axis, index in enumerate(indices) if index is not None]
     shape = torch.broadcast_shapes(*(indices[axis].shape for axis in given))
     if sum(isinstance(size, torch.SymInt) for size in shape) < 2 or given != list(range(given[0], given[-1] + 1)):
@@ -302,7 +306,17 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     return torch.cat([one.unsqueeze(dim) for one in tensors], dim)
 
 
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """A table whose rows that are read are no longer than so much. One that is read twice is written twice alike."""
+    numbers = indices.reshape(-1).long()
+    rows = weight.index_select(0, numbers)
+    norm = torch.linalg.vector_norm(rows, norm_type, -1, keepdim=True)
+    shorter = torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows)
+    return weight.index_put((numbers,), shorter)
+
+
 INDEXING = {
+    aten.embedding_renorm.default: embedding_renorm,
     aten.stack.default: stack,
     aten.roll.default: roll,
     aten.split_with_sizes.default: split_with_sizes,

@@ -178,7 +178,7 @@ def _extrema(x: ir.Value, dim: ir.Value, largest: ir.Value) -> tuple[Parts, Make
     return [x], lambda parts, kinds: [_scan(parts[0], ir.RankedTensorType(kinds[0]), number, is_largest)]
 
 
-def _bits(x: ir.Value) -> tuple[Parts, Make]:
+def _bits(x: ir.Value, kind: ir.Value) -> tuple[Parts, Make]:
     """The bits of a tensor's numbers, one by one."""
     return [x], lambda parts, kinds: [_cast(parts[0], ir.RankedTensorType(kinds[0]))]
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from kitsune_mlir.planning.systems import most_rows
 
-from .own_operators import CHOLESKY, PIVOTS, SOLVE, SUBSTITUTE
+from .own_operators import CHOLESKY, PIVOTS, SOLVE, SUBSTITUTE, UNFACTORED
 
 aten = torch.ops.aten
 
@@ -110,16 +110,52 @@ def _log_determinant(x: Tensor) -> Any:
 
 
 def _with_factors(rule: Any) -> Any:
-    """A rule for the form that also gives what serves torch's backward pass, which is not computed."""
+    """A rule for the form that also gives the triangles of a matrix, or, where it lies row by row, of its transpose, by
+    which torch's backward pass solves: the matrix itself, by `solve_of_whole`."""
 
     def found(x: Tensor) -> Any:
         result = rule(x)
         if result is NotImplemented:
             return result
         results = result if isinstance(result, tuple) else (result,)
-        return *results, x, torch.zeros(x.shape[:-1], dtype=torch.int32, device=x.device)
+        return *results, x.mT if x.is_contiguous() else x, UNFACTORED(x)
 
     return found
+
+
+def _solution_with_factors(matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    found = _solution(matrix, right, left=left)
+    failed = torch.zeros(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
+    return found if found is NotImplemented else (found, matrix, UNFACTORED(matrix), failed)
+
+
+def solve_of_whole(matrix: Tensor, pivots: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
+    """What a matrix's triangles are to solve, by the matrix, which stands where these would."""
+    return _solution(matrix.mT if adjoint else matrix, right, left=left)
+
+
+def _solve_by_factors(
+    factors: Tensor, pivots: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Any:
+    """Solutions by both triangles of a matrix whose rows changed places, one after the other, as LAPACK says."""
+    rows = _rows(factors)
+    if not 0 < rows <= BLOCKS * _most(factors):
+        return NotImplemented
+    if not left:
+        return _solve_by_factors(factors, pivots, right.mT, adjoint=not adjoint).mT
+    places = torch.arange(rows, device=pivots.device)
+    order = places.expand(pivots.shape)
+    for k in range(rows):
+        other = pivots[..., k, None].long() - 1
+        here, there = order[..., k, None], order.gather(-1, other)
+        order = torch.where(places == other, here, order)
+        order = torch.where(places == k, there, order)
+    moves = (order.unsqueeze(-1) == places).to(factors.dtype)
+    if adjoint:
+        half = _triangular(factors, right, upper=True, transposed=True)
+        return moves.mT @ _triangular(factors, half, upper=False, unitriangular=True, transposed=True)
+    half = _triangular(factors, moves @ right, upper=False, unitriangular=True)
+    return _triangular(factors, half, upper=True)
 
 
 def _cholesky(x: Tensor, *, upper: bool = False) -> Any:
@@ -192,6 +228,15 @@ def _substituted(matrix: Tensor, right: Tensor, most: int, upper: bool, transpos
             kept = right[..., : rest.stop, :] if backwards else right[..., own.stop - first :, :]
             right = kept - across @ found[first]
     return torch.cat([found[first] for first in starts], -2) if len(found) > 1 else found[0]
+
+
+def _triangular_solve(
+    right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """The form that gives the matrix, too."""
+    options = {"upper": upper, "transposed": transpose, "unitriangular": unitriangular}
+    found = _triangular(matrix, right, **options)
+    return found if found is NotImplemented else (found, matrix.clone())
 
 
 def _cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Any:
@@ -276,6 +321,8 @@ LINEAR_ALGEBRA = {
     aten.linalg_qr.default: _factors,
     aten.linalg_inv_ex.default: _checked(_inverse),
     aten.linalg_solve_ex.default: _checked(_solution),
+    aten._linalg_solve_ex.default: _solution_with_factors,
+    aten.linalg_lu_solve.default: _solve_by_factors,
     aten.linalg_cholesky_ex.default: _checked(_cholesky),
     aten.linalg_inv.default: _inverse,
     aten.inverse.default: _inverse,
@@ -283,6 +330,7 @@ LINEAR_ALGEBRA = {
     aten.linalg_cholesky.default: _cholesky,
     aten.cholesky.default: lambda x, upper=False: _cholesky(x, upper=upper),
     aten.linalg_solve_triangular.default: _triangular,
+    aten.triangular_solve.default: _triangular_solve,
     aten.cholesky_solve.default: _cholesky_solve,
     aten.cholesky_inverse.default: _cholesky_inverse,
     aten.linalg_matrix_exp.default: _exponential,

@@ -1,7 +1,7 @@
-"""Medians and quantiles. The number that has so many before it in the order of its row is found bit by bit: how many
-numbers are less than one with the next bit set says whether the bit is (radix selection). That is a count of the row
-for each bit, all of which are one kernel that has the row in registers; nothing is sorted. Long rows are sorted, with
-NaN last, so that counting it says where the numbers end."""
+"""Medians, quantiles and modes. The number that has so many before it in the order of its row is found bit by bit: how
+many numbers are less than one with the next bit set says whether the bit is (radix selection). That is a count of the
+row for each bit, all of which are one kernel that has the row in registers; nothing is sorted. Long rows are sorted,
+with NaN last, so that counting it says where the numbers end."""
 
 from __future__ import annotations
 
@@ -52,6 +52,30 @@ def _median(x: Tensor, dim: int, keepdim: bool, skip_nan: bool) -> Any:
     return (found, place) if keepdim else (found.squeeze(dim), place.squeeze(dim))
 
 
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The least of the numbers that stand most often in a row, and its last place. Each is compared with all."""
+    if not x.dim():
+        return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+    size = x.shape[dim]
+    if not isinstance(size, int) or not 0 < size <= _MOST:
+        return NotImplemented
+    rows = x.movedim(dim, -1)
+    counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1).clamp(min=1)  # NaN stands alone
+    often = counts == counts.amax(-1, keepdim=True)
+    if x.is_floating_point():
+        numbers = often & (rows == rows)
+        least = torch.where(numbers, rows, torch.inf).amin(-1, keepdim=True)
+        value = torch.where(numbers.any(-1, keepdim=True), least, torch.nan)
+        found = often & ((rows == value) | ((value != value) & (rows != rows)))
+    else:
+        highest = 1 if x.dtype == torch.bool else torch.iinfo(x.dtype).max
+        value = torch.where(often, rows, torch.full_like(rows, highest)).amin(-1, keepdim=True)
+        found = often & (rows == value)
+    place = torch.where(found, torch.arange(size, device=x.device), -1).amax(-1, keepdim=True)
+    value, place = (part.movedim(-1, dim) for part in (value.to(x.dtype), place))
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
 def _is_selected(x: Tensor, dim: int) -> bool:
     size = x.shape[dim]
     return x.dtype in _KINDS and isinstance(size, int) and _FEWEST <= size <= _MOST
@@ -78,7 +102,7 @@ def _keys(x: Tensor) -> Tensor:
     if not x.is_floating_point():
         return x
     wide = working(x)
-    bits = BITS(wide)
+    bits = BITS(wide, torch.int32)
     return torch.where(wide != wide, _GREATEST, torch.where(bits < 0, (-1 - bits) + _LEAST, bits))
 
 
@@ -142,6 +166,7 @@ def _selected_quantile(x: Tensor, q: float) -> Tensor:
 
 
 MEDIANS = {
+    aten.mode.default: mode,
     aten.median.dim: median,
     aten.median.default: lambda x: median(x.flatten(), 0)[0],
     aten.nanmedian.dim: nanmedian,

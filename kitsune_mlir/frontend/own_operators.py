@@ -11,12 +11,13 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
-_library.define("bits(Tensor x) -> Tensor")
+_library.define("bits(Tensor x, ScalarType kind) -> Tensor")
 _library.define("extrema(Tensor x, int dim, bool largest) -> Tensor")
 _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
 _library.define("pivots(Tensor matrix) -> Tensor")
+_library.define("unfactored(Tensor matrix) -> Tensor")
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
 _library.define("windows(Tensor x, int[] kernel, int[] dilation, int[] stride, bool last) -> Tensor")
@@ -99,8 +100,8 @@ def _around(x: Tensor, padding: list[int], way: int) -> Tensor:
 
 
 @torch.library.register_fake("kitsune::bits", lib=_library)
-def _bits(x: Tensor) -> Tensor:
-    return x.new_empty(x.shape, dtype=torch.int32)
+def _bits(x: Tensor, kind: torch.dtype) -> Tensor:
+    return x.new_empty(x.shape, dtype=kind)
 
 
 @torch.library.register_fake("kitsune::extrema", lib=_library)
@@ -128,6 +129,11 @@ def _pivots(matrix: Tensor) -> Tensor:
     return matrix.new_empty(matrix.shape[:-1])
 
 
+@torch.library.register_fake("kitsune::unfactored", lib=_library)
+def _unfactored(matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape[:-1], dtype=torch.int32)
+
+
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
@@ -137,9 +143,10 @@ WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.w
 AROUND = torch.ops.kitsune.around.default  # more of an image beside it, see sampled_elements.around
 FILTER_GRADIENT = torch.ops.kitsune.filter_gradient.default  # see kitsune.filter_gradient
 ROLLED = torch.ops.kitsune.rolled.default  # along dimensions, see sampled_elements.rolled
-BITS = torch.ops.kitsune.bits.default  # the bits of numbers of f32, as i32
+BITS = torch.ops.kitsune.bits.default  # the bits of numbers, as numbers of another type of as many
 EXTREMA = torch.ops.kitsune.extrema.default  # the largest, or least, so far along a dimension
 CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
 SOLVE = torch.ops.kitsune.solve.default
 PIVOTS = torch.ops.kitsune.pivots.default
+UNFACTORED = torch.ops.kitsune.unfactored.default  # what stands for pivots of a matrix that stands for its own factors

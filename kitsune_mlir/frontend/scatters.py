@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,7 +72,22 @@ def as_strided_scatter(
     return put(x, places, source)
 
 
+def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[int]) -> Any:
+    """The gradient of what a mask took in its order: numbers, or, where all columns of a mask are one, rows."""
+    if not all(isinstance(size, int) for size in sizes):
+        return NotImplemented
+    mask = mask.expand(grad.shape)
+    by_rows = mask.dim() > 1 and len(sizes) > 1 and mask.stride(-1) == 0 and sizes[-1] == grad.shape[-1]
+    width = [sizes[-1]] if by_rows else []
+    count = math.prod(sizes[:-1] if by_rows else sizes)
+    taken = (mask.select(-1, 0) if by_rows else mask).reshape(-1)
+    place = torch.where(taken, taken.long().cumsum(0) - 1, count)  # what is not taken goes behind the others
+    found = grad.new_zeros([count + 1, *width]).index_put((place,), grad.reshape(-1, *width))
+    return found.narrow(0, 0, count).view(sizes)
+
+
 SCATTERS = {
+    aten.masked_scatter_backward.default: masked_scatter_backward,
     aten.gather.default: gather,
     aten.scatter.src: scatter,
     aten.scatter.value: scatter_value,

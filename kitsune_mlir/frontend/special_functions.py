@@ -52,6 +52,7 @@ _SPLITTER = 4097.0  # x times this parts the 24 bits of a number into two halves
 # f64 from _FAR on.
 _FAR = 8
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 _DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 
 
@@ -154,6 +155,22 @@ def digamma(x: Tensor) -> Tensor:
     return torch.where(mirrored, reflected, found).to(_kind(x))
 
 
+def polygamma(n: int, x: Tensor) -> Any:
+    """Derivatives of `digamma`, of which the first has a rule: gradients of distributions' entropies are made of it."""
+    if n not in (0, 1):
+        return NotImplemented
+    if n == 0:
+        return digamma(x)
+    y, mirrored, z, near, far = _far_side(x)
+    inverse = 1 / far
+    square = inverse * inverse
+    found = inverse + 0.5 * square + inverse * square * _polynomial(_TRIGAMMA, square)
+    steps = functools.reduce(torch.add, [1 / ((z + k) * (z + k)) for k in range(_FAR)])
+    found = torch.where(near, found + steps, found)
+    turned = math.pi / (_turn(y) * math.pi).sin()
+    return torch.where(mirrored, turned * turned - found, found).to(_kind(x))
+
+
 def _far_side(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """A number in f64; whether it is mirrored at 1/2, and that one; whether that is near, and where its series is good:
     _FAR steps further if it is."""
@@ -222,4 +239,5 @@ SPECIAL_FUNCTIONS = {
     aten.special_i1e.default: modified_bessel(1, scaled=True),
     aten.lgamma.default: lgamma,
     aten.digamma.default: digamma,
+    aten.polygamma.default: polygamma,
 }

@@ -1,4 +1,5 @@
-"""Windows of images as columns (F.unfold), and columns added up where their windows lie (F.fold).
+"""Windows of images as columns (F.unfold), and columns added up where their windows lie (F.fold), as gradients of
+windows of a signal are (`Tensor.unfold`).
 
 Windows' elements are read by maps (sampled_elements.windows), so that what reads windows can read the image; torch's
 own rule writes the windows, and these in their order. What is added up goes in steps,
@@ -62,6 +63,16 @@ def fold(
     return found
 
 
+def add_windows(x: Tensor, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    """A tensor of these sizes, in which the windows along a dimension are added up. `x` has as many windows there, and
+    the elements of one in a dimension behind all others."""
+    known = sizes and all(isinstance(number, int) for number in (sizes[dim], x.shape[dim % len(sizes)], size))
+    if not known or size < 1 or _terms(size, step) > _MOST_TERMS:
+        return decompositions.unfold_backward(x, sizes, dim, size, step)
+    dim %= len(sizes)
+    return _added(x.movedim(-1, dim), dim, sizes[dim], size, step, 1, 0)
+
+
 def _terms(kernel: int, stride: int) -> int:
     return ceil(kernel / stride)
 
@@ -89,4 +100,8 @@ def _added(x: Tensor, axis: int, size: int, kernel: int, stride: int, dilation: 
     return found.narrow(axis, padding, size)
 
 
-UNFOLDING = {aten.im2col.default: unfold, aten.col2im.default: fold}
+UNFOLDING = {
+    aten.im2col.default: unfold,
+    aten.col2im.default: fold,
+    aten.unfold_backward.default: add_windows,
+}

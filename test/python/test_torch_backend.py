@@ -268,3 +268,17 @@ def test_bad_options_are_errors(options, message):
     compiled = torch.compile(nn.Linear(2, 2), backend="kitsune", options=options)
     with torch.no_grad(), pytest.raises(Exception, match=message):
         compiled(torch.randn(1, 2))
+
+
+def test_constants_have_known_sizes(monkeypatch):
+    """Also where other sizes could be open."""
+    found, imported = [], torch_backend.import_aot_graph
+
+    def imports(*args):
+        found.append(imported(*args))
+        return found[-1]
+
+    monkeypatch.setattr(torch_backend, "import_aot_graph", imports)
+    with torch.no_grad():
+        torch.compile(lambda x: x[:, [0, 2]] * 2, backend="kitsune", dynamic=True)(torch.randn(3, 4))
+    assert [argument.spec.shape for argument in found[0].program.arguments if argument.kind == "constant"] == [(2,)]

@@ -100,3 +100,27 @@ func.func @main(%x: tensor<4x16x28x28xf32>, %e0: tensor<8xf32>, %e1: tensor<16xf
   } -> tensor<16xf32>
   return %s0, %s1 : tensor<8xf32>, tensor<16xf32>
 }
+
+// -----
+
+// What is taken off a sum is added with the other sign, so that a warp has it together.
+
+#along = affine_map<(d0, d1) -> (d0, d1)>
+#one = affine_map<(d0, d1) -> (d0)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func @kernels::@reduce_0 blocks in (%c8,
+// CHECK: gpu.func @reduce_0
+// CHECK: gpu.shuffle
+func.func @main(%x: tensor<64x128xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<64xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<64xf32>) -> tensor<64xf32>
+  %rest = linalg.generic {indexing_maps = [#along, #one], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x128xf32>) outs(%start : tensor<64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.subf %out, %in : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %rest : tensor<64xf32>
+}
