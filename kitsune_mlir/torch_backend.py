@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 _OPTIONS = ("target", "deterministic", "freeze")
 
 # A backward pass is compiled at once, of open sizes as well: what is refused is refused as a whole. Tokens that keep
-# checks in order are no values of a graph.
+# checks in order are no values of a graph. What is kept between the passes is what views are of, for views are copied.
 _SETTINGS = {"force_non_lazy_backward_lowering": True, "unlift_effect_tokens": True, "recompute_views": True}
 
 
