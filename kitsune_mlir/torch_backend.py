@@ -19,13 +19,13 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import make_boxed_func
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, table_for
+from kitsune_mlir.frontend.kept_values import partition
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
@@ -60,7 +60,7 @@ def kitsune(
         with functorch.patch(force_non_lazy_backward_lowering=True), attention_of(gm):
             return aot_autograd(
                 fw_compiler=compiler,
-                partition_fn=min_cut_rematerialization_partition,
+                partition_fn=partition,
                 decompositions=table_for(trained),
             )(gm, example_inputs)
     except Exception as error:
