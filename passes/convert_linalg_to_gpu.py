@@ -73,6 +73,7 @@ from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
 from .padded_slices import read_padded_slices
+from .parts_of_several import write_to_each
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
 from .scatters_together import bring_scatters_together
@@ -147,6 +148,7 @@ class ConvertLinalgToGpu(ModulePass):
                 sum_in_columns(main)
                 bring_scatters_together(main)
                 without_fills(main)
+                write_to_each(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             outline_transforms(module)
