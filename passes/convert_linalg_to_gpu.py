@@ -135,7 +135,9 @@ class ConvertLinalgToGpu(ModulePass):
                     run_passes(module, _FUSE)
                 if compute_columns_together(_main(module)):
                     run_passes(module, _FUSE)
-                if repeat_elements(_main(module)) | size_reductions(_main(module)):
+                for _ in range(_ROUNDS):  # what a reader makes of it itself has other readers than it had
+                    if not repeat_elements(_main(module)) | size_reductions(_main(module)):
+                        break
                     run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
