@@ -163,8 +163,14 @@ def _is_element(node: Node) -> bool:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor) or not isinstance(node.target, torch._ops.OpOverload):
         return False
-    known = all(isinstance(size, int) for size in value.shape)
-    return known and (node.target in _VIEWS | _CASTS or torch.Tag.pointwise in node.target.tags)
+    by_element = node.target in _VIEWS | _CASTS or torch.Tag.pointwise in node.target.tags
+    return by_element and all(map(_has_known_sizes, [node, *node.all_input_nodes]))
+
+
+def _has_known_sizes(node: Node) -> bool:
+    """Whether a node is no tensor of open sizes, of which nothing is asked: an answer would be for one size alone."""
+    value = node.meta.get("val")
+    return not isinstance(value, torch.Tensor) or all(isinstance(size, int) for size in value.shape)
 
 
 def _is_passed_on(node: Node, backward: set[Node]) -> bool:
@@ -205,7 +211,7 @@ def _is_product(node: Node, products: set[Node]) -> bool:
     """Whether an operator is a product, or a sum that is computed with one, the only one that reads it."""
     if node.target in _PRODUCTS:
         return True
-    if node.target is not aten.add.Tensor or not isinstance(node.meta["val"], torch.Tensor):
+    if node.target is not aten.add.Tensor or not _is_element(node):
         return False
     large = list(_large(node))
     return bool(large) and all(value in products and len(value.users) == 1 for value in large)

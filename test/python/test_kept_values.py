@@ -83,6 +83,26 @@ def test_what_is_kept(name, monkeypatch):
     assert sum(value.numel() * value.dtype.itemsize for value in large) <= ROWS * WIDTH * columns * 2
 
 
+@pytest.mark.parametrize("name", ["glu", "lstm", "norm"])
+def test_open_batches(name, monkeypatch):
+    """Nothing that is asked of sizes holds for the first batch only."""
+    torch.manual_seed(0)
+    make, count, _ = MODELS[name]
+    module, graphs = make(), []
+
+    def compile_(gm, inputs, **options):
+        graphs.append(gm)
+        return make_boxed_func(gm.forward)
+
+    monkeypatch.setattr(torch_backend, "_compile", compile_)
+    compiled = torch.compile(module, backend="kitsune", dynamic=True)
+    for rows in (ROWS, 5 * ROWS, 7):
+        args = [torch.randn(rows, WIDTH) for _ in range(count)]
+        for a, b in zip(step(compiled, module, args), step(module, module, args), strict=True):
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    assert len(graphs) == 2
+
+
 def test_operators_of_gpus():
     """Gradients of cells, as torch's own operators on a GPU have them, are those of their rules."""
     torch.manual_seed(0)
