@@ -75,6 +75,7 @@ from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
 from .padded_reshapes import pad_joined
 from .padded_slices import read_padded_slices
+from .parts_of_several import write_to_each
 from .repeated_elements import repeat_elements
 from .rolled_reads import read_rolled
 from .scatters_together import bring_scatters_together
@@ -139,7 +140,9 @@ class ConvertLinalgToGpu(ModulePass):
                     run_passes(module, _FUSE)
                 if compute_columns_together(_main(module)):
                     run_passes(module, _FUSE)
-                if repeat_elements(_main(module)) | size_reductions(_main(module)):
+                for _ in range(_ROUNDS):  # what a reader makes of it itself has other readers than it had
+                    if not repeat_elements(_main(module)) | size_reductions(_main(module)):
+                        break
                     run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:
@@ -153,6 +156,7 @@ class ConvertLinalgToGpu(ModulePass):
                 sum_in_columns(main)
                 bring_scatters_together(main)
                 without_fills(main)
+                write_to_each(main)
             run_passes(module, _ONCE)  # of equal empty tensors one, which _own_outputs tells apart
             outline_orders(module, _main(module))
             outline_transforms(module)

@@ -35,7 +35,7 @@ from typing import ClassVar, NamedTuple
 
 from kitsune_mlir import example_sizes, weights
 from kitsune_mlir.codegen.gpu_buffers import root_of
-from kitsune_mlir.codegen.gpu_kernel import MODULE, SHARED, THREADS, KernelNames, as_value, in_shared_memory
+from kitsune_mlir.codegen.gpu_kernel import MODULE, SHARED, KernelNames, as_value, in_shared_memory
 from kitsune_mlir.codegen.gpu_parts import lie_apart
 from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_of, written
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
@@ -181,7 +181,7 @@ def _call(
     functions: dict[str, ir.Operation],
 ) -> Call:
     function = functions.get(launch.kernel) if launch is not None else None
-    if launch is None or function is None or launch.block != (THREADS, 1, 1) or launch.grid[1:] != (1, 1):
+    if launch is None or function is None or (*launch.block[1:], *launch.grid[1:]) != (1, 1, 1, 1):
         return Call(touched, written)
     owner = producer(op.operands[0])
     known = owner is not None and owner.name == "arith.constant"
@@ -194,6 +194,11 @@ def _call(
 def _nbytes(value: ir.Value) -> int:
     """The bytes of a kernel's parameter; a buffer's are those of its descriptor."""
     return 8 * (3 + 2 * ir.MemRefType(value.type).rank) if isinstance(value.type, ir.MemRefType) else 8
+
+
+def _threads(function: ir.Operation) -> int:
+    """Of a block of a kernel; all parts of a launch have as many."""
+    return ir.DenseI32ArrayAttr(function.attributes["known_block_size"])[0]
 
 
 def _shared(function: ir.Operation) -> list[ir.BlockArgument]:
@@ -274,14 +279,15 @@ class _Joined:
         grid = reduce(arith.addi, counts)
         arguments = [*counts[:-1], *values]
         name = self._kernel(strands, [value.type for value in arguments], values)
-        gpu.LaunchFuncOp([MODULE, name], (grid, one, one), (as_value(THREADS), one, one), arguments)
+        threads = as_value(_threads(strands[0][0].function))
+        gpu.LaunchFuncOp([MODULE, name], (grid, one, one), (threads, one, one), arguments)
 
     def _kernel(self, strands: Sequence[Sequence[_Part]], kinds: Sequence[ir.Type], values: Sequence[ir.Value]) -> str:
         """The name of the kernel whose parameters are the blocks of all strands but the last, then values."""
         first = strands[0][0].function
         with first.location, ir.InsertionPoint(first):
             kind = ir.FunctionType.get(list(kinds), [])
-            made = gpu.GPUFuncOp(kind, "joined", kernel=True, known_block_size=[THREADS, 1, 1])
+            made = gpu.GPUFuncOp(kind, "joined", kernel=True, known_block_size=[_threads(first), 1, 1])
             entry = made.add_entry_block()
         labels = [", then ".join(_kernel(part.op) for part in strand) for strand in strands]
         made.operation.attributes[JOINED] = ir.ArrayAttr.get([ir.StringAttr.get(label) for label in labels])

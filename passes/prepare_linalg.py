@@ -124,7 +124,8 @@ class PrepareLinalg(ModulePass):
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "linalg.generic"):
                 centre_again(op)
-            compute_beside(module)
+            if compute_beside(module):
+                run_passes(module, "builtin.module(cse)")
 
 
 def _is_idle(op: ir.Operation) -> bool:

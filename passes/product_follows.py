@@ -186,25 +186,25 @@ def is_reduced(value: ir.Value) -> bool:
 
 def tiled(
     op: ir.Operation,
-    tiles: Mapping[ir.Value, ir.Value],
+    tiles: dict[ir.Value, ir.Value],
     at: dict[str, ir.Value],
     slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
     ahead: bool = False,
     patch: Patch | None = None,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these, of 16 bits or f32 with rows and columns `ahead`. Of a `patch` rows
-    or columns are places of images."""
+    inputs are read, those in `slots` out of these, of 16 bits or f32 with rows and columns `ahead`. What is read at an
+    element's own place is a tile for further operators, too. Of a `patch` rows or columns are places of images."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
     roles = "bmn" if batched else "mn"
     place = {role: number for number, role in enumerate("mn")}
     shape = dict(zip("mn", ir.RankedTensorType(tile.type).shape))
-    inputs, maps = [], []
+    inputs, maps, identity = [], [], ir.AffineMap.get_identity(len(s.iterators))
     for i in range(s.inputs):
         value, exprs = op.operands[i], list(s.maps[i].results)
-        if value in tiles:
+        if value in tiles and s.maps[i] == identity:
             inputs.append(tiles[value])
             maps.append(_map("mn", place))
         elif not rows.is_tensor(value):
@@ -226,6 +226,8 @@ def tiled(
                 read = read_box(value, offsets, sizes, dims, ["ahead"] if now else ())
                 if patch is not None and patch.role in own:
                     patch.mark(read.owner)
+                if s.maps[i] == identity and own == ["m", "n"]:
+                    tiles[op.operands[i]] = read
                 inputs.append(read)
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
@@ -262,17 +264,24 @@ def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
 
 def work_of(follows: Follows, dear: Mapping[str, int] = DEAR) -> float:
     """Instructions that deal with an element, where operations take as many as `dear` says, others one. What one of
-    the operators rounds for the next stays as it is, in registers."""
+    the operators rounds for the next stays as it is, in registers; what several compute alike is computed once."""
     found, stored = 0, {op.results[0] for op in follows.stored}
-    made = {op.results[0] for op in follows.ops}
+    alike: dict[object, object] = {op.results[0]: op.results[0] for op in follows.ops}  # by what values are made of
     for op in follows.ops:
-        body, kept = op.regions[0].blocks[0], op.results[0] not in stored
-        between = [argument for argument, value in zip(body.arguments, op.operands) if value in made]
-        for inner in body.operations:
+        s, kept = rows.Structured(op), op.results[0] not in stored
+        own = {
+            argument: alike.get(value, (value, map_))
+            for argument, value, map_ in zip(s.body.arguments, op.operands, s.maps)
+        }
+        between = [argument for argument, value in zip(s.body.arguments, op.operands) if value in alike]
+        for inner in s.body.operations:
             inner = inner.operation
+            made = (inner.name, *(own.get(value, value) for value in inner.operands), str(inner.attributes.values()))
+            is_new = alike.setdefault(made, made) is made
+            own |= dict.fromkeys(inner.results, alike[made])
             widens = inner.name == "arith.extf" and inner.operands[0] in between
             narrows = inner.name == "arith.truncf" and kept
-            found += 0 if widens or narrows else dear.get(inner.name, 1)
+            found += dear.get(inner.name, 1) if is_new and not widens and not narrows else 0
     return float(found)
 
 

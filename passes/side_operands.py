@@ -17,6 +17,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import ir, replace_op, walk
+from kitsune_mlir.traffic import element_bytes
 
 from . import convolutions
 from .generic_operands import prune
@@ -27,15 +28,18 @@ _MOST_READ = 2  # tensors as large as the result: threads load them ahead
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice")
 
 
-def compute_beside(module: ir.Module) -> None:
-    """Moves such operators of a module into their readers."""
+def compute_beside(module: ir.Module) -> bool:
+    """Moves such operators of a module into their readers; whether there were any."""
     if not any(map(_multiplies, walk(module))):
-        return
-    sources = _Sources()
-    for op in walk(module, "linalg.generic"):
-        while sources.are_behind_product(op) and (beside := sources.beside(op)) is not None:
-            sources.forget(op.operands[beside], op.results[0])
-            op = _merged(op, beside)
+        return False
+    sources, again, found = _Sources(), True, False
+    while again:  # what one reader takes may leave others as the only ones of what it is made of
+        again = False
+        for op in walk(module, "linalg.generic"):
+            while sources.are_behind_product(op) and (beside := sources.beside(op)) is not None:
+                sources.forget(op.operands[beside], op.results[0])
+                op, again, found = _merged(op, beside), True, True
+    return found
 
 
 class _Sources:
@@ -62,12 +66,20 @@ class _Sources:
         identity = ir.AffineMap.get_identity(len(s.iterators))
         for number, value in enumerate(_inputs(reader)):
             op = rows.producer(value)
-            if op is None or s.maps[number] != identity or len(list(value.uses)) != 1 or not self._is_elementwise(op):
+            if op is None or s.maps[number] != identity or not self._is_elementwise(op) or op.block != reader.block:
                 continue
             large = [v for v in _inputs(op) if rows.is_tensor(v) and sum(size != 1 for size in rows.shape_of(v)) > 1]
-            if op.block == reader.block and len(large) <= _MOST_READ and all(map(self._is_before, _inputs(op))):
+            if len(large) > _MOST_READ or not all(map(self._is_before, _inputs(op))):
+                continue
+            if len(list(value.uses)) == 1 or self._are_again(value, large):
                 return number
         return None
+
+    def _are_again(self, value: ir.Value, large: list[ir.Value]) -> bool:
+        """Whether a value is computed by each of its readers, all of which are behind products: of no more bytes than
+        it has itself."""
+        readers = {use.owner.operation for use in value.uses}
+        return sum(map(_bytes, large)) <= _bytes(value) and all(map(self.are_behind_product, readers))
 
     def _is_behind(self, value: ir.Value) -> bool:
         op = rows.producer(value)
@@ -85,7 +97,7 @@ class _Sources:
             return True
         if value not in self._before:
             read = any(_multiplies(use.owner.operation) for use in value.uses)
-            passed = op.name in rows.RESHAPES or self._is_elementwise(op)
+            passed = op.name in _VIEWS or self._is_elementwise(op)
             self._before[value] = read or (passed and all(map(self._is_before, _inputs(op))))
         return self._before[value]
 
@@ -100,6 +112,10 @@ class _Sources:
 def _inputs(op: ir.Operation) -> list[ir.Value]:
     operands = list(op.operands)
     return operands[: rows.Structured(op).inputs] if op.name == "linalg.generic" else operands[:1]
+
+
+def _bytes(value: ir.Value) -> int:
+    return element_bytes(ir.RankedTensorType(value.type).element_type)
 
 
 def _multiplies(op: ir.Operation) -> bool:
@@ -131,5 +147,6 @@ def _merged(reader: ir.Operation, number: int) -> ir.Operation:
         maps = [*maps, *beside.maps[: beside.inputs], s.maps[s.inputs]]
         made = generic([*inputs, *_inputs(beside.op)], [reader.operands[s.inputs]], maps, s.iterators, body)
     replace_op(reader, made.results[0])
-    beside.op.erase()
+    if not list(beside.op.results[0].uses):
+        beside.op.erase()
     return prune(made)

@@ -17,6 +17,7 @@ _ONE_SHOT = (
     " unknown-type-conversion=identity-layout-map allow-unknown-ops=1},"
     "func.func(tm-tensor-bufferize),canonicalize,cse)"
 )
+_MOST_ALIKE = 8  # parts that two concatenations begin with, and that are written twice
 
 
 def bufferize(module: ir.Module) -> None:
@@ -33,6 +34,8 @@ def bufferize(module: ir.Module) -> None:
     run_passes(module, _GENERALIZE)
     for op in walk(module, "tensor.dim"):
         _ask_early(op)
+    for op in walk(module, "tensor.insert_slice"):
+        _begin_apart(op)
     for op in walk(module, "tensor.empty"):  # two concatenations that began with one would be parts of one buffer
         for use in list(op.results[0].uses)[1:]:
             use.owner.operands[use.operand_number] = op.clone(ip=ir.InsertionPoint(use.owner)).results[0]
@@ -42,6 +45,25 @@ def bufferize(module: ir.Module) -> None:
     for function in [op.opview for op in walk(module, "func.func")]:
         if function.name.value in stand_ins:
             _take_body(function)
+
+
+def _begin_apart(insertion: ir.Operation) -> None:
+    """Writes the first parts that two concatenations have alike into both: else all of one, the other's last parts
+    too, would be copied to begin the other with."""
+    chain = [insertion]
+    while (before := rows.producer(chain[-1].operands[1])) is not None and before.name == insertion.name:
+        chain.append(before)
+    if before is None or before.name != "tensor.empty" or len(chain) > _MOST_ALIKE:
+        return
+    goes_on = [use for use in insertion.results[0].uses if use.owner.name == insertion.name and use.operand_number == 1]
+    for use in goes_on[1:]:
+        whole = before.results[0]
+        with ir.InsertionPoint(use.owner):
+            for op in reversed(chain):
+                made = op.clone()
+                made.operands[1] = whole
+                whole = made.results[0]
+        use.owner.operands[use.operand_number] = whole
 
 
 def _ask_early(dim: ir.Operation) -> None:

@@ -108,7 +108,7 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
         return None
     buffers = [v for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
     nbytes = max((bytes_of(buffer.type) for buffer in buffers), default=1)
-    words = min(WORD // nbytes, MOST_SUMS // power_of_two(len(generic.outputs))) if across else 1
+    words = min(WORD // nbytes, MOST_SUMS // power_of_two(len(generic.outputs))) if across or not is_matrix else 1
     while words > 1 and not (buffers and all(keeps_words(buffer, words) for buffer in buffers)):
         words //= 2
     return loop, divide(results, length, nbytes, words, _operations(generic))

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._dispatch.python import enable_python_dispatcher
-from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -28,6 +27,7 @@ from torch.utils._pytree import tree_leaves
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
 from .decompositions import Table, table
+from .kept_values import partition
 from .linear_algebra import LINEAR_ALGEBRA, solve_of_whole
 from .own_operators import UNFACTORED
 from .pooling import max_pool_with_indices
@@ -95,14 +95,14 @@ def recurrent_layers_apart() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(enabled)
 
 
-def cut(joint: GraphModule, *args: Any, **options: Any) -> tuple[GraphModule, GraphModule]:
+def cut(joint: GraphModule, inputs: Any, **options: Any) -> tuple[GraphModule, GraphModule]:
     """The passes of a graph of both, so that as few bytes as possible are kept from the first."""
     rules = table() | RANDOM
     for node in joint.graph.find_nodes(op="call_function", target=_BY_FACTORS):
         if viewed(node.args[1]).target is UNFACTORED:
             _inline(node, solve_of_whole, rules)
     joint.recompile()
-    return min_cut_rematerialization_partition(joint, *args, **options)
+    return partition(joint, inputs, **options)
 
 
 def keep_copies(graph: Graph, changed: Collection[Node]) -> None:

@@ -59,7 +59,7 @@ def fused_lstm_cell(
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The new hidden state and cell, and the gates, of which gradients are computed."""
-    gates = _with_bias(input_gates, input_bias) + _with_bias(hidden_gates, hidden_bias)
+    gates = working(_with_bias(input_gates, input_bias) + _with_bias(hidden_gates, hidden_bias))
     in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
     in_gate, forget_gate, out_gate = in_gate.sigmoid(), forget_gate.sigmoid(), out_gate.sigmoid()
     cell_gate = cell_gate.tanh()
@@ -77,8 +77,8 @@ def fused_gru_cell(
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The new hidden state, and what gradients are computed of."""
-    in_reset, in_update, in_new = _with_bias(input_gates, input_bias).chunk(3, 1)
-    hidden_reset, hidden_update, hidden_new = _with_bias(hidden_gates, hidden_bias).chunk(3, 1)
+    in_reset, in_update, in_new = working(_with_bias(input_gates, input_bias)).chunk(3, 1)
+    hidden_reset, hidden_update, hidden_new = working(_with_bias(hidden_gates, hidden_bias)).chunk(3, 1)
     reset, update = (in_reset + hidden_reset).sigmoid(), (in_update + hidden_update).sigmoid()
     new = (in_new + reset * hidden_new).tanh()
     before = working(hidden)
@@ -88,7 +88,13 @@ def fused_gru_cell(
 
 
 def _with_bias(gates: Tensor, bias: Tensor | None) -> Tensor:
-    return working(gates) if bias is None else working(gates) + bias
+    """Sums in their own type, in which products are written, and read again."""
+    return gates if bias is None else gates + bias
+
+
+def _side_by_side(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """Gradients by gates, rounded one by one."""
+    return torch.cat([part.to(like.dtype) for part in parts], 1)
 
 
 def fused_lstm_backward(
@@ -108,9 +114,8 @@ def fused_lstm_backward(
         of_cell * in_gate * (1 - cell_gate * cell_gate),
         of_out * out_gate * (1 - out_gate),
     ]
-    gates = torch.cat(of_gates, 1)
-    of_bias = gates.sum(0).to(workspace.dtype) if biased else None
-    return gates.to(workspace.dtype), (of_cell * forget_gate).to(before.dtype), of_bias
+    gates = _side_by_side(of_gates, workspace)
+    return gates, (of_cell * forget_gate).to(before.dtype), gates.sum(0) if biased else None
 
 
 def fused_gru_backward(grad: Tensor, workspace: Tensor, biased: bool) -> tuple[Tensor | None, ...]:
@@ -120,11 +125,10 @@ def fused_gru_backward(grad: Tensor, workspace: Tensor, biased: bool) -> tuple[T
     of_new = grad * (1 - update) * (1 - new * new)
     of_update = grad * (before - new) * update * (1 - update)
     of_reset = of_new * hidden_new * reset * (1 - reset)
-    of_input = torch.cat([of_reset, of_update, of_new], 1)
-    of_hidden = torch.cat([of_reset, of_update, of_new * reset], 1)
-    biases = [gates.sum(0).to(workspace.dtype) if biased else None for gates in (of_input, of_hidden)]
-    gates = of_input.to(workspace.dtype), of_hidden.to(workspace.dtype)
-    return *gates, (grad * update).to(workspace.dtype), *biases
+    of_input = _side_by_side([of_reset, of_update, of_new], workspace)
+    of_hidden = _side_by_side([of_reset, of_update, of_new * reset], workspace)
+    biases = [gates.sum(0) if biased else None for gates in (of_input, of_hidden)]
+    return of_input, of_hidden, (grad * update).to(workspace.dtype), *biases
 
 
 RECURRENT_CELLS: dict[Any, Callable[..., Any]] = {

@@ -113,6 +113,8 @@ class _Joining:
         if launch.shared + call.shared > MOST_SHARED:
             return None
         assert call.work is not None
+        if launch.strands[0].work.threads != call.work.threads:
+            return None
         first = [strand for strand in launch.strands if before.intersection(strand.calls)]
         if not first:
             return [*launch.strands, _Strand([number], call.work)]

@@ -95,3 +95,22 @@ def test_a_layer_of_cells(small_gpu):
     compiled = kitsune_mlir.compile(Function(lambda x: model(x)[0]), (x,), target=small_gpu)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), model(x)[0], rtol=1e-4, atol=1e-5)
+
+
+class Joined(nn.Module):
+    """Concatenations that have parts in common, or begin with the same ones."""
+
+    def forward(self, x, y, z):
+        a, b = x + y, x * z
+        of_results = [torch.cat(parts, 1) for parts in ((a, b, y), (a, b, z), (y, a, a))]
+        return *of_results, *(torch.cat(parts, 1) for parts in ((x, y, z, x), (x, y, z, y), (x, y)))
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_parts_of_several(target):
+    torch.manual_seed(0)
+    args = tuple(torch.randn(37, 24) for _ in range(3))
+    compiled = kitsune_mlir.compile(Joined(), args, target=target)
+    found = (compiled if target == "cpu" else Simulation(compiled))(*args)
+    for a, b in zip(found, Joined()(*args), strict=True):
+        assert torch.equal(a, b)

@@ -124,3 +124,29 @@ func.func @main(%x: tensor<64x128xf32>) -> tensor<64xf32> {
   } -> tensor<64xf32>
   return %rest : tensor<64xf32>
 }
+
+// -----
+
+// Words of neighbours are read of what lies along results, where rows have a number each besides, as those of a norm.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#number = affine_map<(d0, d1) -> (d0)>
+#column = affine_map<(d0, d1) -> (d1)>
+
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.func @product_0
+// CHECK-COUNT-2: vector.load {{.*}} vector<{{[248]}}xbf16>
+// CHECK: memref.load {{.*}} memref<4096xf32
+func.func @main(%x: tensor<4096x256xbf16>, %y: tensor<4096x256xbf16>, %r: tensor<4096xf32>, %e: tensor<256xf32>) -> tensor<256xf32> {
+  %s = linalg.generic {indexing_maps = [#id, #id, #number, #column], iterator_types = ["reduction", "parallel"]}
+      ins(%x, %y, %r : tensor<4096x256xbf16>, tensor<4096x256xbf16>, tensor<4096xf32>) outs(%e : tensor<256xf32>) {
+    ^bb0(%a: bf16, %b: bf16, %in: f32, %out: f32):
+      %0 = arith.extf %a : bf16 to f32
+      %1 = arith.extf %b : bf16 to f32
+      %2 = arith.mulf %0, %1 : f32
+      %3 = arith.mulf %2, %in : f32
+      %4 = arith.addf %3, %out : f32
+      linalg.yield %4 : f32
+  } -> tensor<256xf32>
+  return %s : tensor<256xf32>
+}

@@ -163,3 +163,61 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// Blocks of a launch have the same number of threads, any number.
+// CHECK-LABEL: func.func @main
+// CHECK: gpu.launch_func @kernels::@joined_0 blocks in {{.*}} threads in (%c512
+// CHECK: gpu.launch_func @kernels::@b blocks in {{.*}} threads in (%c256
+// CHECK: gpu.func @joined_0
+// CHECK-SAME: kernel attributes {kitsune.joined = ["a", "c"], known_block_size = array<i32: 512, 1, 1>}
+module attributes {gpu.container_module} {
+  func.func @main(%x: memref<1024xf32>) -> (memref<1024xf32>, memref<1024xf32>, memref<1024xf32>) {
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c4 = arith.constant 4 : index
+    %c256 = arith.constant 256 : index
+    %c512 = arith.constant 512 : index
+    %p = memref.alloc() : memref<1024xf32>
+    gpu.launch_func @kernels::@a blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1) args(%x : memref<1024xf32>, %p : memref<1024xf32>)
+    %q = memref.alloc() : memref<1024xf32>
+    gpu.launch_func @kernels::@b blocks in (%c4, %c1, %c1) threads in (%c256, %c1, %c1) args(%x : memref<1024xf32>, %q : memref<1024xf32>)
+    %r = memref.alloc() : memref<1024xf32>
+    gpu.launch_func @kernels::@c blocks in (%c2, %c1, %c1) threads in (%c512, %c1, %c1) args(%x : memref<1024xf32>, %r : memref<1024xf32>)
+    return %p, %q, %r : memref<1024xf32>, memref<1024xf32>, memref<1024xf32>
+  }
+  gpu.module @kernels {
+    gpu.func @a(%x: memref<1024xf32>, %p: memref<1024xf32>) kernel attributes {known_block_size = array<i32: 512, 1, 1>} {
+      %c512 = arith.constant 512 : index
+      %block = gpu.block_id x
+      %thread = gpu.thread_id x
+      %first = arith.muli %block, %c512 : index
+      %i = arith.addi %first, %thread : index
+      %0 = memref.load %x[%i] : memref<1024xf32>
+      memref.store %0, %p[%i] : memref<1024xf32>
+      gpu.return
+    }
+    gpu.func @b(%x: memref<1024xf32>, %p: memref<1024xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+      %c256 = arith.constant 256 : index
+      %block = gpu.block_id x
+      %thread = gpu.thread_id x
+      %first = arith.muli %block, %c256 : index
+      %i = arith.addi %first, %thread : index
+      %0 = memref.load %x[%i] : memref<1024xf32>
+      memref.store %0, %p[%i] : memref<1024xf32>
+      gpu.return
+    }
+    gpu.func @c(%x: memref<1024xf32>, %p: memref<1024xf32>) kernel attributes {known_block_size = array<i32: 512, 1, 1>} {
+      %c512 = arith.constant 512 : index
+      %block = gpu.block_id x
+      %thread = gpu.thread_id x
+      %first = arith.muli %block, %c512 : index
+      %i = arith.addi %first, %thread : index
+      %0 = memref.load %x[%i] : memref<1024xf32>
+      %1 = math.exp %0 : f32
+      memref.store %1, %p[%i] : memref<1024xf32>
+      gpu.return
+    }
+  }
+}

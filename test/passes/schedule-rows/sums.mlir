@@ -276,3 +276,58 @@ func.func @exponentials(%x: tensor<16x32000xbf16>) -> (tensor<16x1xf32>, tensor<
   } -> tensor<16x1xf32>
   return %m, %s : tensor<16x1xf32>, tensor<16x1xf32>
 }
+
+// -----
+
+// A sum over rows of what is made with sums along them is made of what another sum over rows reads.
+
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:.+]] = "kitsune.result"
+// CHECK: %[[S:.+]] = linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} ins(%arg0, %arg1, %{{.+}} : tensor<65536x256xbf16>, tensor<65536x256xbf16>, tensor<65536x1xf32>) outs(%{{.+}} : tensor<256xf32>)
+// CHECK: linalg.generic {{.*}} iterator_types = ["reduction", "parallel"]} {{.*}} outs(%{{.+}} : tensor<256xf32>)
+// CHECK-NOT: iterator_types = ["reduction", "parallel"]
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#number = affine_map<(d0, d1) -> (d0, 0)>
+#column = affine_map<(d0, d1) -> (0, d1)>
+func.func @main(%x: tensor<65536x256xbf16>, %g: tensor<65536x256xbf16>) -> (tensor<65536x256xbf16>, tensor<1x256xf32>, tensor<1x256xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<65536x256xf32>
+  %p = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %g : tensor<65536x256xbf16>, tensor<65536x256xbf16>) outs(%e : tensor<65536x256xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %out: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<65536x256xf32>
+  %n = tensor.empty() : tensor<65536x1xf32>
+  %of_rows = linalg.fill ins(%zero : f32) outs(%n : tensor<65536x1xf32>) -> tensor<65536x1xf32>
+  %c = linalg.generic {indexing_maps = [#id, #number], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<65536x256xf32>) outs(%of_rows : tensor<65536x1xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.addf %a, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<65536x1xf32>
+  %e16 = tensor.empty() : tensor<65536x256xbf16>
+  %d = linalg.generic {indexing_maps = [#id, #id, #number, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %g, %c : tensor<65536x256xbf16>, tensor<65536x256xbf16>, tensor<65536x1xf32>) outs(%e16 : tensor<65536x256xbf16>) {
+  ^bb0(%a: bf16, %b: bf16, %of: f32, %out: bf16):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %of : f32
+    %3 = arith.subf %1, %2 : f32
+    %4 = arith.truncf %3 : f32 to bf16
+    linalg.yield %4 : bf16
+  } -> tensor<65536x256xbf16>
+  %m = tensor.empty() : tensor<1x256xf32>
+  %of_columns = linalg.fill ins(%zero : f32) outs(%m : tensor<1x256xf32>) -> tensor<1x256xf32>
+  %s = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]} ins(%d : tensor<65536x256xbf16>) outs(%of_columns : tensor<1x256xf32>) {
+  ^bb0(%a: bf16, %out: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.addf %0, %out : f32
+    linalg.yield %1 : f32
+  } -> tensor<1x256xf32>
+  %t = linalg.generic {indexing_maps = [#id, #column], iterator_types = ["reduction", "parallel"]} ins(%p : tensor<65536x256xf32>) outs(%of_columns : tensor<1x256xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.addf %a, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x256xf32>
+  return %d, %s, %t : tensor<65536x256xbf16>, tensor<1x256xf32>, tensor<1x256xf32>
+}

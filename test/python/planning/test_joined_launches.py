@@ -17,12 +17,12 @@ WORK = KernelWork(1, 256, 32, 1024.0, 1024.0, 2048.0, instructions=100.0, cycles
 @st.composite
 def calls(draw):
     blocks = draw(st.sampled_from([None, 1, 1, 1, 2, 3, 9, 40, 500]))
-    cycles = draw(st.sampled_from([300.0, 600.0, 5000.0]))
+    cycles, threads = draw(st.sampled_from([300.0, 600.0, 5000.0])), draw(st.sampled_from([256, 256, 512]))
     written = draw(NAMES)
     return Call(
         draw(NAMES) | written,
         written,
-        work=draw(st.sampled_from([replace(WORK, blocks=blocks or 20, cycles=cycles)] * 4 + [None])),
+        work=draw(st.sampled_from([replace(WORK, blocks=blocks or 20, cycles=cycles, threads=threads)] * 4 + [None])),
         blocks=blocks,
         arguments=frozenset((draw(st.integers(0, 20)), 200) for _ in range(3)),
         shared=draw(st.sampled_from([0, 0, 9000])),
@@ -46,6 +46,7 @@ def test_launches_are_such_as_a_gpu_has(drawn):
     for launch in join_calls(drawn, TARGET):
         held = [drawn[number] for strand in launch for number in strand]
         assert len(held) == 1 or all(call.work is not None for call in held)
+        assert len({call.work.threads for call in held if call.work is not None}) <= 1
         assert len(held) == 1 or sum(size for _, size in frozenset().union(*(c.arguments for c in held))) <= MOST_BYTES
         assert len(held) == 1 or sum(call.shared for call in held) <= MOST_SHARED
         for strand in launch:
