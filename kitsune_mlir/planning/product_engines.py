@@ -16,7 +16,7 @@ BARRIERS = 1024  # bytes of shared memory in front of the slots
 OUTBOX = 2 * COPY_ROWS * 128  # bytes of shared memory through which the tiles of a copy leave
 MOST_SLOTS = 8  # of a ring
 BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a warpgroup's sums
-_OF_THREE, _SLOWER = 128, 1.04  # columns of the sums of three warpgroups, and how long these take
+_OF_THREE, _SLOWER = 128, 1.04  # columns of the sums of three warpgroups, as measured, and how long these take
 _BESIDE_MAKING = 192  # columns of the sums of two warpgroups beside one that makes
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
 _REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
@@ -61,7 +61,7 @@ class Warpgroups:
         warpgroups, of which one makes, ptxas gives a thread 128."""
         most = COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2
         if copies > 2:
-            return columns <= _OF_THREE and pairs == 1 and not makes
+            return columns == _OF_THREE and pairs == 1 and not makes
         return columns <= (min(most, _BESIDE_MAKING) if makes and copies > 1 else most)
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:

@@ -17,6 +17,7 @@ from .product_widths import BETWEEN, COLUMNS, NO_WINDOWS, ROW_CYCLES, WindowChun
 from .target import Target
 
 MOST_SPLIT = 64
+_LONG = 512  # a sum for which three warpgroups were found to be faster where tiles are better shared out
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
     1: ((0, 0),),
     2: ((1, 0), (0, 1), (0, 0)),
@@ -134,6 +135,7 @@ def choose(
         (copies, copy_rows, columns, form)
         for copies, copy_rows, columns in product(on.copies, on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole, bool(made)) and not (across and columns % 64)
+        if copies < 3 or k >= _LONG
         for form in _forms(
             *(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, made, windows.columns)
         )

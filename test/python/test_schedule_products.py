@@ -222,7 +222,7 @@ FORMS = {  # what choose is asked for, sizes, CTAs
     "sets of other widths": ({"widths": (192,)}, (130, 200, 200), 2),
     "a cluster": ({"widths": (64,), "clusters": (2,), "most_split": 1}, (100, 200, 520), 4),
     "few rows": ({"widths": (64,), "clusters": (4,), "most_split": 1}, (40, 128, 1030), 4),
-    "three warpgroups": ({"widths": (128,), "most_split": 1}, (400, 200, 136), 2),
+    "three warpgroups": ({"widths": (128,), "most_split": 1}, (400, 200, 520), 2),
 }
 
 
