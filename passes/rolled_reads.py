@@ -7,8 +7,8 @@
     %c = linalg.generic { %d = linalg.index 1;  tensor.extract %x[.., %d < 63 ? %d + 1 : %d - 63] } ...
 
 which is fused with what reads it. A copy of the tensor for each neighbour would be written, and read again. A roll of a
-roll, as of images whose windows are shifted, is one of both dimensions, whoever reads it. What whole vectors of a line
-change places with is left to concatenation_readers.py.
+roll, as of images whose windows are shifted, is one of both dimensions, whoever reads it but sums. What whole vectors of
+a line change places with is left to concatenation_readers.py.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of,
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
+from .product_follows import is_reduced
 from .schedule_build import constant_index, generic
 
 
@@ -30,6 +31,8 @@ def read_rolled(main: ir.Operation) -> None:
         rolls = _rolls_of(concat)
         uses = [use for use in concat.results[0].uses if use.owner.name != "tensor.dim"] if rolls else []
         if not uses or len(rolls) == 1 and (not all(map(is_read_elementwise, uses)) or _swaps_vectors(concat)):
+            continue
+        if len(rolls) > 1 and is_reduced(concat.results[0]):  # a sum whose elements lie apart is shared by few threads
             continue
         for use in uses:
             if is_read_elementwise(use):
