@@ -6,9 +6,9 @@
   =>
     %c = linalg.generic { %d = linalg.index 1;  tensor.extract %x[.., %d < 63 ? %d + 1 : %d - 63] } ...
 
-which is fused with what reads it. A copy of the tensor for each neighbour would be written, and read again. A roll of a
-roll, as of images whose windows are shifted, is one of both dimensions, whoever reads it but sums. What whole vectors of
-a line change places with is left to concatenation_readers.py.
+which is fused with what reads it. A copy of the tensor for each neighbour would be written, and read again. A roll of
+a roll, as of images whose windows are shifted, is one of both dimensions, whoever reads it but sums. What whole vectors
+of a line change places with is left to concatenation_readers.py.
 """
 
 from __future__ import annotations
