@@ -15,7 +15,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import func, ir
 
-from .gpu_buffers import is_alloc, root_of, uses_of
+from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of
 from .gpu_generic import Generic
 from .gpu_parts import is_untouched, needed
 from .gpu_word_access import bytes_of
@@ -74,7 +74,7 @@ def _is_overwritten(source: ir.Value, first: ir.Operation, last: ir.Operation) -
 def _reads_alone(op: ir.Operation, number: int) -> bool:
     if op.name == "linalg.generic":
         return number < len(Generic(op).inputs)
-    return op.name == "memref.copy" and number == 0 or op.name.startswith("memref.") and op.name != "memref.store"
+    return number == 0 and op.name in ("memref.copy", "memref.load", "memref.dim", *VIEWS)
 
 
 def _store(writer: ir.Operation, source: ir.Value, target: ir.Value) -> None:

@@ -273,12 +273,12 @@ def test_systems_by_factors(left, adjoint):
         close(found, torch.linalg.lu_solve(*given, left=left, adjoint=adjoint))
 
 
-def test_recurrent_layers(monkeypatch):
+def test_recurrent_layers():
     """Which Dynamo leaves to torch, unless it is told otherwise."""
-    monkeypatch.setattr(torch._dynamo.config, "allow_rnn", True)
     torch.manual_seed(0)
     model = Loss(lambda layer, last, x: last(layer(x)[0]).square().mean(), nn.LSTM(3, 4), nn.Linear(4, 2))
-    both(steps((3, 2, 3)), model)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        both(steps((3, 2, 3)), model)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
