@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
@@ -57,7 +56,6 @@ _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 WORD = 4  # bytes of an f32
 
 Rings = dict[str, schedule.AllocRingOp]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -100,12 +98,12 @@ class AttentionKernel:
         self.words = isinstance(self.element, ir.F32Type)  # that are multiplied as tf32 numbers
         self.chunk = CHUNK // 2 if self.words else CHUNK  # columns of a slot
         self.operands = {name: self._laid_out(name, value, roles) for name, (value, roles) in given.items()}
-        self.wide, self.places = tiles.wide, Places(of, body.plan, tiles)
+        has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
+        self.wide, self.places = tiles.wide, Places(of, body.plan, tiles, has_batch)
         k, along = of.sizes["k"], all(self.operands[name][1][-1] == "k" for name in ("left", "right"))
         step = _STEP // 2 if self.words else _STEP
         step = step if along else self.chunk  # boxes along columns have whole chunks of k, and those beside as many
         self.chunks = [(first, min(self.chunk, -(-(k - first) // step) * step)) for first in range(0, k, self.chunk)]
-        self.has_batch = ir.RankedTensorType(of.op.results[0].type).rank == 3
         self.engine = ir.StringAttr.get("wgmma")
 
     def _laid_out(self, name: str, value: ir.Value, roles: Roles) -> tuple[list[ir.Value], Roles]:
@@ -145,7 +143,7 @@ class AttentionKernel:
     def _results(self, built: schedule.KernelOp) -> list[ir.Value]:
         of, places, found = self.of, self.places, []
         ends = list(of.stored.operations)[-1:] if of.stored is not None else of.follows.stored or [of.op]
-        rows_ = [*self._batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
+        rows_ = [*self.places.batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
         for number, op in enumerate([*ends, *(member.op for member in of.beside)]):
             kind = ir.RankedTensorType(op.results[0].type)
             shape, own = list(kind.shape), [] if of.stored is None else list(of.stored.sizes)
@@ -163,12 +161,6 @@ class AttentionKernel:
                     reshaped(result, [None if kind.is_dynamic_dim(d) else size for d, size in enumerate(shape)])
                 )
         return found
-
-    def _batch(self, whole: list[T], segments: list[T]) -> list[T]:
-        """What of the batch is a dimension of results: all of it, or, where it is open until the call, each segment."""
-        if not self.has_batch:
-            return []
-        return segments[: self.places.of_batch] if is_open(self.of.sizes["b"]) else whole
 
     # ---- rings
 
@@ -346,7 +338,7 @@ class AttentionKernel:
         made = {of.op.results[0]: self.body.shared(sums, largest, weights)}
         for op in of.follows.ops:
             made[op.results[0]] = tiled(op, made, place)
-        at = [*self._batch([place["b"]], own), *own[self.places.of_batch :]]
+        at = [*self.places.batch([place["b"]], own), *own[self.places.of_batch :]]
         if of.stored is not None:
             roles = of.stored.roles
             offsets, dims = offsets_of(roles, place, self.places.size), [along(roles, "m"), roles.index("n")]

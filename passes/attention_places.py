@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
+from kitsune_mlir.planning.back_to_back_tiles import BackToBackTiles
 from kitsune_mlir.planning.open_sizes import factors, is_open, open_part
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 
@@ -22,13 +23,18 @@ from .softmax_rows import Weights, chosen_of
 
 if TYPE_CHECKING:
     from .attention_kernel import Attention
+    from .back_to_back_kernel import Computed
+
+T = TypeVar("T")
 
 
 class Places:
     """Where a kernel's tiles lie, and which columns the CTA has of each."""
 
-    def __init__(self, of: Attention, plan: RowPlan, tiles: AttentionTiles):
-        self.of, self.tiles = of, tiles
+    def __init__(
+        self, of: Attention | Computed, plan: RowPlan, tiles: AttentionTiles | BackToBackTiles, has_batch: bool
+    ):
+        self.of, self.tiles, self.has_batch = of, tiles, has_batch
         self.segments = [size for size in plan.segments or [] if size is not None]
         cuts, m = plan.cuts, of.sizes["m"]
         self.of_batch = cuts.index(m) + 1 if m in cuts else 0  # segments of rows that are the batch
@@ -107,6 +113,13 @@ class Places:
         row = arith.addi(apart, inner)
         return {"b": self._flat(at, 0, self.of_batch), "m": row, "apart": apart, "together": inner}
 
+    def batch(self, whole: list[T], segments: list[T]) -> list[T]:
+        """What of the batch is a dimension of results: all of it, or, where it is open until the call, each segment;
+        nothing where the product `has_batch` none."""
+        if not self.has_batch:
+            return []
+        return segments[: self.of_batch] if is_open(self.of.sizes["b"]) else whole
+
     def _flat(self, at: Sequence[ir.Value], first: int, end: int) -> ir.Value:
         found = constant_index(0) if first == end else at[first]
         for i in range(first, end):
@@ -156,7 +169,7 @@ def range_of_scores(weights: Weights, plan: RowPlan, sizes: dict[str, int]) -> R
 
 
 def usable(found: Range, plan: RowPlan, sizes: dict[str, int]) -> Range:
-    """Of a range its ends that leave each tile of rows some columns."""
+    """A range with those of its ends alone that leave each tile of rows some columns."""
     rows_ = (plan.segments or [1])[-1] or 1
     alike = is_open(rows_) == is_open(sizes["n"])
     first = found.first if found.first is not None and alike and rows_ + found.first <= sizes["n"] else None

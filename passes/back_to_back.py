@@ -16,16 +16,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
+from typing import TypeVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import in_block_order, ir
 
 from .row_groups import Member, Space, fit, root, users
 from .split_batches import lies
 from .tensor_sizes import Shape, TensorSizes
 
+T = TypeVar("T", "Product", Member)
 NAMES = ("linalg.batch_matmul", "linalg.matmul")
 
 
@@ -39,6 +41,16 @@ class Product:
     @property
     def result(self) -> ir.Value:
         return self.op.results[0]
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether a second product sums over the columns of what it takes."""
+        return self.found.left_roles[-1] == "k"
+
+    @property
+    def given(self) -> ir.Value:
+        """The result that is a second product's left operand."""
+        return root(self.found.left)
 
 
 @dataclass(frozen=True)
@@ -58,17 +70,9 @@ class Between:
         between = [member.op for member in self.members.values()]
         return [*(one.op for one in self.firsts), *between, *(one.op for one in self.seconds)]
 
-    def is_straight(self, second: Product) -> bool:
-        """Whether a product sums over the columns of what it takes."""
-        return second.found.left_roles[-1] == "k"
-
-    def given(self, second: Product) -> ir.Value:
-        """The result of a member that is a product's left operand."""
-        return root(second.found.left)
-
     def only(self, seconds: Sequence[Product]) -> Between:
         """What these products take."""
-        needed = set(map(self.given, seconds))
+        needed = {second.given for second in seconds}
         for result, member in reversed(self.members.items()):
             if result in needed:
                 needed |= set(map(root, member.op.operands))
@@ -140,15 +144,8 @@ class _Walk:
             else:
                 raise UnsupportedError(f"{op.name} takes what is between products, too")
             left += users(result)
-        order = {op.operation.results[0]: number for number, op in enumerate(seed.block.operations) if len(op.results)}
-        by_place = sorted(members, key=order.__getitem__)
-        return Between(
-            self.space,
-            self.batch,
-            tuple(firsts[result] for result in sorted(firsts, key=order.__getitem__)),
-            {result: members[result] for result in by_place},
-            tuple(seconds[result] for result in sorted(seconds, key=order.__getitem__)),
-        )
+        own, behind = (tuple(_in_order(found).values()) for found in (firsts, seconds))
+        return Between(self.space, self.batch, own, _in_order(members), behind)
 
     def _first(self, op: ir.Operation) -> Product | None:
         """The product of the space's rows and columns that an operation is."""
@@ -180,6 +177,11 @@ class _Walk:
             if role is not None and role.columns and member.is_whole(role):
                 if (made := rows.producer(root(value))) is not None:
                     yield made
+
+
+def _in_order(found: Mapping[ir.Value, T]) -> dict[ir.Value, T]:
+    """Products or members, by their results, in program order."""
+    return {op.results[0]: found[op.results[0]] for op in in_block_order(one.op for one in found.values())}
 
 
 Place = tuple[ir.Value, Roles]

@@ -12,14 +12,14 @@ Source: Dao, FlashAttention-2 (arXiv 2307.08691), for gradients of attention tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
-from typing import TypeVar
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, FEED_REGISTERS, BackToBackTiles
+from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS
+from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, BackToBackTiles
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.target import Target
@@ -39,7 +39,6 @@ from .tensor_sizes import Shape, or_dynamic
 
 _WARPS = 4
 Rings = dict[str, schedule.AllocRingOp]
-T = TypeVar("T")
 _STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 
 
@@ -91,7 +90,7 @@ class _Operand:
     roles: Roles
     own: str
     other: str
-    chunks: list[tuple[int, int]] = field(default_factory=list)
+    chunks: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -142,10 +141,10 @@ class BackToBackKernel:
 
     def __init__(self, of: Computed, body: ScoreTiles, tiles: BackToBackTiles):
         self.of, self.body, self.tiles = of, body, tiles
-        self.places = Places(of, body.plan, tiles)
+        has_batch = ir.RankedTensorType(of.seconds[0].op.results[0].type).rank == 3
+        self.places = Places(of, body.plan, tiles, has_batch)
         self.element = element_of(of.firsts[0].left)
         self.engine = ir.StringAttr.get("wgmma")
-        self.has_batch = ir.RankedTensorType(of.seconds[0].op.results[0].type).rank == 3
         self.lefts = [self._operand(f"left{i}", one.left, one.left_roles, "m", "k") for i, one in enumerate(of.firsts)]
         self.rights = [
             self._operand(f"right{i}", one.right, one.right_roles, "n", "k") for i, one in enumerate(of.firsts)
@@ -316,14 +315,8 @@ class BackToBackKernel:
             if not second.is_flat:
                 return offsets, number, [along(roles, "m"), roles.index("n")]
             return [self._joined(offsets, second.stored.sizes, own) for own in _flat(roles)], number, [0, 1]
-        at = [*self._batch([place["b"]], own), *own[self.places.of_batch :]]
+        at = [*self.places.batch([place["b"]], own), *own[self.places.of_batch :]]
         return [*at, place["n"]], number, [len(at) - 1, len(at)]
-
-    def _batch(self, whole: list[T], segments: list[T]) -> list[T]:
-        """What of the batch is a dimension of results: all of it, or, where it is open until the call, each segment."""
-        if not self.has_batch:
-            return []
-        return segments[: self.places.of_batch] if is_open(self.of.sizes["b"]) else whole
 
     def _joined(self, offsets: Sequence[ir.Value], sizes: Sequence[int], dims: Sequence[int]) -> ir.Value:
         """The offset in a dimension that stands for several."""
@@ -334,7 +327,7 @@ class BackToBackKernel:
 
     def _results(self, built: schedule.KernelOp) -> list[list[ir.Value]]:
         of, places, found, number = self.of, self.places, [], 0
-        outer = [*self._batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
+        outer = [*self.places.batch([of.sizes["b"]], places.segments), *places.segments[places.of_batch :]]
         for second in of.seconds:
             results = []
             for op in second.replaced:

@@ -197,7 +197,7 @@ def _nbytes(value: ir.Value) -> int:
 
 
 def _threads(function: ir.Operation) -> int:
-    """Of a block of a kernel; all parts of a launch have as many."""
+    """The threads of a block of a kernel; all parts of a launch have as many."""
     return ir.DenseI32ArrayAttr(function.attributes["known_block_size"])[0]
 
 

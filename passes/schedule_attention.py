@@ -32,7 +32,7 @@ from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
-from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_alone, is_open, open_part
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
@@ -44,25 +44,24 @@ from kitsune_mlir.weights import is_weight
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
 from .attention_places import range_of_scores
+from .back_to_back import NAMES, product_of
 from .base import ModulePass
 from .batches_apart import check_open
 from .block_order import Order
 from .flat_follows import flatten_follows
-from .of_places import Range, is_of_places
+from .of_places import Range
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .product_rows import Followings
 from .row_bodies import erase, gather
 from .row_groups import Group, Member, find, root, users
 from .row_plan import RowPlan
+from .score_tiles import work_of_elements
 from .single_products import LEAST
 from .softmax_rows import EXPONENTIALS, Weights, weights_of, with_beside
 from .split_batches import rows_together, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import Shape, TensorSizes
 from .thin_products import predicted_us
-
-_NAMES = ("linalg.batch_matmul", "linalg.matmul")
-_OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class ScheduleAttention(ModulePass):
         target = targets.load(self.target)
         if not target.has_warpgroups:
             return
-        seconds = [op for op in walk(module, *_NAMES) if op.parent.name == "func.func" and _reads_computed(op)]
+        seconds = [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and _reads_computed(op)]
         if not seconds or not walk(module, *EXPONENTIALS):
             return
         flatten_follows(module, keep_places=True)
@@ -144,13 +143,13 @@ class _Pair:
             product
             for value in read
             if value not in group.members
-            and (product := _product(value)) is not None
-            and (group.space.rows, group.space.columns) == _space(shape(product.results[0]))
+            and (product := product_of(rows.producer(value))) is not None
+            and (group.space.rows, group.space.columns) == _space(shape(product.result))
             and all(map(group.has, users(value)))
         ]
         if len(products) != 1:
             return None
-        first = PricedProduct(op=products[0], found=match_product(products[0]), target=target)
+        first = PricedProduct(op=products[0].op, found=products[0].found, target=target)
         second = PricedProduct(op=op, found=values, target=target)
         sizes, own = _sizes_of(first.found, shape), _sizes_of(second.found, shape)
         for product, found_sizes in ((first, sizes), (second, own)):
@@ -182,30 +181,23 @@ class _Pair:
         ]
         check_open(where, sizes.values(), groups.sizes)
         plan = RowPlan(group, cuts, groups.sizes.taken)
-        Weighing(plan, found, products[0].results[0], sizes["n"], groups.sizes).check()
+        Weighing(plan, found, products[0].result, sizes["n"], groups.sizes).check()
         return cls(first, second, groups, group, found, plan, range_of_scores(found, plan, sizes), sizes)
 
     @property
     def tiles(self) -> attention_tiles.AttentionTiles | None:
         rows = (self.plan.segments or [1])[-1] or 1
-        found, work, read = self.weights, 0.0, 0
+        found = self.weights
         skipped = [found.scale.member] if found.scale is not None else []
         skipped += found.weights[:2] if found.is_plain else []
-        for member in (*found.scores, found.largest, *found.weights):
-            if member not in skipped:
-                work += sum(DEAR_FAST.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+        done = [member for member in (*found.scores, found.largest, *found.weights) if member not in skipped]
         brought = {
             root(value)
             for member in (*found.scores, *found.weights)
             for value, role in zip(member.op.operands, member.roles)
             if role is not None and role.rows and role.columns and not self.plan.is_inside(value)
         }
-        for value in brought - {self.first.op.results[0]}:
-            if is_of_places(value):
-                work += _OF_PLACES
-            else:
-                work += _OF_READ
-                read += element_bytes(ir.RankedTensorType(value.type).element_type)
+        work, read = work_of_elements(done, brought - {self.first.op.results[0]})
         blocks = self.sizes["b"] * self.sizes["m"] // rows
         sizes = (self.sizes[role] for role in "nkv")
         given = map(self.groups.sizes.taken, (blocks, rows, *sizes))
@@ -213,7 +205,7 @@ class _Pair:
         if second.pieces == 1:
             nbytes = element_bytes(ir.RankedTensorType(second.found.right.type).element_type)
         of = attention_tiles.Weighed(
-            *(*given, work, float(read), self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])),
+            *(*given, work, read, self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])),
             with_numbers=bool(self.group.beside),
         )
         return attention_tiles.choose(of, second.target)
@@ -373,12 +365,6 @@ def _check_open(sizes: dict[str, int]) -> None:
 def _open_rows(rows_: int) -> int:
     """How many of rows lie together of which the number is a multiple of an open size; 0 of others."""
     return 0 if not is_open(rows_) or is_alone(rows_) else open_part(rows_)
-
-
-def _product(value: ir.Value) -> ir.Operation | None:
-    """The product whose result a value is."""
-    op = rows.producer(value)
-    return op if op is not None and op.name in _NAMES and match_product(op) is not None else None
 
 
 def _space(sizes: Sequence[int]) -> tuple[int, int]:

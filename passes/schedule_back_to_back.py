@@ -20,20 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, remark, walk
+from kitsune_mlir.mlir import in_block_order, ir, remark, walk
 from kitsune_mlir.planning import back_to_back_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.back_to_back_tiles import BackToBack, BackToBackTiles
 from kitsune_mlir.planning.cost import DRAM, Price
-from kitsune_mlir.planning.kernel_cost import DEAR_FAST, dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.open_sizes import factors, is_open
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.traffic import element_bytes
 
 from .attention_places import usable
 from .back_to_back import NAMES, Between, Product, between_of, place_of, sources
@@ -41,20 +41,19 @@ from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
 from .batches_apart import check_open
 from .block_order import Order
-from .of_places import Range, is_of_places
+from .of_places import Range
 from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of
 from .row_bodies import erase, gather
 from .row_groups import Group, root
 from .row_plan import RowPlan
-from .score_tiles import ScoreTiles
+from .score_tiles import ScoreTiles, work_of_elements
 from .split_batches import Stored, stored_apart, with_split_batches, with_split_right
 from .tensor_sizes import TensorSizes
 from .turned_elements import turned
 from .vanishing_elements import range_of_elements
 
-_OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
 _F32 = 4  # bytes
 
 
@@ -76,11 +75,12 @@ class ScheduleBackToBack(ModulePass):
 
 def _next(module: ir.Module, target: Target, refused: set[ir.Value]) -> _Kernels | None:
     """Products that become kernels, none of those whose results were `refused`, to which others are added."""
+    sizes_of = cache(TensorSizes)  # of a block, until it is changed
     for op in walk(module, *NAMES):
         if op.parent.name != "func.func" or op.results[0] in refused:
             continue
         try:
-            sizes = TensorSizes(op.block)
+            sizes = sizes_of(op.block)
             between = between_of(op, sizes)
             if between is None:
                 continue
@@ -157,7 +157,7 @@ class _Side:
 
     @property
     def rows(self) -> int:
-        """Of one of the batch."""
+        """How many rows one of the batch has."""
         return self.between.space.rows // self.between.batch
 
     @property
@@ -167,7 +167,7 @@ class _Side:
 
     def range(self) -> Range:
         """The columns that tiles of rows need."""
-        given = [self.between.given(second) for second in self.between.seconds]
+        given = [second.given for second in self.between.seconds]
         found = range_of_elements(list(self.between.members.values()), given, self.plan)
         return usable(found, self.plan, self._by_role)
 
@@ -188,14 +188,9 @@ class _Side:
                 stored = None
             found = with_split_right(one.found, shape, self.sizes.as_value)
             is_flat = self._is_flat(stored, tiles)
-            seconds.append(Second(one.op, found, between.given(one), own, stored, is_flat))
-        ops = [
-            op for one in seconds for op in (one.op, *one.follows.ops, *(one.stored.operations if one.stored else ()))
-        ]
-        own = [*between.ops, *ops]
-        own = list({op.results[0]: op for op in own}.values())
-        order = {op.operation.results[0]: place for place, op in enumerate(own[0].block.operations) if len(op.results)}
-        own.sort(key=lambda op: order[op.results[0]])
+            seconds.append(Second(one.op, found, one.given, own, stored, is_flat))
+        behind = [op for one in seconds for op in (*one.follows.ops, *(one.stored.operations if one.stored else ()))]
+        own = in_block_order([*between.ops, *behind])
         gather(own)
         last = own[-1]
         with last.location, ir.InsertionPoint(last):
@@ -213,25 +208,20 @@ class _Side:
     def _is_flat(stored: Stored | None, tiles: BackToBackTiles) -> bool:
         """Whether a stored result is written as rows and columns, each several of its dimensions, as concatenations and
         products take it: where no tile has some of the next rows' or columns' elements then."""
-        if stored is None or "m" not in stored.roles:
+        if stored is None:
             return False
         sizes = dict(zip(stored.roles, stored.sizes, strict=True))
         return stored.roles[-1] == "n" and not sizes["m"] % tiles.rows and not sizes["n"] % GRANULE
 
     def counts(self, of: Between, is_turned: bool) -> BackToBack:
         """What the price of a kernel of some of the seconds depends on, perhaps with rows in the place of columns."""
-        work, read, brought = 0.0, 0, set[ir.Value]()
-        for member in of.members.values():
-            work += sum(DEAR_FAST.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
-            for value, role in zip(member.op.operands, member.roles):
-                if role is not None and role.columns and member.is_whole(role) and root(value) not in of.members:
-                    brought.add(root(value))
-        for value in brought - {first.result for first in of.firsts}:
-            if is_of_places(value):
-                work += _OF_PLACES
-            else:
-                work += _OF_READ
-                read += element_bytes(ir.RankedTensorType(value.type).element_type)
+        brought = {
+            root(value)
+            for member in of.members.values()
+            for value, role in zip(member.op.operands, member.roles)
+            if role is not None and role.columns and member.is_whole(role) and root(value) not in of.members
+        }
+        work, read = work_of_elements(of.members.values(), brought - {first.result for first in of.firsts})
         range_, rows_, columns = self.range(), self.rows, of.space.columns
         first, last = range_.first, range_.last
         if is_turned:
@@ -244,8 +234,8 @@ class _Side:
             tuple(self._summed(one) for one in of.firsts),
             tuple(width for width, source in sorted(zip(widths, shared, strict=True), key=lambda one: one[1] < 0)),
             sum(source >= 0 for source in shared),
-            len(set(map(of.given, of.seconds))),
-            *(work, float(read), first, last),
+            len({second.given for second in of.seconds}),
+            *(work, read, first, last),
         )
 
     def _summed(self, one: Product) -> int:
@@ -277,7 +267,7 @@ class _Kernels:
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         made = cls(between, _Side(between, _plan(between, sizes), sizes, target), [])
         for is_turned in (False, True):
-            own = tuple(one for one in between.seconds if between.is_straight(one) != is_turned)
+            own = tuple(one for one in between.seconds if one.is_straight != is_turned)
             ways = (made._parts(is_turned, way) for way in ([own], [(one,) for one in own]))
             found = [parts for parts in ways if parts is not None]
             if not found:
@@ -309,7 +299,7 @@ class _Kernels:
         if is_open(whole.rows) or is_open(between.space.columns):
             return True  # such products have no other kernel
         elements, apart = float(whole.sizes.taken(between.space.rows * between.space.columns)), 0.0
-        given = len(set(map(between.given, between.seconds)))
+        given = len({second.given for second in between.seconds})
         for number, one in enumerate((*between.firsts, *between.seconds)):
             is_first = number < len(between.firsts)
             priced = PricedProduct(op=one.op, found=one.found, target=whole.target)
@@ -343,19 +333,18 @@ class _Kernels:
             for op in reversed([op.operation for op in block.operations]):
                 if len(op.results) and op.results[0] not in before:
                     op.erase()
+            sizes.forget_erased()
             raise
 
     def build(self, number: int) -> int:
         """Puts the kernels in the operators' place; `number` is the first's, and the next one's is given."""
-        block, left = self.between.seconds[0].op.block, {op.results[0]: op for op in self.between.ops}
+        left = {op.results[0]: op for op in self.between.ops}
         for one, side in zip(self.parts, self.sides, strict=True):
             for old, made in zip(one.seconds, side.between.seconds, strict=True):
                 if old.result != made.result:
                     old.result.replace_all_uses_with(made.result)
-            left |= {op.results[0]: op for op in side.between.ops}
             left |= {op.results[0]: op for op in side.build(f"back_to_back{number}", one.tiles)}
             number += 1
-        order = {op.operation.results[0]: place for place, op in enumerate(block.operations) if len(op.results)}
-        for result in sorted(left, key=order.__getitem__, reverse=True):
-            erase(left[result])
+        for op in reversed(in_block_order(left.values())):
+            erase(op)
         return number

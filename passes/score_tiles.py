@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.planning.kernel_cost import DEAR_FAST
 from kitsune_mlir.planning.product_engines import COPY_ROWS
+from kitsune_mlir.traffic import element_bytes
 
 from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody
@@ -168,6 +170,22 @@ class ScoreTiles(RowBody):
         return generic(inputs, [start], dims, iterators, lambda *given: body(*given[:-1])).results[0]
 
 
+def work_of_elements(members: Iterable[Member], brought: Iterable[ir.Value]) -> tuple[float, float]:
+    """The instructions that operators take for an element, with those for what is `brought` to it, and the bytes of
+    memory that come to it."""
+    work, read = 0.0, 0.0
+    for member in members:
+        work += sum(DEAR_FAST.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+    for value in brought:
+        if is_of_places(value):
+            work += _OF_PLACES
+        else:
+            work += _OF_READ
+            read += element_bytes(element_of(value))
+    return work, read
+
+
+_OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
 TILE, ROWS = [0, 1], [0]  # the dimensions of a tile that another has
 
 

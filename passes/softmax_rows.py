@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
+from .scalar_bodies import constant_of
 
 CASTS = ("arith.extf", "arith.truncf")
 _LARGEST, _TOTAL = ("arith.maximumf", "arith.maxnumf"), "arith.addf"
@@ -108,15 +108,9 @@ def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
     arguments = {argument: root(op.operands[number]) for number, argument in enumerate(body.arguments)}
     mask, *taken = inner[0].operands
     for negated, (x, other) in ((False, taken), (True, taken[::-1])):
-        if mask in arguments and x in arguments and _constant(other) == -inf:
+        if mask in arguments and x in arguments and constant_of(other) == -inf:
             return arguments[mask], arguments[x], negated
     return None
-
-
-def _constant(value: ir.Value) -> float | None:
-    op = rows.producer(value)
-    attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
-    return attribute.value if isinstance(attribute, ir.FloatAttr) else None
 
 
 def _as_scale(member: Member) -> Scale | None:
@@ -126,7 +120,7 @@ def _as_scale(member: Member) -> Scale | None:
     argument, by = inner[0].operands
     if inner[0].name == "arith.mulf" and not isinstance(argument.owner, ir.Block):
         argument, by = by, argument
-    factor = _constant(by)
+    factor = constant_of(by)
     if factor is None or not 0 < factor < inf or not isinstance(argument.owner, ir.Block):
         return None
     value = member.op.operands[ir.BlockArgument(argument).arg_number]
@@ -357,7 +351,7 @@ def _grows(op: ir.Operation, own: list[str | None]) -> bool:
     that come late must not be so much less that nothing is left of the weights before. Choices do, which are of what
     is not finite, or clamp."""
     if op.name in ("arith.mulf", "arith.divf"):
-        numbers = [_constant(value) for value in op.operands]
+        numbers = [constant_of(value) for value in op.operands]
         factor = numbers[1] if own[0] == _SHIFT else numbers[0] if op.name == "arith.mulf" else None
         return factor is not None and factor > 0
     taken = own[1:] if op.name == "arith.select" else own
@@ -366,7 +360,7 @@ def _grows(op: ir.Operation, own: list[str | None]) -> bool:
 
 
 def _is_zero(value: ir.Value) -> bool:
-    return _constant(_before_casts(value)) == 0
+    return constant_of(_before_casts(value)) == 0
 
 
 def _before_casts(value: ir.Value) -> ir.Value:

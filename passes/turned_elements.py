@@ -45,7 +45,7 @@ class _Turned:
             self.values[result] = made.op.results[0]
         for second in of.seconds:
             *outer, _, _ = self.sizes.shape(second.found.left)
-            left = self.values[of.given(second)]
+            left = self.values[second.given]
             shape = [*outer, of.space.columns, self.count]
             right = _in_order(second.found.right, second.found.right_roles, "bkn")
             seconds.append(self._product(self._reshaped(left, shape), right, second.result))

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 
 from .attention_places import range_of_mask
 from .of_places import Range
 from .row_groups import Member, root
 from .row_plan import RowPlan
+from .scalar_bodies import constant_of
 from .softmax_rows import CASTS, EXPONENTIALS
 
 
@@ -75,7 +75,7 @@ class _Body:
             return None
         if op.name == "arith.addf" or op.name == "arith.subf" and own[0] is not None:
             return there[0]
-        scaled = op.name == "arith.mulf" and any((_number(value) or 0.0) > 0 for value in op.operands)
+        scaled = op.name == "arith.mulf" and any((constant_of(value) or 0.0) > 0 for value in op.operands)
         return there[0] if scaled else None
 
     def _chosen(self, op: ir.Operation, own: Sequence[_Outside | None]) -> _Outside | None:
@@ -83,15 +83,9 @@ class _Body:
         if mask not in self.operands:
             return None
         for negated, (x, other) in ((False, (0, 1)), (True, (1, 0))):
-            value, before = _number(taken[other]), own[x]
+            value, before = constant_of(taken[other]), own[x]
             if value in (0.0, -inf):
                 range_ = range_of_mask(self.member, self.operands[mask], negated, self.plan)
                 alike = before is not None and before.value == value
                 return _Outside(value, range_.joined(before.range) if alike and before is not None else range_)
         return None
-
-
-def _number(value: ir.Value) -> float | None:
-    op = rows.producer(value)
-    attribute = None if op is None or op.name != "arith.constant" else op.attributes["value"]
-    return attribute.value if isinstance(attribute, ir.FloatAttr) else None

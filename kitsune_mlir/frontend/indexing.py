@@ -265,6 +265,11 @@ def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     """Slices, where a part has an open size: torch-mlir unpacks lists of known sizes only."""
     if all(isinstance(size, int) for size in sizes):
         return NotImplemented
+    return parts_of(x, sizes, dim)
+
+
+def parts_of(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> list[Tensor]:
+    """Slices of these sizes, one behind the other, which are views of the tensor."""
     starts = itertools.accumulate(sizes, initial=0)
     return [x.narrow(dim, start, size) for start, size in zip(starts, sizes)]
 

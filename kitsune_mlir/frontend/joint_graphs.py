@@ -9,9 +9,8 @@ asked where they were found.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -27,6 +26,7 @@ from torch.utils._pytree import tree_leaves
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
 from .decompositions import Table, table
+from .indexing import parts_of
 from .kept_values import partition
 from .linear_algebra import LINEAR_ALGEBRA, solve_of_whole
 from .own_operators import UNFACTORED
@@ -39,16 +39,11 @@ _POOLS = {
 }
 
 
-def _split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
-    starts = itertools.accumulate(sizes, initial=0)
-    return [x.narrow(dim, start, size) for start, size in zip(starts, sizes)]
-
-
 def _split(x: Tensor, size: Any, dim: int = 0) -> Any:
     length = x.shape[dim]
     if not isinstance(length, int) or not isinstance(size, int) or not size:
         return NotImplemented
-    return [x.narrow(dim, start, min(size, length - start)) for start in range(0, max(1, length), size)]
+    return parts_of(x, [min(size, length - start) for start in range(0, max(1, length), size)], dim)
 
 
 def _unbind(x: Tensor, dim: int = 0) -> Any:
@@ -57,8 +52,9 @@ def _unbind(x: Tensor, dim: int = 0) -> Any:
 
 # Lists of views are views each, of which a graph of both passes keeps what they are views of.
 _VIEWS = {
-    torch.ops.aten.split_with_sizes.default: _split_with_sizes,
+    torch.ops.aten.split_with_sizes.default: parts_of,
     torch.ops.aten.split.Tensor: _split,
+    torch.ops.aten.unsafe_split.Tensor: _split,
     torch.ops.aten.unbind.int: _unbind,
 }
 _BY_FACTORS = torch.ops.aten.linalg_lu_solve.default

@@ -4,14 +4,12 @@ torch's partitioner cuts a graph of both passes in two. It takes what it would k
 and what comes before that for registers of the same kernel, and so it keeps f32 that was 16 bits before, or an
 activation beside the product that it is computed of. Before the cut, here:
 
-    split_with_sizes(x, [h, h], 1)[1]                  slice(x, 1, h, 2 * h)     which may be computed again
     slice(cast(cat([a, b], 1)), 1, 0, h)               cast(a)                   a cell's gates, kept side by side
     cast(x16, f32), sigmoid(cast(product16, f32))      computed again: what they are computed of is kept, if anything is
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +22,6 @@ from .graph_values import call
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
-_SPLITS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unsafe_split.Tensor}
 _CASTS = {prims.convert_element_type.default, aten._to_copy.default}
 _RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim, aten.alias.default}
 _VIEWS = _RESHAPES | {
@@ -42,40 +39,12 @@ def partition(joint: GraphModule, inputs: Any, **options: Any) -> tuple[GraphMod
     these are."""
     graph = joint.graph
     for node in list(graph.nodes):
-        if node.target is operator.getitem and node.args[0].target in _SPLITS and _is_written(node.args[0].args[0]):
-            _slice(node)
-    for node in list(graph.nodes):
         if node.op == "call_function" and node.target is aten.slice.Tensor:
             _take_part(node)
     graph.eliminate_dead_code()
     _compute_again(graph)
     joint.recompile()
     return min_cut_rematerialization_partition(joint, inputs, **options)
-
-
-def _is_written(whole: Node) -> bool:
-    """Whether a tensor, or what it was converted from, is one that is split again, or may be a product's."""
-    while whole.target in _CASTS:
-        whole = whole.args[0]
-    return whole.target in _PRODUCTS | {aten.add.Tensor, aten.cat.default}
-
-
-def _slice(part: Node) -> None:
-    """A part of a split as a slice, whose size is known."""
-    whole, sizes, *rest = part.args[0].args
-    dim = rest[0] if rest else part.args[0].kwargs.get("dim", 0)
-    number, count = part.args[1], whole.meta["val"].shape[dim]
-    if isinstance(sizes, (list, tuple)):
-        known = all(isinstance(size, int) for size in sizes)
-        start, size = (sum(sizes[:number]), sizes[number]) if known else (None, None)
-    else:
-        known = isinstance(sizes, int) and isinstance(count, int)
-        start, size = (number * sizes, sizes) if known else (None, None)
-    if not known:
-        return
-    with part.graph.inserting_before(part):
-        made = call(part.graph, aten.slice.Tensor, (whole, dim, start, start + size), part)
-    part.replace_all_uses_with(made)
 
 
 def _take_part(taken: Node) -> None:

@@ -10,20 +10,18 @@ read again.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
 from torch.fx import Graph, Node
 
-aten = torch.ops.aten
+from .chosen_elements import number_of
+from .graph_values import call
 
-_FILLED = {aten.full.default: 1, aten.full_like.default: 1}  # which argument says with what
-_ZEROS = {aten.zeros.default, aten.zeros_like.default, aten.new_zeros.default}
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,15 @@ def _join(graph: Graph, total: Node) -> None:
     for leaf in leaves:
         if (one := _slice_of(leaf, total)) is not None:
             found.setdefault(one.dim, []).append(one)
-    for dim, slices in found.items():
+    for slices in found.values():
         slices = sorted(slices, key=lambda one: one.start)
         if len(slices) < 2 or any(a.end > b.start for a, b in zip(slices, slices[1:])):
             continue
         taken = [one.node for one in slices]
         with graph.inserting_before(total):
-            joined = _concatenated(graph, slices, dim, total.meta["val"].shape[dim])
+            joined = _concatenated(graph, slices, total)
             for leaf in (leaf for leaf in leaves if leaf not in taken):
-                joined = _call(graph, aten.add.Tensor, joined, leaf)
-        joined.stack_trace = total.stack_trace
+                joined = call(graph, aten.add.Tensor, (joined, leaf), total)
         total.replace_all_uses_with(joined)
         if len(taken) == len(leaves):
             _move_behind_views(graph, joined)
@@ -76,8 +73,7 @@ def _move_behind_views(graph: Graph, joined: Node) -> None:
             return
         make, dim = behind
         with graph.inserting_before(view):
-            moved = _call(graph, aten.cat.default, [make(graph, part) for part in parts], dim)
-        moved.stack_trace = view.stack_trace
+            moved = call(graph, aten.cat.default, ([make(graph, part) for part in parts], dim), view)
         view.replace_all_uses_with(moved)
         joined = moved
 
@@ -87,7 +83,7 @@ def _behind(view: Node, shape: Sequence[Any], dim: int) -> tuple[Callable[[Graph
     dimension that is then cut. None where it is no such part."""
     if view.target == aten.permute.default:
         order = [d % len(shape) for d in view.args[1]]
-        return lambda graph, part: _call(graph, aten.permute.default, part, order), order.index(dim)
+        return lambda graph, part: call(graph, aten.permute.default, (part, order), view), order.index(dim)
     if view.target == aten.clone.default:
         return lambda graph, part: part, dim
     if view.target not in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
@@ -103,7 +99,7 @@ def _behind(view: Node, shape: Sequence[Any], dim: int) -> tuple[Callable[[Graph
 
     def make(graph: Graph, part: Node) -> Node:
         own = wanted[at] // count * part.meta["val"].shape[dim]
-        return _call(graph, aten.reshape.default, part, [*wanted[:at], own, *wanted[at + 1 :]])
+        return call(graph, aten.reshape.default, (part, [*wanted[:at], own, *wanted[at + 1 :]]), view)
 
     return make, at
 
@@ -141,7 +137,7 @@ def _slice_of(node: Node, total: Node) -> _Slice | None:
     whole, source, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 2 :])
     dim = node.kwargs.get("dim", dim)
     size = total.meta["val"].shape[dim]
-    if node.kwargs.keys() - {"dim"} or step != 1 or not isinstance(size, int) or not _is_zero(whole):
+    if node.kwargs.keys() - {"dim"} or step != 1 or not isinstance(size, int) or number_of(whole) != 0:
         return None
     start, end = 0 if start is None else start, size if end is None else end
     if not isinstance(start, int) or not isinstance(end, int):
@@ -150,15 +146,10 @@ def _slice_of(node: Node, total: Node) -> _Slice | None:
     return _Slice(node, source, dim % total.meta["val"].dim(), start, end) if start < end else None
 
 
-def _is_zero(node: Any) -> bool:
-    if not isinstance(node, Node) or node.op != "call_function":
-        return False
-    return node.target in _ZEROS or node.target in _FILLED and node.args[_FILLED[node.target]] == 0
-
-
-def _concatenated(graph: Graph, slices: Sequence[_Slice], dim: int, size: int) -> Node:
+def _concatenated(graph: Graph, slices: Sequence[_Slice], total: Node) -> Node:
     """The slices side by side, with zeros where there are none."""
-    parts, end = list[Node](), 0
+    parts, end, dim = list[Node](), 0, slices[0].dim
+    size = total.meta["val"].shape[dim]
     for one in slices:
         if end < one.start:
             parts.append(_zeros(graph, one, one.start - end))
@@ -166,22 +157,10 @@ def _concatenated(graph: Graph, slices: Sequence[_Slice], dim: int, size: int) -
         end = one.end
     if end < size:
         parts.append(_zeros(graph, slices[-1], size - end))
-    return _call(graph, aten.cat.default, parts, dim)
+    return call(graph, aten.cat.default, (parts, dim), total)
 
 
 def _zeros(graph: Graph, like: _Slice, count: int) -> Node:
     value = like.source.meta["val"]
     shape = [count if d == like.dim else size for d, size in enumerate(value.shape)]
-    made = graph.call_function(aten.full.default, (shape, 0.0), {"dtype": value.dtype, "device": torch.device("cpu")})
-    with detect_fake_mode([value]) or contextlib.nullcontext():
-        made.meta["val"] = torch.full(shape, 0.0, dtype=value.dtype)
-    return made
-
-
-def _call(graph: Graph, target: Any, *args: Any) -> Node:
-    made = graph.call_function(target, args)
-    values = torch.fx.node.map_arg(args, lambda node: node.meta["val"])
-    flat = torch.utils._pytree.tree_leaves(values)
-    with detect_fake_mode(flat) or contextlib.nullcontext():
-        made.meta["val"] = target(*values)
-    return made
+    return call(graph, aten.full.default, (shape, 0.0), like.node, dtype=value.dtype, device=value.device)

@@ -22,9 +22,9 @@ _MOST_REGISTERS = 192  # of a thread, for sums, for scores, and for the next one
 _BESIDE = 40  # registers of a thread besides these
 _THREADS, FEED_REGISTERS, _MOST_GIVEN = 128, 24, 240  # of a warpgroup; of a thread that copies, of one that multiplies
 _WITH_AHEAD = 200  # the same with what is read for the scores, before they are there
-_MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
-_LOADED = 57.0  # bytes a cycle and SM from L2
-_ISSUED = 128.0  # instructions of threads a cycle and SM
+MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
+LOADED = 57.0  # bytes a cycle and SM from L2
+ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 5.25  # instructions of a score besides what is computed of it: to power, sum, round and keep it
 _MEETS = 2500.0  # cycles of the meetings at a tile's end, besides what each column of a copy takes
 _TAKEN_APART = 10.0  # instructions of a weight that becomes pieces
@@ -98,8 +98,24 @@ class Weighed:
         return cluster == 1 or whole
 
 
+class HeldRows:
+    """What tiles of rows say whose `copies` warpgroups hold 64 each, where an SM holds so many `resident` CTAs."""
+
+    copies: int
+    resident: int
+
+    @property
+    def rows(self) -> int:
+        return self.copies * COPY_ROWS
+
+    @property
+    def registers(self) -> int:
+        """What a thread that multiplies may have."""
+        return registers_of(self.copies, self.resident)
+
+
 @dataclass(frozen=True)
-class AttentionTiles:
+class AttentionTiles(HeldRows):
     """`copies` warpgroups of 64 rows each, so many `columns` at a time, of values that are `wide` columns, or parts of
     so many; slots of 128 bytes of each row of the left operand, of the right one, and of 64 rows of the values, or of
     the 32 that are 128 bytes of f32. What comes to scores from memory is read before they are there
@@ -117,15 +133,6 @@ class AttentionTiles:
     cluster: int = 1
     shares_evenly: bool = True
     resident: int = 1
-
-    @property
-    def rows(self) -> int:
-        return self.copies * COPY_ROWS
-
-    @property
-    def registers(self) -> int:
-        """What a thread that multiplies may have."""
-        return registers_of(self.copies, self.resident)
 
 
 def registers_of(copies: int, resident: int) -> int:
@@ -183,12 +190,12 @@ def _tiles(
     slots = min(_MOST_TURNS, (free - held * chunks * left) // of_turn)
     if slots < 1:
         return None
-    multiplied = own * columns * (chunks * of.chunk + wide) / _MULTIPLIED * of.element_bytes / 2 * of.pairs
+    multiplied = own * columns * (chunks * of.chunk + wide) / MULTIPLIED * of.element_bytes / 2 * of.pairs
     own_work = _OWN_WORK + (wide / 2 + 48) / columns
     if of.pieces > 1:  # sums of chunks that are added, weights that are taken apart
         own_work += chunks + wide / of.chunk + _TAKEN_APART
-    issued = own * columns * (of.work + own_work) / _ISSUED
-    loaded = (of_turn + own * columns * of.read) / _LOADED
+    issued = own * columns * (of.work + own_work) / ISSUED
+    loaded = (of_turn + own * columns * of.read) / LOADED
     a, b, besides = _TURN[min(copies * resident, 2)] if of.pieces == 1 else _EXACT_TURN
     turn = resident * max(loaded, a * multiplied + b * issued) + besides  # of all CTAs of an SM
     turns, tiles = of.most_turns(own, columns, target, ceil(of.v / wide), cluster, resident)

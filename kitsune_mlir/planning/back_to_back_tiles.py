@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-from .attention_tiles import FEED_REGISTERS, Weighed, registers_of
+from .attention_tiles import ISSUED, LOADED, MULTIPLIED, HeldRows, Weighed, registers_of
 from .cost import ARITHMETIC, CYCLES_A_US, L2, TENSOR, Price
 from .product_engines import BARRIERS, CHUNK, COPY_ROWS
 from .target import Target
@@ -18,9 +18,6 @@ _COPIES = (1, 2)
 _MOST_TURNS = 4  # whose slots are held
 _MOST_REGISTERS = 176  # of a thread, for sums, and for what is made of them
 _BESIDE = 48  # registers of a thread besides these
-_MULTIPLIED = 2048.0  # multiply-adds a cycle and SM
-_LOADED = 57.0  # bytes a cycle and SM from L2
-_ISSUED = 128.0  # instructions of threads a cycle and SM
 _OWN_WORK = 3.0  # instructions of an element besides what is computed of it: to round and keep it
 _TURN = {1: (0.98, 1.03, 500.0), 2: (0.72, 1.37, 300.0)}  # as of attention_tiles.py
 _TILE, _START = 900.0, 2300.0  # cycles of a tile, and of the kernel besides
@@ -47,7 +44,7 @@ class BackToBack:
 
 
 @dataclass(frozen=True)
-class BackToBackTiles:
+class BackToBackTiles(HeldRows):
     """`copies` warpgroups of 64 rows each; rings' slots hold so many turns, those of the left operands so many tiles.
     `wide` columns are all of the seconds' that a tile has."""
 
@@ -61,17 +58,8 @@ class BackToBackTiles:
     shares_evenly: bool = True
     resident: int = 1
 
-    @property
-    def rows(self) -> int:
-        return self.copies * COPY_ROWS
 
-    @property
-    def registers(self) -> int:
-        """What a thread that multiplies may have."""
-        return registers_of(self.copies, self.resident)
-
-
-def chunks(size: int) -> int:
+def _chunks(size: int) -> int:
     """How many slots so many columns of 16 bits have."""
     return ceil(size / CHUNK)
 
@@ -84,21 +72,21 @@ def choose(of: BackToBack, target: Target) -> BackToBackTiles | None:
 
 
 def _tiles(of: BackToBack, target: Target, copies: int) -> BackToBackTiles | None:
-    own, sums = copies * COPY_ROWS, sum(map(chunks, of.seconds)) * CHUNK
+    own, sums = copies * COPY_ROWS, sum(map(_chunks, of.seconds)) * CHUNK
     registers = len(of.firsts) * COLUMNS // 2 + sums // 2 + of.given * COLUMNS // 4
     if registers > _MOST_REGISTERS or registers + _BESIDE > registers_of(copies, 1):
         return None
-    left = sum(map(chunks, of.firsts)) * own * 128
-    of_turn = (sum(map(chunks, of.firsts)) + sum(map(chunks, of.seconds[of.shared :]))) * _SLOT
+    left = sum(map(_chunks, of.firsts)) * own * 128
+    of_turn = (sum(map(_chunks, of.firsts)) + sum(map(_chunks, of.seconds[of.shared :]))) * _SLOT
     free = target.shared_bytes - BARRIERS
     held = 2 if free - 2 * left >= 2 * of_turn else 1
     turns = min(_MOST_TURNS, (free - held * left) // of_turn)
     if turns < 2:  # products with one turn's run beside those of the next
         return None
     elements = own * COLUMNS
-    widths = sum(CHUNK * chunks(size) for size in (*of.firsts, *of.seconds))
-    multiplied, issued = elements * widths / _MULTIPLIED, elements * (of.work + of.given * _OWN_WORK) / _ISSUED
-    loaded = (of_turn + elements * of.read) / _LOADED
+    widths = sum(CHUNK * _chunks(size) for size in (*of.firsts, *of.seconds))
+    multiplied, issued = elements * widths / MULTIPLIED, elements * (of.work + of.given * _OWN_WORK) / ISSUED
+    loaded = (of_turn + elements * of.read) / LOADED
     a, b, besides = _TURN[copies]
     turn = max(loaded, a * multiplied + b * issued) + besides
     rows = Weighed(of.batch, of.rows, of.n, 0, 0, of.work, of.read, of.first, of.last)
@@ -107,6 +95,3 @@ def _tiles(of: BackToBack, target: Target, copies: int) -> BackToBackTiles | Non
     limit = L2 if loaded > turn - besides else TENSOR if multiplied > issued else ARITHMETIC
     price = Price(target.launch_us + cycles / CYCLES_A_US, limit)
     return BackToBackTiles(copies, turns, held, max(of.seconds), price)
-
-
-__all__ = ["COLUMNS", "FEED_REGISTERS", "BackToBack", "BackToBackTiles", "choose", "chunks"]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
@@ -13,17 +13,8 @@ X = [0.0, -0.0, 1.0, -1.0, 1.5, -3.0, math.inf, -math.inf, math.nan, 1e-40, -1e-
 Y = [1.0, -1.0, 2.0, -2.0, 0.0, math.inf, 0.0, 0.0, 1.0, 1.0, 1.0, math.inf, math.nan, -0.0, 0.0, -5.0]
 
 
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
-
-
 def equal(function, *args, target="cpu"):
-    compiled = kitsune_mlir.compile(Called(function), args, target=target)
+    compiled = kitsune_mlir.compile(Function(function), args, target=target)
     found = compiled(*args) if target == "cpu" else Simulation(compiled)(*args)
     for ours, wanted in zip(*map(torch.utils._pytree.tree_leaves, (found, function(*args))), strict=True):
         torch.testing.assert_close(ours, wanted, rtol=0, atol=0, equal_nan=True)
@@ -57,5 +48,5 @@ def test_divisors():
 
 def test_derivatives_of_digamma():
     x = torch.cat([torch.rand(50) * 20, torch.randn(20) * 3 - 3, torch.tensor([1e-3, 100.0, 1e4, 0.5, 1.0])])
-    found = kitsune_mlir.compile(Called(lambda x: torch.polygamma(1, x)), (x,), target="cpu")(x)
+    found = kitsune_mlir.compile(Function(lambda x: torch.polygamma(1, x)), (x,), target="cpu")(x)
     torch.testing.assert_close(found.double(), torch.polygamma(1, x.double()), rtol=1e-6, atol=0)

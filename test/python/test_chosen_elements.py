@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import nn
+from functions import Function
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -21,20 +21,11 @@ FORMS = {
 }
 
 
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
-
-
 @pytest.mark.parametrize("name", FORMS)
 def test_values(name):
     torch.manual_seed(0)
     args = torch.randn(4, 7), torch.randn(4, 1), torch.randn(4, 3)
-    found = kitsune_mlir.compile(Called(FORMS[name]), args, target="cpu")(*args)
+    found = kitsune_mlir.compile(Function(FORMS[name]), args, target="cpu")(*args)
     torch.testing.assert_close(found, FORMS[name](*args))
 
 
@@ -49,7 +40,7 @@ def test_a_loss_and_its_gradient_are_a_kernel(opened):
 
     args = torch.randn(9, 40), torch.randint(0, 40, (9,))
     sizes = {"dynamic_shapes": (({0: torch.export.Dim("rows")},) * 2,)} if opened else {}
-    compiled = kitsune_mlir.compile(Called(run), args, target="sm_90a", **sizes)
+    compiled = kitsune_mlir.compile(Function(run), args, target="sm_90a", **sizes)
     assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled rows"]
     x = args[0].clone().requires_grad_()
     F.cross_entropy(x, args[1], reduction="sum").backward()

@@ -45,7 +45,7 @@ def test_a_step_is_a_product_and_a_kernel(batch, dtype, small_gpu):
 
 
 def test_parts_of_several_widths(small_gpu):
-    """Of a sum of a product and of what is given."""
+    """They are taken of the sum of a product and of what is given."""
 
     def parts(x, y, w):
         a, b, c = (x @ w + y).split([24, 8, 32], -1)

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 from torch.nn import functional as F
 
@@ -44,17 +45,6 @@ def trains(module, *args, tolerance=1e-5):
     for a, b in zip(found, wanted, strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape
         assert (a - b).abs().max() <= tolerance * (b.abs().max() + 1e-4 * largest)
-
-
-class Called(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 @pytest.mark.parametrize("name", ["nerf", "dlrm", "meshgraphnets", "transformer", "resblock", "gat"])
@@ -106,7 +96,7 @@ def test_layers(layer, shape):
 def test_samples(mode, padding_mode):
     torch.manual_seed(0)
     corners = padding_mode == "border"
-    sampled = Called(
+    sampled = Function(
         lambda x, grid: F.grid_sample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=corners)
     )
     trains(sampled, torch.randn(2, 3, 5, 6), torch.rand(2, 4, 7, 2) * 3 - 1.5)
@@ -120,14 +110,14 @@ def test_bags(mode):
     trains(bag, torch.randint(0, 20, (5, 4)))
     trains(bag, torch.randint(0, 20, (11,)), torch.tensor([0, 2, 2, 7]))
     if mode == "sum":
-        weighed = Called(lambda i, w, t: F.embedding_bag(i, t, mode="sum", per_sample_weights=w))
+        weighed = Function(lambda i, w, t: F.embedding_bag(i, t, mode="sum", per_sample_weights=w))
         trains(weighed, torch.randint(0, 20, (5, 4)), torch.randn(5, 4), torch.randn(20, 6))
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
 def test_distances(p):
     torch.manual_seed(0)
-    trains(Called(lambda x, y: torch.cdist(x, y, p)), torch.randn(2, 5, 3), torch.randn(2, 4, 3))
+    trains(Function(lambda x, y: torch.cdist(x, y, p)), torch.randn(2, 5, 3), torch.randn(2, 4, 3))
 
 
 def test_norms_of_weights():
@@ -136,14 +126,14 @@ def test_norms_of_weights():
 
 
 def test_numbers_have_one_element():
-    trains(Called(lambda x: (torch.cummax(x, 0)[0], x.max(0)[0], x.topk(1, 0)[0])), torch.tensor(2.0))
+    trains(Function(lambda x: (torch.cummax(x, 0)[0], x.max(0)[0], x.topk(1, 0)[0])), torch.tensor(2.0))
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("keys", [4, 2])
 def test_attention(keys, causal):
     torch.manual_seed(0)
-    attend = Called(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=keys != 4))
+    attend = Function(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=keys != 4))
     trains(attend, torch.randn(2, 4, 9, 8), torch.randn(2, keys, 9, 8), torch.randn(2, keys, 9, 8))
 
 
@@ -292,7 +282,7 @@ def test_numbers_of_several_open_dimensions(accumulate, target):
 
     sizes = {d: torch.export.Dim(name) for d, name in enumerate(("batch", "tokens"))}
     args = torch.randperm(40)[:30].view(6, 5), torch.randn(6, 5, 8)
-    compiled = kitsune_mlir.compile(Called(put), args, target=target, dynamic_shapes=((sizes, sizes),))
+    compiled = kitsune_mlir.compile(Function(put), args, target=target, dynamic_shapes=((sizes, sizes),))
     for rows, tokens in ((6, 5), (4, 5), (5, 3)):
         numbers, values = (arg[:rows, :tokens].contiguous() for arg in args)
         found = (compiled if target == "cpu" else Simulation(compiled))(numbers, values)
