@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
-from torch._subclasses import FakeTensorMode
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
+from torch.utils._pytree import tree_map
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.program import Argument, Output, Program
@@ -84,14 +85,12 @@ def import_aot_graph(
     for node, value in zip(graph.find_nodes(op="placeholder"), examples):
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
+    _move_to_cpu(graph)
     refuse_sparse(graph, name)
     drop_checks(graph)
     keep_copies(graph, _at(graph, changed))
     expand(graph)
     join_slices(graph)
-    for node in graph.nodes:  # what the model makes itself, too: torch-mlir knows no other device
-        if "device" in node.kwargs:
-            node.kwargs = {**node.kwargs, "device": torch.device("cpu")}
     places = [i for i, value in enumerate(_results(graph)) if _is_number(value) or _is_given(value)]
     given = _of_values(gm, places, name)
     _set_results(graph, [None if i in places else value for i, value in enumerate(_results(graph))])
@@ -137,6 +136,26 @@ def import_aot_graph(
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
     return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs, orders)
+
+
+def _move_to_cpu(graph: Graph) -> None:
+    """Has a graph and its fake values on the CPU: torch-mlir knows no other device, and torch takes operators apart by
+    device."""
+    cpu = torch.device("cpu")
+
+    def moved(value: Any) -> Any:
+        if not isinstance(value, FakeTensor) or value.device == cpu:
+            return value
+        with value.fake_mode:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=cpu)
+
+    for node in graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = tree_map(moved, node.meta["val"])
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": cpu}
+        if node.target is torch.ops.prims.device_put.default:
+            node.target, node.args, node.kwargs = torch.ops.aten.clone.default, node.args[:1], {}
 
 
 def _at(graph: Graph, positions: Collection[int]) -> set[Node]:
