@@ -24,7 +24,8 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
-from kitsune_mlir.frontend.joint_graphs import attention_of, cut, recurrent_layers_apart, table_for
+from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
+from kitsune_mlir.frontend.recurrent_cells import layers_apart
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
@@ -59,7 +60,7 @@ def kitsune(
     values = example_inputs if options.get("freeze") and not trained else ()
     compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"), values=values)
     try:
-        with functorch.patch(**_SETTINGS), attention_of(gm), recurrent_layers_apart():
+        with functorch.patch(**_SETTINGS), attention_of(gm), layers_apart():
             return aot_autograd(
                 fw_compiler=compiler,
                 bw_compiler=functools.partial(compiler, backward=True),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -78,17 +78,6 @@ def attention_of(gm: GraphModule) -> contextlib.AbstractContextManager[Any]:
     calls = gm.graph.find_nodes(op="call_function", target=attention)
     dropped = any((node.args[4:5] or (node.kwargs.get("dropout_p", 0.0),))[0] != 0.0 for node in calls)
     return sdpa_kernel(SDPBackend.MATH) if dropped else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def recurrent_layers_apart() -> Iterator[None]:
-    """Within the `with`, torch takes recurrent layers apart: a library of its for CPUs has some as one operator."""
-    enabled = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(enabled)
 
 
 def cut(joint: GraphModule, inputs: Any, **options: Any) -> tuple[GraphModule, GraphModule]:

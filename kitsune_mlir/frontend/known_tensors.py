@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .tensor_places import Copies, is_place
+
 _MADE = {torch.arange, torch.eye, torch.full, torch.linspace, torch.logspace, torch.ones, torch.tensor, torch.zeros}
 _LIKE = {torch.full_like, torch.ones_like, torch.zeros_like, Tensor.new_full, Tensor.new_ones, Tensor.new_zeros}
 _READ = {Tensor.__bool__, Tensor.__float__, Tensor.__index__, Tensor.__int__, Tensor.item, Tensor.tolist}
@@ -31,6 +33,7 @@ _COMPUTED = frozenset(  # without the underscores of operators and of what write
 _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split unflatten unfold view".split())
 _FILLED = (_MADE | _LIKE) - {torch.tensor}  # of sizes and numbers
 _OF_ANYTHING = _MADE | _LIKE | _READ
+_AT_PLACES = {Tensor.__getitem__, Tensor.__setitem__}
 _REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
 _MOST = 1 << 22  # elements: nn.Transformer compares the masks of 2,048 tokens with causal ones
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -42,6 +45,7 @@ class KnownTensors:
 
     def __init__(self) -> None:
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()  # with the count of writes then
+        self.copies = Copies()
 
     def know(self, tensors: Iterable[Any], found: Iterable[Any]) -> None:
         """That those of the trace hold what others hold."""
@@ -58,8 +62,12 @@ class KnownTensors:
         if function in _FILLED or name in _OF_SIZES:
             numbers = tree_map(self._number, args[of_itself:])
             args, kwargs = (*args[:of_itself], *numbers), tree_map(self._number, kwargs)
-        elif function is Tensor.__getitem__:
-            args = args[0], tree_map(self._bounds, args[1])
+        elif function in _AT_PLACES:
+            args = args[0], tree_map(self._bounds, args[1]), *args[2:]
+            if function is Tensor.__getitem__ and (found := self.copies.read(*args)) is not NotImplemented:
+                return found
+            if function is Tensor.__setitem__ and self.copies.write(*args):
+                return None
         elif function in _REPEATS and (places := self._repeated(*args, **kwargs)) is not None:
             return args[0].index_select(*places)
         result = function(*args, **kwargs)
@@ -101,8 +109,9 @@ class KnownTensors:
         return dim, torch.tensor(places, dtype=torch.int64, device=x.device)
 
     def _bounds(self, leaf: Any) -> Any:
-        parts = (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else None
-        return leaf if parts is None else slice(*map(self._number, parts))
+        if isinstance(leaf, slice):
+            return slice(*map(self._number, (leaf.start, leaf.stop, leaf.step)))
+        return self._number(leaf) if is_place(leaf) else leaf
 
     def _of(self, tensor: Tensor) -> Tensor | None:
         found, writes = self._known.get(tensor, (None, 0))

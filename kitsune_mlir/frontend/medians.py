@@ -5,6 +5,7 @@ with NaN last, so that counting it says where the numbers end."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -125,24 +126,44 @@ def _one(x: Tensor, is_it: Tensor) -> Tensor:
 
 
 def quantile(
-    x: Tensor, q: float, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    x: Tensor,
+    q: float | Tensor,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+    skip_nan: bool = False,
 ) -> Tensor:
-    """A quantile of a number that is known: between two neighbours in the order of a row."""
-    rows = x.flatten() if dim is None or not x.dim() else x.transpose(dim, -1)
+    """Quantiles between two neighbours in the order of a row: of one number, or of each of a vector, which are then
+    dimension 0. Rows with NaN have no other, or it is skipped."""
+    whole = dim is None or not x.dim()
+    rows = x.flatten() if whole else x.movedim(dim, -1)
     selects = _is_selected(rows, -1) and x.dtype == torch.float32 and interpolation == "linear"
-    found = _selected_quantile(rows, q) if selects else _sorted_quantile(rows, q, interpolation)
-    if dim is None or not x.dim():
-        return found.reshape([1] * x.dim() if keepdim else [])
-    found = found.transpose(dim, -1)
-    return found if keepdim else found.squeeze(dim)
+    if isinstance(q, Tensor) or skip_nan or not selects or _has_gradients(x):
+        found = _sorted_quantile(rows, q, interpolation, skip_nan)
+    else:
+        found = _selected_quantile(rows, q)
+    vector = isinstance(q, Tensor) and q.dim() == 1
+    found = found.movedim(-1, 0) if vector else found.squeeze(-1)
+    if keepdim:
+        for d in range(x.dim()) if whole else [dim % x.dim()]:
+            found = found.unsqueeze(d + vector)
+    return found
 
 
-def _sorted_quantile(x: Tensor, q: float, interpolation: str) -> Tensor:
-    """The quantile as torch computes it: from rows that are sorted, of any length."""
+def _has_gradients(x: Tensor) -> bool:
+    return x.requires_grad or torch._C._functorch.get_dynamic_layer_stack_depth() > 0
+
+
+def _sorted_quantile(x: Tensor, q: float | Tensor, interpolation: str, skip_nan: bool) -> Tensor:
+    """The quantiles of rows of any length, as torch computes them: from rows that are sorted."""
     values, last = x.sort(-1).values, x.shape[-1] - 1
-    rank = torch.scalar_tensor(q, dtype=x.dtype, device=x.device) * last
+    share = q if isinstance(q, Tensor) else torch.scalar_tensor(q, dtype=x.dtype, device=x.device)
+    if skip_nan:
+        rank = share * ((x == x).sum(-1, keepdim=True) - 1).clamp(min=0)
+    else:
+        rank = torch.where((x != x).any(-1, keepdim=True), last, share * last)
     rank = {"lower": rank.floor(), "higher": rank.ceil(), "nearest": rank.round()}.get(interpolation, rank)
-    rank = torch.where((x != x).any(-1, keepdim=True), last, rank)
     low = values.gather(-1, rank.long())
     if interpolation not in ("linear", "midpoint"):
         return low
@@ -172,4 +193,5 @@ MEDIANS = {
     aten.nanmedian.dim: nanmedian,
     aten.nanmedian.default: lambda x: nanmedian(x.flatten(), 0)[0],
     aten.quantile.scalar: quantile,
+    aten.nanquantile.scalar: functools.partial(quantile, skip_nan=True),
 }

@@ -11,7 +11,7 @@ becomes, as Python computes with 64 bits,
     %m = aten.mul.Tensor(%n, 2.0)
     %y = aten._to_copy(aten.add.Tensor(%z, %m), dtype = the type of %y before)
 
-What is taken at such a number, `table[n]`, is taken by index.
+What is taken or written at such a number, `table[n]`, is taken or written by index.
 """
 
 from __future__ import annotations
@@ -122,6 +122,9 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     if target is aten.select.int and node.args[2] in tensors:
         _take(graph, node, tensors[node.args[2]])
         return
+    if target is aten.select_scatter.default and node.args[3] in tensors:
+        _put(graph, node, tensors[node.args[3]])
+        return
     if "Scalar" in target._overloadname and hasattr(target.overloadpacket, "Tensor"):
         target = target.overloadpacket.Tensor
     args, kwargs = map_arg(node.args, lambda operand: tensors.get(operand, operand)), node.kwargs
@@ -139,14 +142,29 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
 
 
 def _take(graph: Graph, node: Node, number: Node) -> None:
-    """Gives a `select` at a number the row that is there, by index. Below 0 it is counted from the end."""
+    """Gives a `select` at a number the row that is there, by index."""
     source, dim, _ = node.args
-    size = source.meta["val"].shape[dim]
     with graph.inserting_before(node):
-        if not isinstance(size, int):
-            size = call(graph, aten.sym_size.int, (source, dim), node)
-        end = call(graph, aten.add.Tensor, (number, size), node)
-        below = call(graph, aten.lt.Scalar, (number, 0), node)
-        number = call(graph, aten.where.self, (below, end, number), node)
-        place = call(graph, aten.view.default, (number, [1]), node)
+        place = _place(graph, source, dim, number, node)
         node.args = (call(graph, aten.index_select.default, (source, dim, place), node), dim, 0)
+
+
+def _put(graph: Graph, node: Node, number: Node) -> None:
+    """Writes by index what a `select` at a number stood for."""
+    source, written, dim, _ = node.args
+    dim %= source.meta["val"].dim()
+    with graph.inserting_before(node):
+        place = _place(graph, source, dim, number, node)
+        rows = call(graph, aten.unsqueeze.default, (written, dim), node)
+    node.target, node.args = aten.index_put.default, (source, [None] * dim + [place], rows)
+
+
+def _place(graph: Graph, source: Node, dim: int, number: Node, node: Node) -> Node:
+    """The number as an index of a dimension. Below 0 it is counted from the end."""
+    size = source.meta["val"].shape[dim]
+    if not isinstance(size, int):
+        size = call(graph, aten.sym_size.int, (source, dim), node)
+    end = call(graph, aten.add.Tensor, (number, size), node)
+    below = call(graph, aten.lt.Scalar, (number, 0), node)
+    number = call(graph, aten.where.self, (below, end, number), node)
+    return call(graph, aten.view.default, (number, [1]), node)

@@ -6,16 +6,48 @@ times, which takes longer than all else for a loop of many steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._decomp import decompositions
 from torch.nn.functional import linear
 
 from .working import working
 
 aten = torch.ops.aten
+
+_torch_layer = decompositions.one_layer_lstm
+
+
+@contextlib.contextmanager
+def layers_apart() -> Iterator[None]:
+    """Within the `with`, torch takes recurrent layers apart: a library of its for CPUs has some as one operator."""
+    enabled = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with states_of_layers():
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
+
+
+@contextlib.contextmanager
+def states_of_layers() -> Iterator[None]:
+    """Within the `with`, the last states of an LSTM's layer have the form of its first ones, which torch 2.11 misses by
+    a dimension of 1. For one thread at a time, as all tracing."""
+    decompositions.one_layer_lstm = _layer
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm = _torch_layer
+
+
+def _layer(x: Tensor, states: Sequence[Tensor], *args: Any, **options: Any) -> tuple[Tensor, tuple[Tensor, ...]]:
+    found, last = _torch_layer(x, states, *args, **options)
+    return found, tuple(state.squeeze(0) if state.dim() > first.dim() else state for state, first in zip(last, states))
 
 
 def lstm_cell(

@@ -1,4 +1,4 @@
-"""Windows of signals, such as spectrograms have: numbers of known places, which torch-mlir has for Hann's alone."""
+"""Windows of signals, such as spectrograms have: numbers of known places."""
 
 from __future__ import annotations
 
@@ -45,12 +45,15 @@ def _rule(make: Callable[..., Callable[[Tensor], Tensor]]) -> Callable[..., Any]
     return rule
 
 
+_hann = _rule(lambda: _of_cosines(0.5, -0.5))
 _hamming = _rule(lambda alpha=0.54, beta=0.46: _of_cosines(alpha, -beta))
 _kaisers = _rule(lambda beta=12.0: _kaiser(beta))
 _blackman = _rule(lambda: _of_cosines(0.42, -0.5, 0.08))
 _bartletts = _rule(lambda: _bartlett)
 
 SIGNAL_WINDOWS = {
+    aten.hann_window.default: _hann,
+    aten.hann_window.periodic: _hann,
     aten.hamming_window.default: _hamming,
     aten.hamming_window.periodic: _hamming,
     aten.hamming_window.periodic_alpha: _hamming,

@@ -169,6 +169,7 @@ def _trace(
         known.know((buffers[name] for name in held), held.values())
 
     def end(model: torch.nn.Module, args: Any, results: Any) -> None:
+        known.copies.check()
         buffers = dict(model.named_buffers())
         changed.update(
             name for name, (was, writes) in before.items() if buffers.get(name) is not was or was._version != writes

@@ -38,6 +38,7 @@ from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
+from .recurrent_cells import states_of_layers
 from .rolled_slices import roll_slices
 from .selections import without_selections
 from .shared_keys import share_keys
@@ -214,7 +215,7 @@ os.register_at_fork(after_in_child=_forget_turn)
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
-    with _turn, late_code.made_when_called(), tensor_notes.without_orders():
+    with _turn, late_code.made_when_called(), tensor_notes.without_orders(), states_of_layers():
         yield
 
 

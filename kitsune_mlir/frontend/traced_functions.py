@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .medians import quantile
+
 _MODES = {
     None: None,
     "use_mm_for_euclid_dist_if_necessary": None,
@@ -163,6 +165,36 @@ def _gaussian_loss(
     return _REDUCTIONS[reduction](loss + 0.9189385332046727 if full else loss)  # log(2 pi) / 2
 
 
+def _soft_cross_entropy(
+    input: Tensor,  # noqa: A002 (torch's name)
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: Any = None,
+    ignore_index: int = -100,
+    reduce: Any = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Any:
+    """Of shares of the classes; for torch's own the mean is over the example's rows."""
+    shares = target.is_floating_point() and size_average is None and reduce is None
+    if not shares or input.dim() < 2 or target.shape != input.shape or reduction not in _REDUCTIONS:
+        return NotImplemented
+    count = input.shape[1]
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / count
+    loss = -torch.nn.functional.log_softmax(input, 1) * target
+    if weight is not None:
+        loss = loss * weight.view(1, -1, *[1] * (input.dim() - 2))
+    return _REDUCTIONS[reduction](loss.sum(1))
+
+
+def _quantile(x: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, **options: Any) -> Any:
+    """Without a look whether the shares are between 0 and 1, if they are in a tensor."""
+    if not isinstance(q, Tensor) and not 0 <= q <= 1 or options.pop("out", None) is not None:
+        return NotImplemented
+    return quantile(x, q, dim, keepdim, **options)
+
+
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -174,6 +206,10 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.bincount: _counts,
     torch.Tensor.bincount: _counts,
     torch.nn.functional.gaussian_nll_loss: _gaussian_loss,
+    torch.quantile: _quantile,
+    torch.Tensor.quantile: _quantile,
+    torch.nanquantile: functools.partial(_quantile, skip_nan=True),
+    torch.Tensor.nanquantile: functools.partial(_quantile, skip_nan=True),
 }
 OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.cdist: _distances,
@@ -181,6 +217,7 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.take_along_dim: _take_along,
     torch.Tensor.take_along_dim: _take_along,
     torch.nn.functional.affine_grid: _affine_grid,
+    torch.nn.functional.cross_entropy: _soft_cross_entropy,
     torch.nn.functional.linear: _linear,
     torch.kron: _kron,
     torch.Tensor.kron: _kron,

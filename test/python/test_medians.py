@@ -83,3 +83,21 @@ def test_sorted_rows(mode):
         compiled = kitsune_mlir.compile(function, (x,), target="cpu")
         for own, wanted in zip(compiled(x), function(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(own), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_several_quantiles_and_those_of_numbers_alone(is_open):
+    """Of shares in a tensor, also one that is computed, along any dimension; NaN is skipped or all there is."""
+
+    def several(x, share):
+        shares = torch.tensor([0.3, 1.0, 0.62])
+        along = x.quantile(shares, dim=1), torch.nanquantile(x, shares, dim=0, keepdim=True), x.nanquantile(0.4, dim=1)
+        return *along, x[:, 2:].quantile(share), x.quantile(share.view(1) * 0.5, dim=-1, interpolation="nearest")
+
+    shapes = (({0: torch.export.Dim("rows", min=3)}, None),) if is_open else None
+    x = torch.randn(5, 30)
+    compiled = kitsune_mlir.compile(Function(several), (x, torch.tensor(0.5)), dynamic_shapes=shapes)
+    x = torch.randn(8 if is_open else 5, 30)
+    x[1, 1], x[2] = NAN, NAN
+    for found, wanted in zip(compiled(x, torch.tensor(0.3)), several(x, torch.tensor(0.3)), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted, equal_nan=True)
