@@ -9,13 +9,15 @@ adds nothing to a sum.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, _meta_registrations
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.nn import functional as F
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -25,6 +27,19 @@ from .working import working
 # By where maxima were found, which element of its window each was. Who asks this in the same trace reads few bytes.
 TAPS = WeakTensorKeyDictionary()
 _torch_average = torch._decomp.decomposition_table[torch.ops.aten._adaptive_avg_pool2d.default]
+
+_torch_quotient = _meta_registrations.div_rtn
+
+
+@contextlib.contextmanager
+def open_sizes() -> Iterator[None]:
+    """Within the `with`, windows of open images are counted without a look at what is left, for which torch 2.11 takes
+    the example's. For one thread at a time, as all tracing."""
+    _meta_registrations.div_rtn = operator.floordiv
+    try:
+        yield
+    finally:
+        _meta_registrations.div_rtn = _torch_quotient
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:

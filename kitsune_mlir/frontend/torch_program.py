@@ -24,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import composite_operators, empty_tensors, late_code, result_memory, tensor_notes
+from . import composite_operators, empty_tensors, late_code, pooling, result_memory, tensor_notes
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
@@ -215,7 +215,7 @@ os.register_at_fork(after_in_child=_forget_turn)
 @contextlib.contextmanager
 def tracing() -> Iterator[None]:
     """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
-    with _turn, late_code.made_when_called(), tensor_notes.without_orders(), states_of_layers():
+    with _turn, late_code.made_when_called(), tensor_notes.without_orders(), states_of_layers(), pooling.open_sizes():
         yield
 
 
