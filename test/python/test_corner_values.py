@@ -52,3 +52,15 @@ def test_operators(function, numbers):
         found = torch.utils._pytree.tree_leaves(call(*args))
         for (path, one), other in zip(wanted, found, strict=True):
             torch.testing.assert_close(torch.as_tensor(other), one, rtol=0, atol=0, equal_nan=True, msg=str(path))
+
+
+def test_angles_of_zeros_that_are_known():
+    """MLIR folds them to NaN."""
+
+    def angles(x):
+        zeros = torch.zeros_like(x)
+        return torch.cat([torch.atan2(x, x), torch.atan2(zeros, zeros), torch.atan2(-zeros, -zeros)])
+
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0])
+    for call in on_both(Function(angles), (x,)):
+        torch.testing.assert_close(torch.as_tensor(call(x)), angles(x))
