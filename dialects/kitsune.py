@@ -32,6 +32,8 @@ declared operands, attributes, results and regions were checked, so it may rely 
 """
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
+import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -357,9 +359,24 @@ def pipelines(module: Any) -> Iterator[PipelineOp]:
         yield op.opview
 
 
+_turn = threading.Lock()
+
+
+def _forget_turn() -> None:
+    global _turn
+    _turn = threading.Lock()  # a forked process may have copied one that is held for ever
+
+
+os.register_at_fork(after_in_child=_forget_turn)
+
+
 def load(ctx: ir.Context) -> None:
-    """Loads the dialect into a context; a second call for the same context does nothing."""
-    with ctx, ir.Location.unknown():
+    """Loads the dialect into a context; a second call for the same context does nothing.
+
+    Threads wait for each other: the bindings keep the definition in the class while they load it, so that a thread
+    would load another's into the other's context, which dies of an operation that is registered twice.
+    """
+    with _turn, ctx, ir.Location.unknown():
         try:
             Kitsune.load()
         except ext.DialectAlreadyLoadedError:

@@ -310,13 +310,19 @@ def size_of(value: ir.Value, d: int) -> ir.Value:
 
 def is_size_of(number: ir.Value, value: ir.Value, d: int) -> bool:
     """Whether a number is known to be an open size of a tensor."""
-    source, asked = source_of_size(value, d), producer(number)
-    if asked is None or asked.name != "tensor.dim":
-        return isinstance(source, ir.Value) and bool(number == source)
-    own = producer(asked.operands[1])
-    if own is None or own.name != "arith.constant":
-        return False
-    return source_of_size(asked.operands[0], ir.IntegerAttr(own.attributes["value"]).value) == source
+    return _source_of_number(number) == _source_of_number(source_of_size(value, d))
+
+
+def _source_of_number(number: ir.Value | tuple[ir.Value, int]) -> ir.Value | tuple[ir.Value, int]:
+    """What a number is, which may be the size of a tensor that was told it; see source_of_size."""
+    op = producer(number) if isinstance(number, ir.Value) else None
+    while op is not None and op.name == "tensor.dim":
+        place = producer(op.operands[1])
+        if place is None or place.name != "arith.constant":
+            break
+        number = source_of_size(op.operands[0], ir.IntegerAttr(place.attributes["value"]).value)
+        op = producer(number) if isinstance(number, ir.Value) else None
+    return number
 
 
 def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:

@@ -47,16 +47,19 @@ class _Box:
     begins: tuple[int, ...]
     sizes: tuple[int | None, ...]
 
-    def cut(self, op: ir.Operation) -> _Box | None:
-        """What a slice takes of a view, or is put into."""
+    def cut(self, op: ir.Operation, view: ir.Value) -> _Box | None:
+        """What a slice takes of a view, or is put into. An open size is all of a dimension, or not known."""
         taken = slice_of(op)
-        if {*taken.strides, 1} != {1} or len(taken.offsets) != len(self.dims):
+        if {*taken.strides, 1} != {1} or len(taken.offsets) != len(self.dims) or rows.DYNAMIC in taken.offsets:
             return None
         begins, sizes = list(self.begins), list(self.sizes)
-        for d, begin, size in zip(self.dims, taken.offsets, taken.sizes):
-            if begin == rows.DYNAMIC or (size == rows.DYNAMIC and begin):
-                return None
-            if d is not None and size != rows.DYNAMIC:
+        given = iter(list(op.operands)[len(op.operands) - taken.sizes.count(rows.DYNAMIC) :])
+        whole = rows.known_sizes(view)
+        for number, (d, begin, size) in enumerate(zip(self.dims, taken.offsets, taken.sizes)):
+            if size == rows.DYNAMIC:
+                if begin or whole[number] is not None or not rows.is_size_of(next(given), view, number):
+                    return None
+            elif d is not None:
                 begins[d], sizes[d] = begins[d] + begin, size
         return replace(self, begins=tuple(begins), sizes=tuple(sizes))
 
@@ -85,7 +88,7 @@ def _box_of(value: ir.Value, whole: ir.Value) -> _Box | None:
         return None
     if op.name == "tensor.extract_slice":
         same = len(rows.shape_of(value)) == len(box.dims)
-        return box.cut(op) if same else None
+        return box.cut(op, op.operands[0]) if same else None
     longer = rows.shape_of(op.operands[0] if op.name == "tensor.collapse_shape" else value)
     dims = list[int | None]()
     for number, group in enumerate(rows.groups_of(op)):
@@ -104,7 +107,7 @@ def _box_of(value: ir.Value, whole: ir.Value) -> _Box | None:
 def _edit_of(op: ir.Operation, whole: ir.Value) -> _Edit | None:
     """What an insertion changes of a tensor, of which what it is put into is a view."""
     into = _box_of(op.operands[1], whole)
-    box = None if into is None else into.cut(op)
+    box = None if into is None else into.cut(op, op.operands[1])
     if box is None:
         return None
     value = root(op.operands[0])

@@ -24,7 +24,6 @@ aten = torch.ops.aten
 
 Number = bool | int | float
 
-_EXPONENT_BITS = 6
 _STEPS = {torch.int16: 24, torch.int32: 47, torch.int64: 92}  # of remainders until there is a greatest divisor
 
 _torch_rsub = torch._decomp.decomposition_table[aten.rsub.Scalar]
@@ -52,10 +51,13 @@ def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
         x, y = _wide(x, kind), _wide(y, kind)
         if rounding_mode == "trunc" or (not isinstance(y, Tensor) and y == 0):
             return (x / y).trunc().to(kind)
-        whole = ((x - torch.remainder(x, y)) / y).round()
+        rest = torch.fmod(x, y)
+        whole = ((x - rest) / y).round() - ((rest != 0) & ((rest < 0) != (y < 0))).to(kind)
         return (torch.where(y == 0, x / y, whole) if isinstance(y, Tensor) else whole).to(kind)
     if rounding_mode == "trunc":
         return NotImplemented
+    if kind == torch.uint8 and isinstance(y, int):
+        y %= 256  # as torch rounds the number to the type
     quotient = aten.div.Tensor_mode(x, y, rounding_mode="trunc")
     rest = x - quotient * y
     other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest > 0 if y < 0 else rest < 0
@@ -120,7 +122,9 @@ def is_finite(x: Tensor) -> Tensor:
 
 def nan_to_number(x: Tensor, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
     """Infinite numbers that become the largest finite ones are clamped: torch's own rule compares with each of them."""
-    if not x.is_floating_point() or posinf is not None or neginf is not None:
+    if not x.is_floating_point():
+        return x.clone()
+    if posinf is not None or neginf is not None:
         return NotImplemented
     limits = torch.finfo(x.dtype)
     return torch.where(x != x, 0.0 if nan is None else nan, torch.clamp(x, limits.min, limits.max))
@@ -150,7 +154,12 @@ def copy_sign(x: Tensor, y: Any) -> Tensor:
 
 
 def clamp(x: Tensor, low: Any = None, high: Any = None) -> Any:
-    """Clamps integers between real numbers (or tensors of them)."""
+    """Clamps integers between real numbers (or tensors of them), and booleans, of which torch-mlir takes true for the
+    lesser."""
+    kinds = {bound.dtype if isinstance(bound, Tensor) else type(bound) for bound in (low, high) if bound is not None}
+    if x.dtype == torch.bool and kinds == {torch.bool}:
+        x = x if low is None else x | low
+        return x if high is None else x & high
     kind = x.dtype
     for bound in (low, high):
         kind = kind if bound is None else torch.promote_types(kind, torch.result_type(x, bound))
@@ -204,7 +213,7 @@ def integer_power(x: Tensor, exponent: int) -> Tensor:
 
 
 def power_of_tensors(x: Any, exponent: Tensor) -> Any:
-    """Powers of integers for exponents below 64; greater ones, whose powers fit no integer, count modulo 64."""
+    """Powers of integers, which wrap where they fit no integer."""
     kind = torch.result_type(x, exponent)
     if kind.is_floating_point:
         if isinstance(x, Tensor) and not (x.is_floating_point() and exponent.is_floating_point()):
@@ -213,11 +222,17 @@ def power_of_tensors(x: Any, exponent: Tensor) -> Any:
     square = x.to(kind) if isinstance(x, Tensor) else torch.full_like(exponent, x, dtype=kind)
     base, exponent = square, exponent.to(kind)
     result = torch.ones_like(exponent)
-    for bit in range(_EXPONENT_BITS):
+    bits = torch.iinfo(kind).max.bit_length()
+    for bit in range(bits):
         result = torch.where((exponent & (1 << bit)) != 0, result * square, result)
-        square = square * square if bit + 1 < _EXPONENT_BITS else square
+        square = square * square if bit + 1 < bits else square
     inverse = torch.where(base == 1, 1, torch.where(base == -1, 1 - 2 * (exponent & 1), 0))
     return torch.where(exponent < 0, inverse, result).to(kind)
+
+
+def threshold(x: Tensor, threshold: Number, value: Number) -> Tensor:
+    """In the type of x: torch's own rule makes integers real numbers."""
+    return torch.where(x <= threshold, torch.full((), value, dtype=x.dtype, device=x.device), x)
 
 
 def threshold_backward(gradient: Tensor, x: Tensor, threshold: Number) -> Tensor:
@@ -303,6 +318,7 @@ ARITHMETIC = {
     aten.clamp.Tensor: clamp,
     aten.pow.Tensor_Tensor: power_of_tensors,
     aten.pow.Scalar: power_of_tensors,
+    aten.threshold.default: threshold,
     aten.threshold_backward.default: threshold_backward,
     aten.bitwise_or.Scalar: bitwise(aten.bitwise_or.Tensor),
     aten.bitwise_or.Scalar_Tensor: bitwise(aten.bitwise_or.Tensor),

@@ -232,7 +232,8 @@ def power(x: Tensor, exponent: float) -> Any:
         return (x.log() * exponent).exp()
     if not x.is_floating_point() and not x.is_complex():
         kind = torch.result_type(x, exponent)
-        return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x.to(kind), exponent)
+        x = x.to(kind)
+        return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x, exponent)
     forms: dict[float, Callable[[], Tensor]] = {
         2: lambda: x * x,
         3: lambda: x * x * x,

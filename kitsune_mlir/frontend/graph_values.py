@@ -57,6 +57,16 @@ def call(graph: Graph, target: Any, args: tuple[Any, ...], origin: Node, **kwarg
     return made
 
 
+def bounds_of(start: Any, end: Any, size: Any) -> tuple[int, int] | None:
+    """Where a slice begins and ends along a dimension of this size, for what torch may be given for it: nothing, places
+    that are counted from the end, and such beyond it. None where any of these is open."""
+    given = (0 if start is None else start, size if end is None else end)
+    if not isinstance(size, int) or not all(isinstance(place, int) for place in given):
+        return None
+    first, last = (min(max(place + size if place < 0 else place, 0), size) for place in given)
+    return first, max(first, last)
+
+
 def convert(graph: Graph, operand: Node, dtype: torch.dtype, origin: Node) -> Node:
     """A conversion at the insertion point; the operand itself when it has the type already."""
     if operand.meta["val"].dtype == dtype:

@@ -11,13 +11,14 @@ Run on linalg as torch-mlir made it, where an operator is still a body of its ow
     %i = arith.select %c, %index, %before
     arith.cmpf oeq, %x, %pooled          where it was pooled   ->  the same, or %x is NaN (%x: a tensor.extract)
     arith.cmpf ole, %a, %b               a sort's order        ->  the same, or %b is NaN
+    math.atan2 %y, %x                    an angle              ->  of zeros that of %y and 1, or -1, by the sign of %x
 
-The same for minima, and for an order that goes down.
+The same for minima, and for an order that goes down. MLIR folds the angle of two zeros that it knows to NaN.
 """
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, attr_int, ir, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, math, walk
 
 _P = arith.CmpFPredicate
 _GREATER, _LESS = (_P.OGT, _P.UGT), (_P.OLT, _P.ULT)
@@ -33,6 +34,8 @@ def keep_nan(module: ir.Module) -> None:
             if select.name == "arith.select":
                 is_number = isinstance(select.results[0].type, ir.FloatType)
                 (_extremum if is_number else _index_of_extremum)(select)
+    for angle in walk(module, "math.atan2"):
+        _angle(angle)
     for sort in walk(module, "tm_tensor.sort"):
         for compare in [op.operation for op in sort.regions[0].blocks[0].operations]:
             if compare.name == "arith.cmpf":
@@ -45,6 +48,14 @@ def _compare(condition: ir.Value) -> _Comparison | None:
         return None
     compare = condition.owner.operation
     return compare, _P(attr_int(compare, "predicate"))
+
+
+def _angle(op: ir.Operation) -> None:
+    y, x = op.operands
+    with op.location, ir.InsertionPoint(op):
+        zero, one = (arith.constant(x.type, number) for number in (0.0, 1.0))
+        no_place = arith.andi(arith.cmpf(_P.OEQ, y, zero), arith.cmpf(_P.OEQ, x, zero))
+        op.operands[1] = arith.select(no_place, math.copysign(one, x), x)
 
 
 def _extremum(select: ir.Operation) -> None:

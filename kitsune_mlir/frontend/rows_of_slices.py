@@ -19,7 +19,7 @@ import torch
 from torch.fx import Graph, Node
 
 from .chosen_elements import number_of
-from .graph_values import call, value_of
+from .graph_values import bounds_of, call, value_of
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -71,13 +71,13 @@ def _entry(view: Node) -> tuple[Rows, Node, list[Node]] | None:
     if not all(isinstance(size, int) for size in (*sizes, *taken, *shape)) or len(shape) < 2 or not shape[0]:
         return None
     merged = next((k for k in range(2, len(taken)) if list(taken[k:]) == list(shape[1:])), 0)
-    first = node.args[2] if len(node.args) > 2 and node.args[2] is not None else 0
-    first = first + sizes[dim] if first < 0 else first
-    if not 0 < dim < merged or math.prod(sizes[:dim]) == 1 or 8 * sizes[dim] > 9 * taken[dim]:
+    start, end = (*node.args[2:4], None, None)[:2]
+    bounds = bounds_of(start, end, sizes[dim])
+    if bounds is None or not 0 < dim < merged or math.prod(sizes[:dim]) == 1 or 8 * sizes[dim] > 9 * taken[dim]:
         return None
     if math.prod(shape[1:]) <= _FEW:
         return None
-    return Rows(tuple(sizes[:merged]), dim, first, first + taken[dim]), whole, between
+    return Rows(tuple(sizes[:merged]), dim, *bounds), whole, between
 
 
 def _has_rows(value: object, count: int) -> bool:
@@ -196,12 +196,8 @@ class _Whole:
         if source.target is not aten.view.default or len(source.users) > 1 or source.args[0] not in self.own:
             return None
         rows, size, found = self.rows, node.meta["val"].shape[dim], source.args[0]
-        first, last = (0 if first is None else first), (size if last is None else last)
-        if not all(isinstance(one, int) for one in (*node.meta["val"].shape, first, last)):
-            return None
-        first, last = (at + size if at < 0 else min(at, size) for at in (first, last))
         wanted = [*rows.taken, *found.meta["val"].shape[1:]]
-        same = dim % len(wanted) == rows.dim and (first, last) == (rows.first, rows.last)
+        same = dim % len(wanted) == rows.dim and bounds_of(first, last, size) == (rows.first, rows.last)
         same = same and list(source.meta["val"].shape) == wanted and size == rows.sizes[rows.dim]
         return (found, casts) if same and number_of(into) == 0 and len(node.args) == 5 else None
 

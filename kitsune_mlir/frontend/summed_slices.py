@@ -19,7 +19,7 @@ import torch
 from torch.fx import Graph, Node
 
 from .chosen_elements import number_of
-from .graph_values import call
+from .graph_values import bounds_of, call
 
 aten = torch.ops.aten
 
@@ -135,15 +135,13 @@ def _slice_of(node: Node, total: Node) -> _Slice | None:
     if node.op != "call_function" or node.target != aten.slice_scatter.default or len(node.users) != 1:
         return None
     whole, source, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 2 :])
-    dim = node.kwargs.get("dim", dim)
-    size = total.meta["val"].shape[dim]
-    if node.kwargs.keys() - {"dim"} or step != 1 or not isinstance(size, int) or number_of(whole) != 0:
+    dim, value = node.kwargs.get("dim", dim), total.meta["val"]
+    bounds = bounds_of(start, end, value.shape[dim])
+    if node.kwargs.keys() - {"dim"} or step != 1 or bounds is None or bounds[0] == bounds[1] or number_of(whole) != 0:
         return None
-    start, end = 0 if start is None else start, size if end is None else end
-    if not isinstance(start, int) or not isinstance(end, int):
+    if source.meta["val"].dtype != value.dtype:
         return None
-    start, end = (min(size, place + size if place < 0 else place) for place in (start, end))
-    return _Slice(node, source, dim % total.meta["val"].dim(), start, end) if start < end else None
+    return _Slice(node, source, dim % value.dim(), *bounds)
 
 
 def _concatenated(graph: Graph, slices: Sequence[_Slice], total: Node) -> Node:

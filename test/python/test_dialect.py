@@ -1,7 +1,9 @@
 """The dialect across contexts, through bytecode, and at size. Text and diagnostics are in test/dialects."""
 
 import gc
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -118,6 +120,19 @@ def test_two_contexts_are_alive_side_by_side():
     first, second = (only_pipeline(module).queues[0].ring for module in modules)
     assert str(first) == str(second) and first != second  # types are unique in one context only
     assert first.context == contexts[0] and second.context == contexts[1]
+
+
+def test_threads_load_it_into_contexts_of_their_own():
+    def verifies(_):
+        return mlir.parse(EXAMPLE, mlir.context()).operation.verify()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # so that threads take turns within a load
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(verifies, range(24)))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from functions import Function
 from torch import nn
 from torch.nn import functional as F
 
@@ -68,3 +69,10 @@ def test_nothing_is_copied(opened):
     if not opened:
         rows = [launch for launch in compiled.plan["launches"] if launch["form"] == "scheduled rows"]
         assert rows[0]["computes"].startswith("27, ")
+
+
+@pytest.mark.parametrize("taken", [slice(-100, -1), slice(1, 100), slice(-8, None)])
+def test_places_from_the_end_and_beyond(taken):
+    x = torch.randn(3, 9, 40)
+    model = Function(lambda x: x[:, taken].reshape(-1, 40).exp().sum(1))
+    torch.testing.assert_close(torch.as_tensor(kitsune_mlir.compile(model, (x,))(x)), model(x))

@@ -44,6 +44,26 @@ def test_parts_that_overlap_are_added(start):
     assert aten.cat.default not in found
 
 
+def test_parts_of_other_types_stay():
+    """What is written into zeros takes their type, what stands beside others need not."""
+    x, y = torch.randn(2, 3), torch.randn(3, 3)
+
+    def function(x, y):
+        zeros = torch.zeros(5, 3, dtype=torch.bfloat16)
+        return aten.slice_scatter(zeros, x, 0, 0, 2) + aten.slice_scatter(zeros, y, 0, 2, 5)
+
+    assert aten.cat.default not in joined(function, x, y)
+
+
+def test_places_beyond_the_ends():
+    x, y, nothing = torch.randn(2, 3), torch.randn(3, 3), torch.randn(0, 3)
+
+    def function(x, y, nothing):
+        return inside(x, 0, -100, 2, 5) + inside(y, 0, -3, 100, 5) + inside(nothing, 0, -100, -90, 5)
+
+    assert aten.cat.default in joined(function, x, y, nothing)
+
+
 def test_a_sum_that_others_read_stays():
     x, y = torch.randn(2, 3), torch.randn(3, 3)
 
