@@ -51,6 +51,7 @@ from .norms import NORMS
 from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool, max_pool_with_indices
 from .recurrent_cells import RECURRENT_CELLS
+from .recurrent_layers import RECURRENT_LAYERS
 from .sample_gradients import SAMPLE_GRADIENTS
 from .scans import SCANS
 from .scatters import SCATTERS
@@ -357,8 +358,8 @@ _ALONG = [
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, BIT_PATTERNS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS,
     GRID_SAMPLES, GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING,
-    RECURRENT_CELLS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS,
-    SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
+    RECURRENT_CELLS, RECURRENT_LAYERS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS,
+    SPECTROGRAMS, SUMS, SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
