@@ -57,15 +57,13 @@ def _sum_before(total: Node) -> None:
     if moves is None or moves.turns == 0 or moves.selected or not dims:
         return
     summed = [factor for d in dims for factor in moves.dims[d]]
-    sizes, factors = [factor.size for factor in summed], moves.factors()
-    if not summed or not all(isinstance(size, int) for size in sizes):
-        return
-    turns_last = next(factors_ for factors_ in reversed(moves.dims) if factors_)[-1] is not factors[-1]
-    if len(path) == 1 and prod(sizes) > _FEW or len(path) > 1 and not turns_last:
+    sizes = [factor.size for factor in summed]
+    few = all(isinstance(size, int) for size in sizes) and prod(sizes) <= _FEW
+    if not summed or (len(path) == 1 and not few):
         return
     with total.graph.inserting_before(total):
-        whole = _computed(path, moves, factors)
-        made = None if whole is None else _turned_sum(total, whole, moves, summed)
+        whole = _computed(path, moves, moves.factors())
+        made = None if whole is None else turned_sum(total, whole, moves, dims)
     if made is not None:
         total.replace_all_uses_with(made)
 
@@ -92,21 +90,21 @@ def _computed(path: Sequence[Node], moves: Moves, factors: list[Factor]) -> Node
             return None
         args = []
         for given in step.args:
-            beside = isinstance(given, Node) and given is not turned
-            args.append(made if given is turned else _beside(given, moves, factors) if beside else given)
+            other = isinstance(given, Node) and given is not turned
+            args.append(made if given is turned else beside(given, moves) if other else given)
         if None in args:
             return None
         made = call(step, shape, step.target, *args)
     return made
 
 
-def _beside(value: Node, moves: Moves, factors: list[Factor]) -> Node | None:
+def beside(value: Node, moves: Moves) -> Node | None:
     """What is spread over what is turned, with a dimension for each of the source's factors. None where it is not
     smaller, or its sizes do not tell."""
     known = value.meta["val"]
     if not isinstance(known, torch.Tensor):
         return None
-    behind = len(moves.dims) - known.dim()
+    behind, factors = len(moves.dims) - known.dim(), moves.factors()
     own = list[Factor]()
     for d, size in enumerate(known.shape):
         if not statically_known_true(size == 1):
@@ -126,15 +124,16 @@ def _size(factors: Sequence[Factor]) -> object:
     return prod(factor.size for factor in factors)
 
 
-def _turned_sum(total: Node, whole: Node, moves: Moves, summed: Sequence[Factor]) -> Node | None:
-    """The sum over some of the factors, turned as the model wants it."""
-    factors, dims = moves.factors(), total.args[1]
+def turned_sum(total: Node, whole: Node, moves: Moves, dims: Sequence[int]) -> Node | None:
+    """The sum of what has a dimension for each of the source's factors over some dimensions that they are moved to,
+    with the sizes that `total` has."""
+    factors, numbers = moves.factors(), {n % len(moves.dims) for n in dims}
+    summed = [factor for d in sorted(numbers) for factor in moves.dims[d]]
     left = [factor for factor in factors if factor not in summed]
-    kept = [own for d, own in enumerate(moves.dims) if d not in {n % len(moves.dims) for n in dims}]
-    order = [factor for own in kept for factor in own]
+    order = [factor for d, own in enumerate(moves.dims) if d not in numbers for factor in own]
     places, shape = [factors.index(factor) for factor in summed], [factor.size for factor in left]
-    made = call(total, shape, aten.sum.dim_IntList, whole, places)
+    made = call(whole, shape, aten.sum.dim_IntList, whole, places)
     if order != left:
         turned = [left.index(factor) for factor in order]
-        made = call(total, [factor.size for factor in order], aten.permute.default, made, turned)
+        made = call(made, [factor.size for factor in order], aten.permute.default, made, turned)
     return view(made, list(total.meta["val"].shape), moves.source)
