@@ -12,7 +12,7 @@ After:
     view(sum(mul(%x, %w), 1), [b, d, 1])
 
 Sizes that are known leave matrices whose rows are sums along memory to kernels of few columns. Scores and weights of
-attention are left to its own kernels.
+attention are left to its own kernels, and so are matrices that are taken by number, as those of experts.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _NEAR = 12  # operators between a product and an exponential of the same attenti
 _EXPONENTIALS = {
     aten.exp.default, aten._softmax.default, aten._safe_softmax.default, aten._log_softmax.default, aten.exp2.default,
 }  # fmt: skip
+_TAKEN = {aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.gather.default}
 _NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -58,7 +59,7 @@ def _sum(product: Node) -> None:
     is_known = all(isinstance(size, int) for size in (*left.meta["val"].shape, columns))
     if is_known and moves.dims[dim][-1] is moves.factors()[-1]:
         return
-    if not dtype.is_floating_point or _is_of_attention(product, vector):
+    if moves.source.target in _TAKEN or not dtype.is_floating_point or _is_of_attention(product, vector):
         return
     with product.graph.inserting_before(product):
         column = view(vector, shape, matrix)
