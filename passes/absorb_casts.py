@@ -47,17 +47,20 @@ def absorb_cast(cast: ir.Operation) -> None:
 
 
 def multiply_narrow(product: ir.Operation) -> ir.Operation:
-    """Has a linalg.matmul with a weight take both operands as they are before they are made wide, if both are. Gives
-    what stands in its place."""
-    if product.name != "linalg.matmul" or not is_weight(product.operands[1]):
+    """Has a linalg.matmul with a weight, or of integers, take both operands as they are before they are made wide, if
+    both are. Gives what stands in its place."""
+    make = {"linalg.matmul": linalg.matmul, "linalg.batch_matmul": linalg.batch_matmul}.get(product.name)
+    if make is None:
         return product
     sources = [source for value in list(product.operands)[:2] if (source := _before_widening(value)) is not None]
     kinds = {ir.RankedTensorType(source.type).element_type for source in sources}
-    if len(sources) < 2 or len(kinds) > 1 or not 0 < rows.shape_of(product.operands[0])[1] <= _LONGEST:
+    if len(sources) < 2 or not (is_weight(product.operands[1]) or all(map(_has_integers, sources))):
+        return product
+    if len(kinds) > 1 or not 0 < rows.shape_of(product.operands[0])[-1] <= _LONGEST:
         return product
     with product.location, ir.InsertionPoint(product):
         factors = [_viewed(source, value) for source, value in zip(sources, product.operands)]
-        made = linalg.matmul(*factors, outs=[product.operands[2]], indexing_maps=product.attributes["indexing_maps"])
+        made = make(*factors, outs=[product.operands[2]], indexing_maps=product.attributes["indexing_maps"])
     replace_op(product, made)
     return made.owner.operation
 
@@ -81,6 +84,17 @@ def _before_widening(value: ir.Value) -> ir.Value | None:
     kinds = [ir.RankedTensorType(each.type).element_type for each in (op.operands[0], op.results[0])]
     narrow = isinstance(kinds[0], ir.BF16Type | ir.F16Type) and isinstance(kinds[1], ir.F32Type)
     return op.operands[0] if narrow else None
+
+
+def _has_integers(value: ir.Value) -> bool:
+    """Whether a tensor of floats, or what it is a part of, is made of integers."""
+    op = rows.producer(value)
+    while op is not None and op.name in ("tensor.extract_slice", "linalg.transpose", *rows.RESHAPES):
+        op = rows.producer(op.operands[0])
+    if op is None or op.name != "linalg.generic":
+        return False
+    given = rows.producer(op.regions[0].blocks[0].operations[-1].operands[0])
+    return given is not None and given.name in ("arith.sitofp", "arith.uitofp")
 
 
 def _is_cast(generic: ir.Operation) -> bool:

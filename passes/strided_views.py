@@ -45,10 +45,11 @@ def place_among(value: ir.Value) -> Place | None:
 
 
 def begins_at_granule(value: ir.Value) -> bool:
-    """Whether a tensor of known sizes lies, as a view, where kernels may read it and its columns."""
+    """Whether a tensor lies, as a view, where kernels may read it and its columns: one of known sizes, or of which a
+    kernel reads an open number of rows among longer ones."""
     found, kind = _view(value), ir.RankedTensorType(value.type)
-    known = found is not None and found.count is not None
-    return known and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
+    is_there = found is not None and (found.count is not None or place_among(value) is not None)
+    return is_there and found.offset * element_bytes(kind.element_type) % _GRANULE == 0
 
 
 def is_read_in_place(value: ir.Value) -> bool:
@@ -96,7 +97,10 @@ def _view(value: ir.Value) -> _View | None:
             for group, stride in zip(groups, of.strides, strict=True)
             for at in range(len(group))
         ]
-        return replace(of, strides=strides or [1] * kind.rank)  # a number has no dimension
+        first = groups[0] if groups else []
+        whole = len(first) > 1 and not of.offset and of.strides[0] == of.row  # as many longer rows as there are
+        row = prod([of.row, *(kind.shape[d] for d in first[1:])]) if whole else of.row
+        return replace(of, row=row, strides=strides or [1] * kind.rank)  # a number has no dimension
     joined = [_joined([(sizes[d], of.strides[d]) for d in group]) for group in groups]
     return None if None in joined else replace(of, strides=[stride for stride in joined if stride is not None])
 

@@ -44,6 +44,7 @@ from .grid_samples import GRID_SAMPLES
 from .grouped_products import GROUPED_PRODUCTS, of_libraries
 from .image_gradients import IMAGE_GRADIENTS
 from .indexing import INDEXING
+from .integer_products import INTEGER_PRODUCTS
 from .linear_algebra import LINEAR_ALGEBRA
 from .losses import LOSSES
 from .medians import MEDIANS
@@ -51,6 +52,7 @@ from .norms import NORMS
 from .padding import PADDING
 from .pooling import adaptive_average_pool, adaptive_max_pool, max_pool, max_pool_with_indices
 from .recurrent_cells import RECURRENT_CELLS
+from .recurrent_layers import RECURRENT_LAYERS
 from .sample_gradients import SAMPLE_GRADIENTS
 from .scans import SCANS
 from .scatters import SCATTERS
@@ -357,9 +359,9 @@ _ALONG = [
 
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, ATTENTION_GRADIENTS, BIT_PATTERNS, CONVOLUTIONS, EINSUMS, EXTREMA, FUSED_LAYERS, GRADIENTS,
-    GRID_SAMPLES, GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS, PADDING,
-    RECURRENT_CELLS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS, SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS,
-    SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
+    GRID_SAMPLES, GROUPED_PRODUCTS, IMAGE_GRADIENTS, INDEXING, INTEGER_PRODUCTS, LINEAR_ALGEBRA, LOSSES, MEDIANS, NORMS,
+    PADDING, RECURRENT_CELLS, RECURRENT_LAYERS, SAMPLE_GRADIENTS, SCANS, SCATTERS, SIGNAL_WINDOWS, SORTS,
+    SPECIAL_FUNCTIONS, SPECTROGRAMS, SUMS, SUMS_BY_INDEX, TENSOR_LISTS, UNFOLDING, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

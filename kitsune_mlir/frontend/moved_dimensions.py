@@ -16,15 +16,13 @@ After:
 A product of rows is the same in any order of them, so that rows are multiplied in the order that they were made in,
 and turned afterwards, where another turn follows that this one can meet. Of a product that has more columns than its
 rows have it is done where operators read what is turned where it lies: the places of a window lie in several rows of an
-image, and are copied. Sums over dimensions of few elements are made before what is summed is turned: less is turned
-then.
+image, and are copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 import torch
@@ -37,13 +35,12 @@ SAME_ORDER = {
     aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.clone.default, aten.unsqueeze.default,
     aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, prims.squeeze.default, aten.expand.default,
 }  # fmt: skip
-_FEW = 16  # elements that are summed for one
 _PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1}  # and which operand is the rows
 
 Size = Any  # an int, or a torch.SymInt
 
 
-class _Factor:
+class Factor:
     """A part of a dimension, known by itself: two of the same size are two. What is left of an open size divided by
     itself is a number."""
 
@@ -57,11 +54,9 @@ def move_once(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _PRODUCTS:
             _keep_order_of_rows(node, _PRODUCTS[node.target])
-        if node.op == "call_function" and node.target is aten.sum.dim_IntList and not node.kwargs:
-            _sum_before(node)
     for node in list(graph.nodes):
-        if _is_move(node) and any(not _is_move(user) for user in node.users):
-            moves = _Moves.of(node)
+        if is_move(node) and any(not is_move(user) for user in node.users):
+            moves = Moves.of(node)
             if moves is None or moves.turns < 2:
                 continue
             with graph.inserting_before(node):
@@ -72,7 +67,7 @@ def move_once(graph: Graph) -> None:
 
 
 def _keep_order_of_rows(product: Node, operand: int) -> None:
-    moves = _Moves.of(product.args[operand])
+    moves = Moves.of(product.args[operand])
     if moves is None or moves.turns == 0 or (operand and product.args[0].meta["val"].dim() != 1):
         return
     rows, columns = moves.dims
@@ -97,14 +92,14 @@ def _keep_order_of_rows(product: Node, operand: int) -> None:
     product.replace_all_uses_with(turned)
 
 
-def _tears_apart(product: Node, rows: list[_Factor], ordered: list[_Factor]) -> bool:
+def _tears_apart(product: Node, rows: list[Factor], ordered: list[Factor]) -> bool:
     """Whether a dimension that an operator takes of a product of `rows`, such as the places of a window, is made of
     factors that lie apart in the order that rows are made in: the operator reads them of a copy then."""
     waiting, found = list(product.users), False
     while waiting and not found:
         node = waiting.pop()
-        waiting += [user for user in node.users if _is_move(user)]
-        moves = _Moves.of(node) if any(not _is_move(user) for user in node.users) else None
+        waiting += [user for user in node.users if is_move(user)]
+        moves = Moves.of(node) if any(not is_move(user) for user in node.users) else None
         if moves is not None and moves.source is product:
             places = _places(moves.of_source[0], rows, ordered)
             kept = [[place for factor in dim for place in places.get(factor, ())] for dim in moves.dims]
@@ -112,10 +107,10 @@ def _tears_apart(product: Node, rows: list[_Factor], ordered: list[_Factor]) -> 
     return found
 
 
-def _places(factors: list[_Factor], rows: list[_Factor], ordered: list[_Factor]) -> dict[_Factor, list[int]]:
+def _places(factors: list[Factor], rows: list[Factor], ordered: list[Factor]) -> dict[Factor, list[int]]:
     """The numbers, in the order that rows are made in, of what each factor of these is made of; of none where sizes do
     not tell."""
-    found = dict[_Factor, list[tuple[int, int]]]()
+    found = dict[Factor, list[tuple[int, int]]]()
     left, size, part = [*rows], 1, 0
     for factor in factors:
         found[factor], rest = [], factor.size
@@ -137,47 +132,15 @@ def _places(factors: list[_Factor], rows: list[_Factor], ordered: list[_Factor])
     return {factor: [numbers[key] for key in keys] for factor, keys in found.items()}
 
 
-def _sum_before(total: Node) -> None:
-    """Has a sum, which alone reads what is turned, made of what is not yet."""
-    x, dims = total.args[0], total.args[1]
-    moves, step = _Moves.of(x), x
-    while _is_move(step):
-        if len(step.users) > 1:
-            return
-        step = step.args[0]
-    if moves is None or moves.turns == 0 or moves.selected or not dims:
-        return
-    summed = [factor for d in dims for factor in moves.dims[d]]
-    sizes = [factor.size for factor in summed]
-    if not summed or not all(isinstance(size, int) for size in sizes) or prod(sizes) > _FEW:
-        return
-    factors = moves.factors()
-    left = [factor for factor in factors if factor not in summed]
-    order = [
-        factor for d, own in enumerate(moves.dims) if d not in {n % len(moves.dims) for n in dims} for factor in own
-    ]
-    with total.graph.inserting_before(total):
-        whole = view(moves.source, [factor.size for factor in factors])
-        if whole is None:
-            return
-        places, shape = [factors.index(factor) for factor in summed], [factor.size for factor in left]
-        made = call(total, shape, aten.sum.dim_IntList, whole, places)
-        if order != left:
-            turned = [left.index(factor) for factor in order]
-            made = call(total, [factor.size for factor in order], aten.permute.default, made, turned)
-        made = view(made, list(total.meta["val"].shape), moves.source)
-    if made is not None:
-        total.replace_all_uses_with(made)
-
-
 def _turns_again(node: Node) -> bool:
     """Whether dimensions are permuted wherever this value is used by an operator that does more than move them."""
-    if node.op != "call_function" or not _is_move(node):
+    if node.op != "call_function" or not is_move(node):
         return False
     return node.target is aten.permute.default or (bool(node.users) and all(map(_turns_again, node.users)))
 
 
-def _is_move(node: Node) -> bool:
+def is_move(node: Node) -> bool:
+    """Whether a value has elements of another, each once at most, in its order or in another."""
     turns = node.op == "call_function" and node.target in (aten.permute.default, aten.select.int)
     return turns or keeps_order(node)
 
@@ -190,31 +153,31 @@ def keeps_order(node: Node) -> bool:
     return not repeats or same_shape(node.meta["val"].shape, node.args[0].meta["val"].shape)
 
 
-class _Moves:
+class Moves:
     """What a value is of another that it is made of by moves alone: factors of its dimensions, of those selected which,
     and how often dimensions change places on the way."""
 
     def __init__(self, source: Node):
         self.source, self.turns = source, 0
         shape = source.meta["val"].shape
-        self.of_source = [[] if statically_known_true(size == 1) else [_Factor(size)] for size in shape]
+        self.of_source = [[] if statically_known_true(size == 1) else [Factor(size)] for size in shape]
         self.dims = [list(factors) for factors in self.of_source]
-        self.selected: dict[_Factor, int] = {}
+        self.selected: dict[Factor, int] = {}
 
     @staticmethod
-    def of(node: Node) -> _Moves | None:
+    def of(node: Node) -> Moves | None:
         """None where sizes do not tell, or nothing is there to be moved."""
         steps = []
-        while _is_move(node):
+        while is_move(node):
             steps.append(node)
             node = node.args[0]
         shapes = [step.meta["val"].shape for step in [node, *steps]]
         if any(isinstance(size, int) and size == 0 for shape in shapes for size in shape):
             return None
-        moves = _Moves(node)
+        moves = Moves(node)
         return moves if all(moves._take(step) for step in reversed(steps)) else None
 
-    def factors(self) -> list[_Factor]:
+    def factors(self) -> list[Factor]:
         return [factor for factors in self.of_source for factor in factors]
 
     def _take(self, step: Node) -> bool:
@@ -238,7 +201,7 @@ class _Moves:
 
     def _view(self, shape: Sequence[Size]) -> bool:
         left = [factor for factors in self.dims for factor in factors]
-        found: list[list[_Factor]] = []
+        found: list[list[Factor]] = []
         for size in shape:
             found.append([])
             while not statically_known_true(size == 1):
@@ -248,7 +211,7 @@ class _Moves:
                 if statically_known_true(size % factor.size == 0):
                     size = size // factor.size
                 elif statically_known_true(factor.size % size == 0):
-                    parts = [_Factor(size), _Factor(factor.size // size)]
+                    parts = [Factor(size), Factor(factor.size // size)]
                     self._split(factor, parts)
                     found = [_replaced(factors, factor, parts) for factors in found]
                     factor, size = parts[0], 1
@@ -259,10 +222,10 @@ class _Moves:
         self.dims = found
         return not left
 
-    def _split(self, factor: _Factor, parts: list[_Factor]) -> None:
+    def _split(self, factor: Factor, parts: list[Factor]) -> None:
         self.of_source = [_replaced(factors, factor, parts) for factors in self.of_source]
 
-    def make(self, dims: list[list[_Factor]], shape: Sequence[Size]) -> Node | None:
+    def make(self, dims: list[list[Factor]], shape: Sequence[Size]) -> Node | None:
         """The source's factors in these dimensions, by few operators."""
         order = [factor for factors in dims for factor in factors]
         factors = self.factors()
@@ -279,7 +242,7 @@ class _Moves:
         return view(made, list(shape))
 
 
-def _replaced(factors: list[_Factor], factor: _Factor, parts: list[_Factor]) -> list[_Factor]:
+def _replaced(factors: list[Factor], factor: Factor, parts: list[Factor]) -> list[Factor]:
     return [new for each in factors for new in (parts if each is factor else [each])]
 
 

@@ -54,8 +54,20 @@ def lstm_cell(
     x: Tensor, state: Sequence[Tensor], w_x: Tensor, w_h: Tensor, b_x: Tensor | None = None, b_h: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The new hidden state and the new cell, each [batch, width] as those of `state`; weights are of the four gates."""
+    return _lstm(linear(state[0], w_h, b_h) + linear(x, w_x, b_x), state[1])
+
+
+def lstm_step(of_input: Tensor, state: Sequence[Tensor], params: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+    """The same with the input's part of the gates. `params`: the weight and bias of the hidden state and, where there
+    is one, the weight of its projection."""
     hidden, cell = state
-    gates = linear(hidden, w_h, b_h) + linear(x, w_x, b_x)
+    w_h, b_h, *projection = params
+    hidden, cell = _lstm(linear(hidden, w_h, b_h) + of_input, cell)
+    return (linear(hidden, projection[0]) if projection else hidden), cell
+
+
+def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """The new hidden state, before its projection, and the new cell."""
     in_gate, forget_gate, cell_gate, out_gate = gates.unsafe_chunk(4, 1)
     in_gate, forget_gate, cell_gate = in_gate.sigmoid(), forget_gate.sigmoid(), cell_gate.tanh()
     out_gate = out_gate.sigmoid()
@@ -67,11 +79,25 @@ def gru_cell(
     x: Tensor, hidden: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor | None = None, b_h: Tensor | None = None
 ) -> Tensor:
     """The new hidden state [batch, width]; weights are of the three gates."""
-    in_reset, in_update, in_new = linear(x, w_x, b_x).unsafe_chunk(3, 1)
+    return gru_step(linear(x, w_x, b_x), (hidden,), (w_h, b_h))[0]
+
+
+def gru_step(of_input: Tensor, state: Sequence[Tensor], params: Sequence[Tensor | None]) -> tuple[Tensor]:
+    """The same with the input's part of the gates; `params`: the weight and bias of the hidden state."""
+    (hidden,), (w_h, b_h) = state, params
+    in_reset, in_update, in_new = of_input.unsafe_chunk(3, 1)
     hidden_reset, hidden_update, hidden_new = linear(hidden, w_h, b_h).unsafe_chunk(3, 1)
     reset, update = (hidden_reset + in_reset).sigmoid(), (hidden_update + in_update).sigmoid()
     new = (in_new + hidden_new * reset).tanh()
-    return (hidden - new) * update + new
+    return ((hidden - new) * update + new,)
+
+
+def plain_step(
+    activation: Callable[[Tensor], Tensor], of_input: Tensor, state: Sequence[Tensor], params: Sequence[Tensor | None]
+) -> tuple[Tensor]:
+    """The new hidden state [batch, width] with the input's part; `params` as those of gru_step."""
+    (hidden,), (w_h, b_h) = state, params
+    return (activation(linear(hidden, w_h, b_h) + of_input),)
 
 
 def _plain_cell(activation: Callable[[Tensor], Tensor]) -> Callable[..., Any]:

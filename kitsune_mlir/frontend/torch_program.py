@@ -45,6 +45,8 @@ from .shared_keys import share_keys
 from .shared_weights import share_weights
 from .strides import reaches_beyond
 from .summed_products import sum_products
+from .sums_before_turns import sum_before_turns
+from .vector_products import sum_vector_products
 from .written_slices import join_slices
 
 DTYPES = {
@@ -250,6 +252,8 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
     share_weights(graph)
     share_keys(graph)
     sum_products(graph, weights)
+    sum_vector_products(graph)
+    sum_before_turns(graph)
     move_once(graph)
     part_open_views(graph)
     empty_tensors.fill(graph)

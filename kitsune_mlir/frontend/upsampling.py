@@ -5,8 +5,8 @@ Linear interpolation is, along one dimension after the other, the two elements a
 between them, where torch's rule reads four elements, or eight of a volume, whose numbers it computes in f32. Of open
 sizes these are read by one operator of ours. Cubic
 interpolation to whole times as many is each element and its neighbours, where torch's rule reads 16 by number. Of an
-image that is made smaller against aliasing each result is a weighted mean of all elements near it: a product with a
-matrix along each dimension.
+image that is made smaller against aliasing each result is a weighted mean of all elements near it, along one dimension
+after the other: of few elements their sum, of many a product with a matrix.
 """
 
 from __future__ import annotations
@@ -268,11 +268,10 @@ def antialiased(weight: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
         sizes = x.shape[-2:]
         if not all(isinstance(size, int) for size in (*sizes, *output_size)) or not x.is_floating_point():
             return NotImplemented
-        across, along = (
-            _means(size, out, _step(size, out, align_corners, scale), weight, working(x))
-            for size, out, scale in zip(sizes, output_size, scales or (None, None), strict=True)
-        )
-        return (across @ (working(x) @ along.T)).to(x.dtype)
+        y, ways = working(x), [*enumerate(zip(sizes, output_size, scales or (None, None), strict=True), -2)]
+        for dim, (size, out, scale) in sorted(ways, key=lambda way: way[1][1] / way[1][0]):  # what shrinks most first
+            y = _means(y, dim, out, _step(size, out, align_corners, scale), weight)
+        return y.to(x.dtype)
 
     return rule
 
@@ -284,12 +283,27 @@ def _step(size: int, out: int, align_corners: bool, scale: float | None) -> floa
     return 1 / scale if scale else size / out
 
 
-def _means(size: int, out: int, step: float, weight: Callable[[Tensor], Tensor], like: Tensor) -> Tensor:
-    """The matrix of so many results of so many elements each."""
-    places, centres = (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5 for n in (size, out))
-    distances = (places - centres[:, None] * step).abs() / max(step, 1.0)
-    found = weight(distances)
-    return found / found.sum(1, keepdim=True)
+def _means(x: Tensor, dim: int, out: int, step: float, weight: Callable[[Tensor], Tensor]) -> Tensor:
+    """Along a dimension, so many results of the elements near each: sums of a few that are taken by number, or, of
+    many, products with a matrix that is mostly zeros."""
+    size, reach = x.shape[dim], max(step, 1.0)
+    places, centres = (torch.arange(n, dtype=x.dtype, device=x.device) + 0.5 for n in (size, out))
+    count = 2 * math.ceil(reach * _REACH[weight]) + 1
+    if count > _NEAR or count >= size:
+        found = weight((places - centres[:, None] * step).abs() / reach)
+        means = found / found.sum(1, keepdim=True)
+        return means @ x if dim == -2 else x @ means.T
+    first = (centres * step - count / 2).ceil().to(torch.int32)
+    numbers = [first + n for n in range(count)]
+    found = [weight((number + 0.5 - centres * step).abs() / reach) for number in numbers]
+    found = [torch.where((number >= 0) & (number < size), one, 0.0) for number, one in zip(numbers, found)]
+    total = functools.reduce(torch.add, found)
+    behind = [1] * (-1 - dim)
+    parts = [
+        x.index_select(dim, number.clamp(0, size - 1)) * (one / total).view(-1, *behind)
+        for number, one in zip(numbers, found)
+    ]
+    return functools.reduce(torch.add, parts)
 
 
 def _linear(distance: Tensor) -> Tensor:
@@ -300,6 +314,10 @@ def _cubic(distance: Tensor, a: float = -0.5) -> Tensor:
     near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
     far = ((distance - 5) * distance + 8) * distance * a - 4 * a
     return torch.where(distance < 1, near, torch.where(distance < 2, far, 0.0))
+
+
+_REACH = {_linear: 1.0, _cubic: 2.0}  # beyond which elements have no weight
+_NEAR = 16  # elements of a mean that are added one by one
 
 
 UPSAMPLING = {
