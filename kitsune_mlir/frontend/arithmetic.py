@@ -49,6 +49,8 @@ def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
         return torch.true_divide(x, y)
     if kind.is_floating_point:
         x, y = _wide(x, kind), _wide(y, kind)
+        if not isinstance(x, Tensor):
+            x = torch.full((), x, dtype=y.dtype, device=y.device)
         if rounding_mode == "trunc" or (not isinstance(y, Tensor) and y == 0):
             return (x / y).trunc().to(kind)
         rest = torch.fmod(x, y)
