@@ -17,6 +17,7 @@ from torch._decomp import decomposition_table
 from torch.nn import functional as F
 
 from .indexing import MAX, MEAN, bags_of, common_size
+from .norms import many_rows
 from .own_operators import FILTER_GRADIENT, WINDOWS
 from .working import working
 
@@ -161,10 +162,13 @@ def of_sample_weights(
 
 
 def distances_backward(grad: Tensor, x: Tensor, y: Tensor, p: float, distances: Tensor) -> Any:
-    """Of distances [..., P, R] between the rows of x [..., P, M] and y [..., R, M], by x."""
+    """Of distances [..., P, R] between the rows of x [..., P, M] and y [..., R, M], by x; Euclid's are by a product
+    where the distances are."""
     if p == 2:
         scaled = torch.where(distances == 0, 0.0, grad / distances)
-        return x * scaled.sum(-1, keepdim=True) - scaled @ y
+        if many_rows(x, y):
+            return x * scaled.sum(-1, keepdim=True) - scaled @ y
+        return (scaled.unsqueeze(-1) * (x.unsqueeze(-2) - y.unsqueeze(-3))).sum(-2)
     apart = x.unsqueeze(-2) - y.unsqueeze(-3)
     if p == 0:
         return torch.zeros_like(x)

@@ -18,6 +18,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch.fx import Graph, GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
+from .equal_elements import ask_before, forget
 from .graph_values import call
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -42,9 +43,14 @@ def partition(joint: GraphModule, inputs: Any, **options: Any) -> tuple[GraphMod
         if node.op == "call_function" and node.target is aten.slice.Tensor:
             _take_part(node)
     graph.eliminate_dead_code()
-    _compute_again(graph)
+    backward = _behind_tangents(graph)
+    ask_before(graph, backward, options["num_fwd_outputs"])
+    _compute_again(graph, backward)
     joint.recompile()
-    return min_cut_rematerialization_partition(joint, inputs, **options)
+    passes = min_cut_rematerialization_partition(joint, inputs, **options)
+    forget(passes[0].graph)
+    passes[0].recompile()
+    return passes
 
 
 def _take_part(taken: Node) -> None:
@@ -78,13 +84,12 @@ def _take_part(taken: Node) -> None:
     taken.replace_all_uses_with(part)
 
 
-def _compute_again(graph: Graph) -> None:
+def _compute_again(graph: Graph, backward: set[Node]) -> None:
     """Marks what the backward pass computes again: elements, for others computed one by one, of tensors with fewer
     bytes, or, if these are in memory for the forward pass's own sake, with no more than writing and reading takes."""
     roots: dict[Node, set[Node]] = {}  # what may be computed again, and the tensors that are kept for it
     length: dict[Node, int] = {}
     in_memory, products, held = set[Node](), set[Node](), set[Node]()
-    backward = _behind_tangents(graph)
     for node in graph.nodes:
         if node.op == "placeholder":
             in_memory.add(node)
@@ -95,7 +100,7 @@ def _compute_again(graph: Graph) -> None:
             if not _is_passed_on(node, backward):
                 in_memory.add(node)  # its kernel writes this, and not what it is the sum of
                 node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-        elif not _is_element(node):
+        elif not _is_element(node) or node.meta.get("recompute") is CheckpointPolicy.MUST_SAVE:
             continue
         elif node.target in _VIEWS and node.args[0] in in_memory and node.args[0].op == "call_function":
             in_memory.add(node)

@@ -67,11 +67,15 @@ def distance(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
 def distances(x: Tensor, y: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
     """Those of all pairs of rows. As torch does, Euclid's by a product where there are many rows, or where one is asked
     for (mode 1), and by differences, which are exact for rows near one another, elsewhere or where that is (mode 2)."""
-    many = any(not isinstance(rows, int) or rows > _FEW_ROWS for rows in (x.shape[-2], y.shape[-2]))
-    if p != 2 or compute_mode == 2 or not (many or compute_mode == 1):
+    if p != 2 or compute_mode == 2 or not (compute_mode == 1 or many_rows(x, y)):
         return aten.linalg_vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, [-1])
     squares = [(each * each).sum(-1, keepdim=True) for each in (x, y)]
     return (squares[0] - 2 * (x @ y.mT) + squares[1].mT).clamp(min=0).sqrt()
+
+
+def many_rows(x: Tensor, y: Tensor) -> bool:
+    """Whether torch takes distances between rows by a product."""
+    return any(not isinstance(rows, int) or rows > _FEW_ROWS for rows in (x.shape[-2], y.shape[-2]))
 
 
 def _variances(wanted: Callable[[Tensor, Tensor], Any], mean_too: bool) -> dict[str, Callable[..., Any]]:

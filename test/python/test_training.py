@@ -298,3 +298,17 @@ def test_tokens_of_open_batches():
         found, wanted = (gradients(call, table, [numbers]) for call in (compiled, table))
         for a, b in zip(found, wanted, strict=True):
             torch.testing.assert_close(a, b)
+
+
+def test_gradients_of_distances_between_few_rows_far_away():
+    """Euclid's, of rows near one another: by differences, as torch takes them, and by no product."""
+    torch._dynamo.reset()
+    rows = torch.randn(6, 3) + 1000
+    found, exact = (rows.to(kind, copy=True).requires_grad_() for kind in (torch.float32, torch.float64))
+
+    def energy(x):
+        return torch.exp(-0.5 * torch.cdist(x, x).square()).sum()
+
+    torch.compile(energy, backend="kitsune")(found).backward()
+    energy(exact).backward()
+    torch.testing.assert_close(found.grad.double(), exact.grad, rtol=1e-4, atol=1e-4)
