@@ -171,7 +171,7 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     torch-mlir cannot tell then that all dimensions have as many. Places of dimensions that do not lie side by side come
     before all others. Behind others elements of one dimension are selected, or of all that are one: torch-mlir has a
     table of numbers for each of these too, and looks up what a thread's place says."""
-    given = [i for i in indices if i is not None]
+    given = [i.to(x.device) for i in indices if i is not None]  # torch takes places that are not on a GPU, too
     axes = [axis for axis, i in enumerate(indices) if i is not None]
     is_open = any(not isinstance(size, int) for i in given for size in i.shape)
     several = len(given) > 1 and all(i.dtype != torch.bool for i in given)

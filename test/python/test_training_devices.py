@@ -5,12 +5,13 @@ import copy
 import pytest
 import torch
 from torch import nn
-from torch._subclasses import FakeTensor
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule
 from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
 from kitsune_mlir import torch_backend
+from kitsune_mlir.frontend.indexing import index
 
 
 def on_gpu(value):
@@ -85,3 +86,12 @@ def test_losses_of_a_gpu(graphs, kind):
     assert len(graphs) == 2
     torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(module.net.weight.grad, plain.net.weight.grad)
+
+
+def test_places_that_are_not_on_the_gpu():
+    """As torch.triu_indices makes them, if it is not told where."""
+    with FakeTensorMode():
+        x = torch.empty(3, 4, 5, device="cuda")
+        rows, columns = torch.ones(6, dtype=torch.int64), torch.ones(6, dtype=torch.int64)
+        for places in ([None, rows, columns], [None, rows], [None, None, columns]):
+            assert index(x, places).device.type == "cuda"
