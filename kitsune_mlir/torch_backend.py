@@ -22,6 +22,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from kitsune_mlir import mlir
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
@@ -68,11 +69,7 @@ def kitsune(
                 decompositions=table_for(trained),
             )(gm, example_inputs)
     except Exception as error:
-        # torch wraps what a compiler raises; only our own refusals are answered with eager execution.
-        refusal = _refusal(error)
-        if refusal is None:
-            raise
-        _warn(str(refusal))
+        _warn(_reason(error))
         return gm.forward
 
 
@@ -178,10 +175,12 @@ def _target_of(device: torch.device) -> str:
     return f"sm_{major}{minor}{'a' if major == 9 or major == 10 else ''}"
 
 
-def _refusal(error: BaseException | None) -> KitsuneError | None:
-    while error is not None and not isinstance(error, KitsuneError):
-        error = error.__cause__ or error.__context__
-    return error
+def _reason(error: Exception) -> str:
+    """Our own refusal, which torch wraps in errors of its; or what torch says that cannot take the graph apart."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KitsuneError):
+        cause = cause.__cause__ or cause.__context__
+    return str(cause) if cause else f"torch cannot take it apart: {type(error).__name__}: {mlir.first_line(error)}"
 
 
 @functools.cache

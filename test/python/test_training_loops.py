@@ -325,3 +325,26 @@ def test_modes():
             torch._dynamo.reset()
             found = compiled(lambda y: torch.mode(y, -1))(given)
             close(list(found), list(torch.mode(given, -1)))
+
+
+def test_what_torch_cannot_take_apart_runs_as_torch_runs_it():
+    """A parameter that is given other numbers by its `data` while it is trained, as averages of models are."""
+
+    class Momentum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.mean = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            with torch.no_grad():
+                for mean, own in zip(self.mean.parameters(), self.net.parameters(), strict=True):
+                    mean.data = mean.data * 0.9 + own.data * 0.1
+            return (self.net(x) - self.mean(x).detach()).square().mean()
+
+    torch._dynamo.reset()
+    module, x = Momentum(), torch.randn(3, 4)
+    plain = copy.deepcopy(module)
+    with pytest.warns(UserWarning, match="torch cannot take it apart"):
+        found = torch.compile(module, backend="kitsune")(x)
+    torch.testing.assert_close(found, plain(x))
+    torch.testing.assert_close(module.mean.weight, plain.mean.weight)
