@@ -211,6 +211,7 @@ def test_a_few_elements_are_found_by_a_kernel_that_keeps_the_row():
         forms = [launch["form"] for launch in compiled.plan["launches"]]
         assert forms.count("scheduled rows") == kernels
         x = drawn((3, size)) + torch.arange(size) % 7
+        compiled.target = "cpu"
         found, wanted = compiled(x), x.sort(stable=True)
         same(found, [part[:, :5] for part in wanted])
 
