@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 from torch._functorch import config as functorch
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
@@ -68,6 +69,8 @@ def kitsune(
                 partition_fn=cut,
                 decompositions=table_for(trained),
             )(gm, example_inputs)
+    except TorchDynamoException:  # by which torch begins again, with other sizes open
+        raise
     except Exception as error:
         _warn(_reason(error))
         return gm.forward
