@@ -28,8 +28,9 @@ from kitsune_mlir.program import Program
 
 from .forward_derivatives import by_backward
 from .known_tensors import KnownTensors
-from .torch_program import DTYPES, import_exported, is_library, tracing
+from .torch_program import DTYPES, import_exported, is_library
 from .traced_functions import in_others
+from .tracing import tracing
 
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import os
 import re
-import threading
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +21,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import composite_operators, empty_tensors, late_code, pooling, result_memory, tensor_notes
+from . import composite_operators, empty_tensors, result_memory
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
@@ -38,7 +35,6 @@ from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
-from .recurrent_cells import states_of_layers
 from .rolled_slices import roll_slices
 from .selections import without_selections
 from .shared_keys import share_keys
@@ -46,6 +42,7 @@ from .shared_weights import share_weights
 from .strides import reaches_beyond
 from .summed_products import sum_products
 from .sums_before_turns import sum_before_turns
+from .tracing import tracing
 from .vector_products import sum_vector_products
 from .written_slices import join_slices
 
@@ -201,24 +198,6 @@ def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgr
         verifiers=exported.verifiers,
     )
     return move_to_device_pass(copied, "cpu")
-
-
-_turn = threading.RLock()
-
-
-def _forget_turn() -> None:
-    global _turn
-    _turn = threading.RLock()  # a forked process may have copied one that is held for ever
-
-
-os.register_at_fork(after_in_child=_forget_turn)
-
-
-@contextlib.contextmanager
-def tracing() -> Iterator[None]:
-    """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
-    with _turn, late_code.made_when_called(), tensor_notes.without_orders(), states_of_layers(), pooling.open_sizes():
-        yield
 
 
 def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -> mlir.ir.Module:

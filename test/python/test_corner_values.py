@@ -45,7 +45,7 @@ def cases():
 
 @pytest.mark.parametrize(("function", "numbers"), list(cases()), ids=lambda x: str(getattr(x, "dtype", "")))
 def test_operators(function, numbers):
-    """Of each number with each."""
+    """Each number is paired with each."""
     args = [each.contiguous() for each in torch.meshgrid(numbers, numbers, indexing="ij")]
     wanted = torch.utils._pytree.tree_flatten_with_path(function(*args))[0]
     for call in on_both(Function(function), args):

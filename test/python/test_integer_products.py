@@ -28,7 +28,7 @@ class Layer(torch.nn.Module):
 
 @pytest.mark.parametrize(("count", "length", "columns"), [(17, 40, 24), (33, 1025, 9), (20, 2200, 72)])
 def test_sums_are_exact(count, length, columns):
-    """Of the largest numbers, too."""
+    """The largest numbers are among them."""
     x, y = numbers(count, length), numbers(length, columns)
     x[0], x[1], y[:, 0] = -128, 127, -128
     want = (x.long() @ y.long()).int()
