@@ -73,6 +73,7 @@ from .gathered_reductions import size_reductions
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
+from .neighbours_together import compute_together
 from .padded_reshapes import pad_joined
 from .padded_slices import read_padded_slices
 from .parts_of_several import write_to_each
@@ -143,6 +144,8 @@ class ConvertLinalgToGpu(ModulePass):
                 for _ in range(_ROUNDS):  # what a reader makes of it itself has other readers than it had
                     if not repeat_elements(_main(module)) | size_reductions(_main(module)):
                         break
+                    run_passes(module, _FUSE)
+                if compute_together(_main(module)):
                     run_passes(module, _FUSE)
             main = _main(module)
             with main.context, main.location:

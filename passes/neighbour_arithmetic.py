@@ -29,7 +29,7 @@ from .schedule_build import constant_index, generic
 
 # Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
 # read it again, of memory and of an H100.
-_MOST_WORK = 40
+MOST_WORK = 40
 _MOST_ALONE = 100  # of what is computed once as before, but in a larger body
 
 
@@ -42,7 +42,7 @@ def compute_neighbours(main: ir.Operation) -> bool:
             continue
         uses = list(op.results[0].uses) if len(op.results) == 1 and rows.is_tensor(op.results[0]) else []
         extracts = [use.owner.operation for use in uses if use.owner.name == "tensor.extract"]
-        if not extracts or not _is_arithmetic(op) or not _is_worth_it(op, [use.owner.operation for use in uses]):
+        if not extracts or not is_arithmetic(op) or not _is_worth_it(op, [use.owner.operation for use in uses]):
             continue
         for use in uses:
             if use.owner.operation in extracts:
@@ -55,7 +55,7 @@ def compute_neighbours(main: ir.Operation) -> bool:
     return found
 
 
-def _is_arithmetic(op: ir.Operation) -> bool:
+def is_arithmetic(op: ir.Operation) -> bool:
     """Whether an operator computes each element of its inputs' elements, and of others at places that are known."""
     s = rows.Structured(op)
     if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses) or not all(map(_is_place, s.maps[: s.inputs])):
@@ -94,7 +94,7 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
     work = ADDRESSED * loads + sum(DEAR.get(name, 1) for name in body if name.startswith(("arith.", "math.")))
     if times <= 1:
         return work <= _MOST_ALONE
-    return work * times <= _MOST_WORK and not _is_made_beside(op)
+    return work * times <= MOST_WORK and not _is_made_beside(op)
 
 
 def _is_made_beside(op: ir.Operation) -> bool:

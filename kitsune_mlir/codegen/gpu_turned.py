@@ -24,7 +24,7 @@ from .gpu_flat import Flat
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product, thread_of
 from .gpu_word_access import WORD, bytes_of, keeps_words, word_at
-from .gpu_words import Words, lies_along, neighbours, store_all, uneven, width
+from .gpu_words import Words, lies_along, neighbours, store_all, takes_neighbours, uneven, width
 from .kernel_work import instructions_of
 
 DEEPEST = 8  # words of results of a thread
@@ -171,7 +171,8 @@ def part(generic: Generic) -> Words | Turned | Flat | None:
     if (found := Turned.of(generic) or (uneven(generic) if count == 1 else None)) is not None:
         return found
     flat = Flat.of(generic)
-    shares = generic.label() == "windows"  # lanes that are farther apart share fewer lines of memory
+    # Lanes that are farther apart share fewer lines of memory.
+    shares = generic.label() == "windows" or takes_neighbours(generic)
     if flat is not None and flat.count >= LONGER * count and not shares:
         return flat
     return Words(generic, count) if count > 1 else None

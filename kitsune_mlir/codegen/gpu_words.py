@@ -38,6 +38,7 @@ LEAST_TAPS = 9
 # Lines of a window from which on threads that have uneven neighbours keep so much that small blocks leave fewer
 # registers idle, and that two lines of them share more than they take.
 TALL, FEW_THREADS = 5, 128
+_STEPS = ("arith.addi", "arith.subi", "arith.select", "arith.minsi", "arith.maxsi", "arith.minui", "arith.maxui")
 
 
 def width(generic: Generic, few: bool = False) -> int:
@@ -192,6 +193,26 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
         if any(hash(operand) in moving for one in walk(op) for operand in one.operands):
             moving.update(hash(result) for result in op.results)
     return found
+
+
+def takes_neighbours(generic: Generic) -> bool:
+    """Whether a body loads elements that lie beside one another for neighbours, as those of a roll along a line: the
+    last index is that of the last loop and a number more or less, which of several it may choose."""
+    if not generic.parallel:
+        return False
+    last, beside = generic.parallel[-1], set[int]()
+    for op in (op.operation for op in generic.block.operations):
+        if op.name == "linalg.index":
+            is_beside = attr_int(op, "dim") == last
+        elif op.name == "memref.load":
+            if list(op.operands)[1:] and hash(op.operands[len(op.operands) - 1]) in beside:
+                return True
+            continue
+        else:
+            is_beside = op.name in _STEPS and any(hash(operand) in beside for operand in op.operands)
+        if is_beside:
+            beside.add(hash(op.results[0]))
+    return False
 
 
 def taps_of_lines(generic: Generic) -> tuple[int, int]:
