@@ -110,19 +110,19 @@ class Generic:
         last = self.reduction[-1]
         touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in dims_of(map_)]
         along = bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched)
-        return along and not {*self._gathered_along()} & {*self.parallel}
+        return along and not {*self.gathers_along()} & {*self.parallel}
 
     def across_memory(self, shared: bool = False) -> bool:
         """Whether every input that the reduction runs through lies along the last parallel loop: lanes read lines.
         Some, not all, may be `shared` by all points of that loop, which is then the last one of more than one point."""
         loops = [d for d in self.parallel if not shared or self.known_size(d) != 1]
         touched = [dims_of(map_) for map_ in self.maps[: len(self.inputs)] if {*self.reduction} & {*dims_of(map_)}]
-        gathered = [[dim] for dim in self._gathered_along()]
+        gathered = [[dim] for dim in self.gathers_along()]
         touched = gathered or touched  # what numbers rows is the same for neighbours
         along = [dims[-1] == loops[-1] for dims in touched if loops]
         return any(along) and all(own or shared and loops[-1] not in dims for own, dims in zip(along, touched))
 
-    def _gathered_along(self) -> list[int]:
+    def gathers_along(self) -> list[int]:
         """The loops that the last dimensions of buffers go along, of which the body takes elements by number."""
         loads = [op.operation for op in self.block.operations if op.operation.name == "memref.load"]
         ends = [rows.producer(load.operands[len(load.operands) - 1]) for load in loads if len(load.operands) > 1]

@@ -3,7 +3,8 @@
 One thread computes one element of the result, or a word of neighbours where an elementwise operator has such
 (gpu_words.py, gpu_turned.py); consecutive threads the last dimension. Reductions keep
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
-element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
+element, or the few that lie side by side, such as coordinates: its lanes read consecutive addresses and join their
+partial results by shuffles. A long reduction to few
 elements is done in parts, whose results a second kernel joins, by blocks where elements are few (gpu_blocks.py); one
 across the memory of its inputs, to neighbouring elements, by all warps of a block, which each take some of the rows
 (gpu_columns.py).
@@ -52,6 +53,7 @@ MOST_CODE, MOST_LOADS = 1024, 48
 SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
 LEAST_PART, SHORTEST = 64, 8  # points that a thread goes through in a part of its own: of a long loop, of a short one
 LONG, LESS = 8, 4  # operations of a body that takes long, and by what such a part may have fewer points
+FEW, WARPS = 8, 512  # results beside one another that a warp has together; warps that are better than shared columns
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
 Blocking = dict[int, int]  # points computed together, by loop
@@ -77,11 +79,21 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic) and not _is_shared(generic)
     nest = Nest(generic, kernels, initial, joined)
-    if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
+    shares = None if joined is None else gpu_columns.shares(generic)
+    multiplies = joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic)
+    few = _few_columns(generic) if joined is not None and not multiplies else 1
+    warps = prod(map(generic.example_size, generic.parallel[:-1])) if few > 1 else 0
+    if few > 1 and (shares is None or warps >= WARPS):
+        parts = _parts(generic, ceildiv(WARP, few)) if warps < WARPS else None
+        if parts is not None:
+            _lower_in_parts(nest, parts, True, few)
+        else:
+            _lower_alone(nest, {generic.parallel[-1]: few}, True, few, fills)
+        return
+    if shares is not None:
         gpu_columns.lower(nest, *shares)
         op.erase()
         return
-    multiplies = joined is not None and kernels.has_tensor_cores and gpu_products.is_product(generic)
     # A product of few results and a long sum takes less time in parts than as tiles.
     has_tiles = multiplies and prod(map(generic.example_size, generic.parallel)) >= gpu_products.SIDE**2
     if joined is not None and not has_tiles and (blocks := gpu_blocks.shares(generic)) is not None:
@@ -91,17 +103,22 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
     parts = None if joined is None or has_tiles else _parts(generic, WARP if by_warps else 1)
     if parts is not None:
         _lower_in_parts(nest, parts, by_warps)
-        op.erase()
-        return
-    if multiplies:
+    elif multiplies:
         gpu_products.lower(nest)
         op.erase()
-        return
-    per_block = THREADS // WARP if by_warps else THREADS
-    block = _blocking(generic, FILL * per_block)
-    kernel = _kernel(nest, block, by_warps)
-    launch = kernel.launch(lambda: ceildiv(_items(generic, block, on_host), per_block))
-    _launched(generic, launch, fills)
+    else:
+        _lower_alone(nest, _blocking(generic, FILL * _items_of_block(by_warps)), by_warps, 1, fills)
+
+
+def _items_of_block(by_warps: bool) -> int:
+    return THREADS // WARP if by_warps else THREADS
+
+
+def _lower_alone(nest: Nest, block: Blocking, by_warps: bool, few: int, fills: Fills) -> None:
+    """One launch of a kernel whose threads, or warps, each have a group of points."""
+    kernel = _kernel(nest, block, by_warps, few)
+    launch = kernel.launch(lambda: ceildiv(_items(nest.generic, block, on_host), _items_of_block(by_warps)))
+    _launched(nest.generic, launch, fills)
 
 
 def _launched(generic: Generic, launch: ir.Operation, fills: Fills) -> None:
@@ -134,6 +151,20 @@ def _is_shared(generic: Generic) -> bool:
     results = prod(map(generic.example_size, generic.parallel))
     alone = any({*along} & {*dims} for dims in touched)
     return not alone and bool(along) and generic.example_size(along[0]) >= WARP and results >= SPREAD
+
+
+def _few_columns(generic: Generic) -> int:
+    """How many results lie beside one another where they are few, and what is reduced lies so too, as coordinates of
+    points and colours of samples: the lanes of a warp take neighbouring points of the loop around, all columns of
+    each. 1 for anything else."""
+    if not generic.parallel or not generic.reduction or generic.gathers_along() or not _is_long(generic):
+        return 1
+    last, loop = generic.parallel[-1], generic.reduction[-1]
+    count = generic.known_size(last) or 0
+    touched = [dims for map_ in generic.maps[: len(generic.inputs)] if loop in (dims := dims_of(map_))]
+    lies = all(dims[-2:] == [loop, last] or last not in dims and dims[-1] == loop for dims in touched)
+    along = lies and any(dims[-1] == last for dims in touched)
+    return count if along and 1 < count <= FEW and all(dims_of(m)[-1:] == [last] for m in generic.out_maps) else 1
 
 
 @dataclass(frozen=True)
@@ -172,9 +203,11 @@ def _most_parts(generic: Generic, sizes: dict[int, int | None], loop: int, threa
     return turns // (least * (WARP if shares_loop else 1))
 
 
-def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
-    """Two launches before the operation: the results of each part, and those of all."""
+def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool, few: int = 1) -> None:
+    """Two launches before the operation: the results of each part, and those of all. A warp has `few` neighbours of
+    them."""
     generic, op, joined = nest.generic, nest.generic.op, nest.joined
+    block = {generic.parallel[-1]: few} if few > 1 else {}
 
     def results(see: See) -> list[Size]:
         return [generic.size(d, see) for d in generic.parallel]
@@ -186,17 +219,23 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
     first = nest.kernel()
     with first.body():
         lane, item = _stands(by_warps)
-        sizes = results(first.inside)
-        count = product(sizes)
+        groups = _groups(generic, block, first.inside)
+        count = product(groups)
         with only_if(item, product([parts.count, count])):
             number, index = delinearize(item, [parts.count, count])
-            points = [Point(generic.place(index, sizes))]
+            points = [Point(generic.place(index, groups))]
             walk = Walk.whole(generic, first, parts.loop).part(number, parts.count)
-            found = _reduced(nest, first, points, lane, {parts.loop: walk})
+            found = _reduced(nest, first, points, lane, {parts.loop: walk}, few)
             with contextlib.nullcontext() if lane is None else only_if(lane, 1):
-                for buffer, value in zip(partial, found, strict=True):
-                    memref.store(value, first.inside(buffer), [item])
-    first.launch(lambda: ceildiv(product([WARP if by_warps else 1, parts.count, *results(on_host)]), THREADS))
+                for number, value in enumerate(found):
+                    at = (
+                        item
+                        if few == 1
+                        else arith.addi(arith.muli(item, as_value(few)), as_value(number // len(joined)))
+                    )
+                    memref.store(value, first.inside(partial[number % len(joined)]), [at])
+    threads = WARP if by_warps else 1
+    first.launch(lambda: ceildiv(product([threads, parts.count, *_groups(generic, block, on_host)]), THREADS))
     second, together = nest.kernel(), parts.count >= WARP  # a warp has a result
     with second.body():
         lane, index = _stands(together)
@@ -218,23 +257,25 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool) -> None:
                 with only_if(lane, 1):
                     nest.finish(second, points, total)
     second.launch(lambda: ceildiv(product([WARP if together else 1, *results(on_host)]), THREADS))
+    op.erase()
 
 
-def _kernel(nest: Nest, block: Blocking, by_warps: bool) -> Kernel:
-    """One of whose threads, or warps, each has a group of points."""
+def _kernel(nest: Nest, block: Blocking, by_warps: bool, few: int) -> Kernel:
+    """One of whose threads, or warps, each has a group of points, warps also of `few` neighbours."""
     generic, kernel = nest.generic, nest.kernel()
     with kernel.body():
         lane, item = _stands(by_warps)
         with only_if(item, _items(generic, block, kernel.inside)):  # the same way for a whole warp
-            points = _points(generic, block, kernel, item)
+            points = [Point(generic.place(item, _groups(generic, block, kernel.inside)))] if few > 1 else None
+            points = points or _points(generic, block, kernel, item)
             if lane is None:
                 dims, combine = [point.dims for point in points], nest.joined and nest.joined * len(points)
                 found = reduce(generic, kernel, dims, generic.reduction, nest.starts(kernel, points), combine)
                 store(generic, kernel, points, found)
             else:
-                total = _reduced(nest, kernel, points, lane, {})
+                total = _reduced(nest, kernel, points, lane, {}, few)
                 with only_if(lane, 1):
-                    nest.finish(kernel, points, total)
+                    nest.finish(kernel, _neighbours(generic, points, few), total)
     return kernel
 
 
@@ -244,15 +285,26 @@ def _stands(by_warps: bool) -> tuple[ir.Value | None, ir.Value]:
 
 
 def _reduced(
-    nest: Nest, kernel: Kernel, points: Sequence[Point], lane: ir.Value | None, walks: dict[int, Walk]
+    nest: Nest, kernel: Kernel, points: Sequence[Point], lane: ir.Value | None, walks: dict[int, Walk], few: int = 1
 ) -> list[ir.Value]:
-    """What a thread, or its warp together, finds of the points' outputs in loops that are gone through so."""
-    generic, combine, last = nest.generic, nest.joined * len(points), nest.generic.reduction[-1]
+    """What a thread, or its warp together, finds of the points' outputs, and those of so many neighbours of each, in
+    loops that are gone through so."""
+    generic, combine, last = nest.generic, nest.joined * len(points) * few, nest.generic.reduction[-1]
     if lane is not None:
         walks = {**walks, last: (walks.get(last) or Walk.whole(generic, kernel, last)).shared(lane, WARP)}
     neutral, dims = [one.neutral() for one in combine], [point.dims for point in points]
-    found = reduce(generic, kernel, dims, generic.reduction, neutral, combine, walks)
+    found = reduce(generic, kernel, dims, generic.reduction, neutral, combine, walks, few)
     return found if lane is None else [one.across_warp(x) for one, x in zip(combine, found, strict=True)]
+
+
+def _neighbours(generic: Generic, points: Sequence[Point], count: int) -> list[Point]:
+    """Of each point so many along the last loop."""
+    last = generic.parallel[-1:]
+    return [
+        Point(point.dims | {d: arith.addi(point.dims[d], as_value(k)) for d in last} if k else point.dims, point.inside)
+        for point in points
+        for k in range(count)
+    ]
 
 
 def _blocking(generic: Generic, least: int) -> Blocking:

@@ -330,9 +330,11 @@ def _elements(
     brought = kernel.inside(value)
     if not isinstance(value.type, ir.MemRefType):
         return [brought] * len(places)
-    if lies_along(value, map_, last) and keeps_words(value, len(places)):
-        word = word_at(brought, evaluate(map_, places[0]), len(places))
-        return device.parts(word)
+    if lies_along(value, map_, last):
+        count = min(len(places) & -len(places), WORD // bytes_of(value.type))  # a power of two
+        if count > 1 and keeps_words(value, count):
+            words = [word_at(brought, evaluate(map_, place), count) for place in places[::count]]
+            return [part for word in words for part in device.parts(word)]
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]

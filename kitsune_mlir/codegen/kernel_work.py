@@ -211,7 +211,9 @@ class _Reader:
                 numbers, turns = numbers[:1], 1
             self._values[hash(block.arguments[0])] = first + step * numbers
             mask = turn.mask & (numbers < np.maximum(counts, 1))
+        before, self._sectors = self._sectors, {}
         cycles = self._run(block, _Turn(mask, turn.times * trips, trips))
+        self._sectors = before
         thread.inner += trips * cycles
 
     def _atomic(self, turn: _Turn, tries: int) -> None:
@@ -261,7 +263,7 @@ class _Reader:
         at, mask = np.broadcast_to(at, shape), np.broadcast_to(turn.mask, shape)
         lines = _distinct_by_row(_warps(at) // LINE, _warps(mask))
         touched = _distinct(at[mask] // SECTOR)
-        if isinstance(view, View) and moved is self.work.read and turns == turn.times == 1:
+        if isinstance(view, View) and moved is self.work.read:
             before = self._sectors.get(view.buffer, touched[:0])
             self._sectors[view.buffer] = _distinct(np.concatenate([before, touched]))
             touched = touched[~np.isin(touched, before, assume_unique=True, kind="sort")]
