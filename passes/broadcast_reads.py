@@ -159,8 +159,13 @@ def _origin_of(x: ir.Value, axis: int) -> tuple[ir.Value | tuple[ir.Value, int] 
     found = rows.source_of_size(x, axis)
     if isinstance(found, ir.Value):
         return _origin(found)
-    symbol = NO_SYMBOL
-    if isinstance(found[0].owner, ir.Block) and SYMBOLS in (holder := found[0].owner.owner.operation).attributes:
-        own = ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(found[0]).arg_number]
-        symbol = ir.DenseI64ArrayAttr(own)[found[1]]
+    symbol = symbol_of(*found)
     return (found if symbol == NO_SYMBOL else symbol), 1
+
+
+def symbol_of(value: ir.Value, axis: int) -> int:
+    """The number of an open size of a program's argument, NO_SYMBOL where none is known, as for other tensors."""
+    if not isinstance(value.owner, ir.Block) or SYMBOLS not in (holder := value.owner.owner.operation).attributes:
+        return NO_SYMBOL
+    symbols = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(value).arg_number]))
+    return symbols[axis] if axis < len(symbols) else NO_SYMBOL

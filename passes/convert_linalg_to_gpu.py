@@ -70,6 +70,7 @@ from .early_casts import cast_early
 from .edited_parts import edit_where_computed
 from .extracted_slices import read_where_sliced
 from .gathered_reductions import size_reductions
+from .joined_reads import read_joined, read_moved
 from .long_sums import sum_in_columns
 from .merged_loops import merge_loops
 from .neighbour_arithmetic import compute_neighbours
@@ -119,6 +120,8 @@ class ConvertLinalgToGpu(ModulePass):
             stack_elements(_main(module))
             read_rolled(_main(module))
             read_parts(_main(module))
+            read_joined(_main(module))
+            read_moved(_main(module))
             read_where_sliced(_main(module))
             compute_parts(_main(module))
             edit_where_computed(_main(module))

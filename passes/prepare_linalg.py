@@ -42,6 +42,7 @@ from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
 from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
+from .folded_sizes import fold_sizes
 from .gathers_of_gathers import gather_once
 from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
 from .kept_dimensions import keep_dimensions
@@ -71,6 +72,8 @@ class PrepareLinalg(ModulePass):
             for op in [op for op in walk(module) if _is_idle(op)]:
                 _pass_by(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            for function in walk(module, "func.func"):
+                fold_sizes(function)
             for op in walk(module, "linalg.generic"):
                 read_by_maps(op)
             run_passes(module, "builtin.module(canonicalize,cse)")

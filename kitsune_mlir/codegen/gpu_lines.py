@@ -14,24 +14,24 @@ from .pipeline import device
 
 def window_lines(generic: Generic) -> set[int]:
     """The numbers of the lines of memory that windows see (COLUMN)."""
-    return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in _marked(generic)}
+    return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in marked(generic)}
 
 
 def are_of_channels(generic: Generic) -> bool:
     """Whether windows see several lines, and of each what stands where a result does: lines are channels."""
-    columns = {tuple(ir.DenseI64ArrayAttr(op.attributes[COLUMN]))[1:] for op in _marked(generic)}
+    columns = {tuple(ir.DenseI64ArrayAttr(op.attributes[COLUMN]))[1:] for op in marked(generic)}
     return len(window_lines(generic)) > 1 and len(generic.parallel) > 1 and columns == {(1, 0)}
 
 
 def are_apart(generic: Generic) -> bool:
     """Whether windows over such lines are further apart than neighbours: there are twice as many lines as results."""
-    maker = _marked(generic)[0].operands[1].owner.operation
+    maker = marked(generic)[0].operands[1].owner.operation
     load = maker.operands[1].owner.operation if maker.name == "arith.select" else maker
     lines, results = ir.MemRefType(load.operands[0].type).shape[-2:-1], generic.known_size(generic.parallel[-2])
     return results is not None and bool(lines) and lines[0] >= 2 * results
 
 
-def _marked(generic: Generic) -> list[ir.Operation]:
+def marked(generic: Generic) -> list[ir.Operation]:
     """The operations of a body that choose elements of lines."""
     return [op.operation for op in generic.block.operations if COLUMN in op.operation.attributes]
 

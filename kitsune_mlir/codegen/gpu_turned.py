@@ -23,6 +23,7 @@ from .affine_index import evaluate
 from .gpu_flat import Flat
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product, thread_of
+from .gpu_lines import marked
 from .gpu_word_access import WORD, bytes_of, keeps_words, word_at
 from .gpu_words import Words, lies_along, neighbours, store_all, takes_neighbours, uneven, width
 from .kernel_work import instructions_of
@@ -171,8 +172,9 @@ def part(generic: Generic) -> Words | Turned | Flat | None:
     if (found := Turned.of(generic) or (uneven(generic) if count == 1 else None)) is not None:
         return found
     flat = Flat.of(generic)
-    # Lanes that are farther apart share fewer lines of memory.
-    shares = generic.label() == "windows" or takes_neighbours(generic)
+    # Lanes that are farther apart share fewer lines of memory; of known sizes threads have several rows of windows.
+    is_open = None in map(generic.known_size, generic.parallel)
+    shares = len(marked(generic)) > (1 if is_open else 0) or takes_neighbours(generic)
     if flat is not None and flat.count >= LONGER * count and not shares:
         return flat
     return Words(generic, count) if count > 1 else None
