@@ -7,13 +7,14 @@ mma.sync on operands of any order, whose elements threads load one by one.
 
 A pair of neighbours along k is a word in shared memory; rows of words are so far apart that the lanes of a warp, which
 have 8 rows and 4 words at once, read different banks. Numbers of f32 are pieces of bf16 (planning/product_tiles.py,
-PAIRS), whose sums of a chunk are added outside of tensor cores.
+PAIRS), whose sums of a chunk are added outside of tensor cores. Numbers of f64 are words of their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, prod
 
 from kitsune_mlir import precision
@@ -32,12 +33,17 @@ from .pipeline import device
 
 LEAST = 1 << 20  # multiply-adds, times the part of tiles that is used, from which on threads do not do them alone
 LEAST_SIDE, LEAST_USED = 8, 1 / 16  # of what is summed, and which part of tiles: threads do the others sooner
-SIDE, CHUNK, THREADS = 64, 32, 128  # rows and columns of a tile, columns of k at a time, threads of a block
+SIDE, THREADS = 64, 128  # rows and columns of a tile, threads of a block
 _OWN = 32  # rows and columns of a warp
-_WORDS = CHUNK // 2
+_WORDS = 16  # of a chunk of k
 _PITCH = _WORDS + 4  # words from a row to the next in shared memory
-_STEPS = CHUNK // mma_sync.DEPTH
-_KINDS = (ir.BF16Type, ir.F16Type, ir.F32Type)
+_STEPS = 2 * _WORDS // mma_sync.DEPTH
+_KINDS = {  # of sums, by those of operands
+    ir.BF16Type: ir.F32Type,
+    ir.F16Type: ir.F32Type,
+    ir.F32Type: ir.F32Type,
+    ir.F64Type: ir.F64Type,
+}
 
 
 def is_product(generic: Generic) -> bool:
@@ -48,7 +54,7 @@ def is_product(generic: Generic) -> bool:
         return False
     kinds = {ir.MemRefType(value.type).element_type for value in generic.inputs}
     result = ir.MemRefType(generic.outputs[0].type).element_type
-    if len(kinds) > 1 or not isinstance(kinds.pop(), _KINDS) or not isinstance(result, ir.F32Type):
+    if len(kinds) > 1 or _KINDS.get(type(kinds.pop())) is not type(result):
         return False
     sizes = {d: generic.known_size(d) for d in (*generic.parallel, *generic.reduction)}
     sizes = {d: MANY * generic.example_size(d) if size is None else size for d, size in sizes.items()}
@@ -89,9 +95,10 @@ class _Operand:
     ):
         self._generic, self._kernel, self._dims, self._side = generic, kernel, dims, side
         self._map, self._source = generic.maps[number], kernel.inside(generic.inputs[number])
-        wide = isinstance(ir.MemRefType(self._source.type).element_type, ir.F32Type)
-        count = precision.tf32_pieces(generic.op) + 1 if wide else 1
-        self.pieces = [kernel.shared([SIDE, _PITCH], device.i32()) for _ in range(count)]
+        kind = ir.MemRefType(self._source.type).element_type
+        count = precision.tf32_pieces(generic.op) + 1 if isinstance(kind, ir.F32Type) else 1
+        self._each = _each(kind)
+        self.pieces = [kernel.shared([SIDE, _PITCH], kind if self._each == 1 else device.i32()) for _ in range(count)]
         thread, (self._k,) = gpu.thread_id(gpu.Dimension.x), generic.reduction
         size, self._words = self._size(side), list[tuple[ir.Value, ir.Value, _Place]]()
         along = dims_of(self._map)[-1:] == [self._k]
@@ -109,14 +116,15 @@ class _Operand:
         length = self._size(self._k)
         found = []
         for row, word, place in self._words:
-            columns = [_Place.of(_add(chunk, word, 2, e), length) for e in (0, 1)]
+            columns = [_Place.of(_add(chunk, word, self._each, e), length) for e in range(self._each)]
             found.append((row, word, [self._element(place, column) for column in columns]))
-        for row, word, pair in found:
+        for row, word, elements in found:
             for piece, words in enumerate(self.pieces):
-                memref.store(_packed([element[piece] for element in pair]), words, [row, word])
+                own = [element[piece] for element in elements]
+                memref.store(_packed(own) if len(own) > 1 else own[0], words, [row, word])
 
     def _element(self, row: _Place, column: _Place) -> list[ir.Value]:
-        """The pieces of an element, 16 bits each."""
+        """The pieces of an element, 16 bits each, or the element."""
         at = {**self._dims, self._side: row.index, self._k: column.index}
         indices = evaluate(self._map, [at.get(d) for d in range(len(self._generic.parallel) + 1)])
         x = memref.load(self._source, indices)
@@ -124,6 +132,11 @@ class _Operand:
         if len(self.pieces) == 1:
             return [x]
         return [arith.truncf(ir.BF16Type.get(), piece) for piece in pieces_of(x, len(self.pieces))]
+
+
+def _each(kind: ir.Type) -> int:
+    """The elements of a word in shared memory."""
+    return 1 if isinstance(kind, ir.F64Type) else 2
 
 
 def _turned(thread: ir.Value) -> list[ir.Value]:
@@ -151,7 +164,7 @@ def lower(nest: Nest) -> None:
     generic = nest.generic
     rows, columns = generic.product_loops()
     batch = [d for d in generic.parallel if d not in (rows, columns)]
-    element = "f16" if isinstance(ir.MemRefType(generic.inputs[0].type).element_type, ir.F16Type) else "bf16"
+    kind = ir.MemRefType(generic.inputs[0].type).element_type
 
     def tiles(see) -> list[Size]:  # noqa: ANN001
         sides = [ceildiv(generic.size(d, see), SIDE) for d in (rows, columns)]
@@ -172,15 +185,16 @@ def lower(nest: Nest) -> None:
         loop = scf.ForOp(
             as_value(0),
             as_value(generic.size(generic.reduction[0], kernel.inside)),
-            as_value(CHUNK),
-            mma_sync.zeros(count),
+            as_value(_WORDS * _each(kind)),
+            mma_sync.zeros(count, ir.MemRefType(generic.outputs[0].type).element_type),
         )
         with ir.InsertionPoint(loop.body):
             gpu.barrier()
             for operand in (left, right):
                 operand.fill(loop.induction_variable)
             gpu.barrier()
-            scf.yield_(_multiplied(element, left.pieces, right.pieces, list(loop.inner_iter_args)))
+            multiplied = _multiplied_wide if _each(kind) == 1 else partial(_multiplied, kind)
+            scf.yield_(multiplied(left.pieces, right.pieces, list(loop.inner_iter_args)))
         _finish(nest, kernel, dims, first, list(loop.results))
     kernel.launch(lambda: product(tiles(on_host)))
 
@@ -194,10 +208,11 @@ def _stands() -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
 
 
 def _multiplied(
-    element: str, left: Sequence[ir.Value], right: Sequence[ir.Value], sums: list[ir.Value]
+    kind: ir.Type, left: Sequence[ir.Value], right: Sequence[ir.Value], sums: list[ir.Value]
 ) -> list[ir.Value]:
     """A warp's sums with the products of a chunk, which of pieces are added in f32."""
     row, column, group, own = _stands()
+    element = "f16" if isinstance(kind, ir.F16Type) else "bf16"
     found = list(sums) if len(left) == 1 else mma_sync.zeros(len(sums))
 
     def words(shared: ir.Value, first: ir.Value, further: int, step: int, halves: Sequence[int]) -> list[ir.Value]:
@@ -218,6 +233,26 @@ def _multiplied(
                     own_sums = found[at : at + mma_sync.SUMS]
                     found[at : at + mma_sync.SUMS] = mma_sync.add_16_bit(element, a_words, b_words, own_sums)
     return found if len(left) == 1 else [arith.addf(a, b) for a, b in zip(sums, found, strict=True)]
+
+
+def _multiplied_wide(left: Sequence[ir.Value], right: Sequence[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+    """The same of f64. Sums are in the order of the others': of 16 rows those of the first 8, and then the rest."""
+    row, column, group, own = _stands()
+    found = list(sums)
+
+    def elements(shared: ir.Value, first: ir.Value, step: int) -> list[ir.Value]:
+        at = arith.addi(own, as_value(step * mma_sync.WIDE_DEPTH))
+        first = arith.addi(first, group)
+        return [memref.load(shared, [_add(first, rows), at]) for rows in range(0, _OWN, mma_sync.BLOCK)]
+
+    for step in range(_WORDS // mma_sync.WIDE_DEPTH):
+        lefts, rights = elements(left[0], row, step), elements(right[0], column, step)
+        for number, a in enumerate(lefts):
+            tile, half = divmod(number, 2)
+            for block, b in enumerate(rights):
+                at = ((tile * len(rights) + block) * 2 + half) * mma_sync.WIDE_SUMS
+                found[at : at + mma_sync.WIDE_SUMS] = mma_sync.add_64_bit(a, b, found[at : at + mma_sync.WIDE_SUMS])
+    return found
 
 
 def _finish(

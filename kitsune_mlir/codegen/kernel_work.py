@@ -30,6 +30,7 @@ from kitsune_mlir.planning.kernel_cost import (
     SECTOR,
     TRIES,
     WARP,
+    WIDE_PRODUCT,
     BlockWork,
     KernelWork,
     beside,
@@ -54,6 +55,7 @@ _FREE = frozenset(
 )
 
 
+_WIDE_PRODUCT = "mma.sync.aligned.m8n8k4.row.col.f64"
 _DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 
@@ -77,6 +79,8 @@ def instructions_of(op: ir.Operation) -> int:
         owner = op.operands[1].owner
         constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
         return BY_CONSTANT if constant else DIVISION
+    if op.name == "llvm.inline_asm" and _WIDE_PRODUCT in ir.StringAttr(op.attributes["asm_string"]).value:
+        return WIDE_PRODUCT
     dear = DEAR_FAST if FAST in op.attributes else DEAR_SHORT if SHORT in op.attributes else DEAR_EXACT
     return dear.get(op.name, 1)
 

@@ -95,3 +95,28 @@ def test_sizes_of_one_symbol_are_not_broadcast(small_gpu):
     args = torch.randn(3, 70, 70).bfloat16(), torch.randn(3, 70, 64).bfloat16()
     compiled = kitsune_mlir.compile(Function(torch.matmul), args, target=small_gpu, dynamic_shapes=shapes)
     assert not any(launch["computes"] == "gather" for launch in compiled.plan["launches"])
+
+
+WIDE = {
+    "plain": (lambda x, y: x @ y, lambda a: ((a, 70), (70, 100)), ({0: A}, {})),
+    "linear": (lambda x, y: torch.relu(x @ y.mT), lambda a: ((3, a, 40), (72, 40)), ({1: A}, {})),
+    "batch": (lambda x, y: x @ y, lambda a: ((2, a, 65), (2, 65, 64)), ({1: A}, {})),
+    "turned": (lambda x, y: x.mT @ y + 1, lambda a: ((90, a), (90, 64)), ({1: A}, {})),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_f64(name, is_open, small_gpu):
+    """By tensor cores, too, and as exact as threads are."""
+    function, sizes, shapes = WIDE[name]
+    example, *calls = [
+        [torch.randn(size).double() for size in sizes(a)] for a in ((300, 131, 5) if is_open else (300,))
+    ]
+    compiled = kitsune_mlir.compile(
+        Function(function), tuple(example), target=small_gpu, dynamic_shapes=(shapes,) if is_open else None
+    )
+    assert "mma.sync.aligned.m8n8k4" in compiled.mlir(compiled.stages[-1])
+    for args in (example, *calls):
+        found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+        torch.testing.assert_close(found, function(*args), rtol=1e-13, atol=1e-13)

@@ -57,6 +57,18 @@ def test_a_batch_that_lies_last_has_tensor_cores():
     assert not scalar_products(model, "sm_90a")
 
 
+def test_f64_has_tensor_cores():
+    """In a kernel of a single operator."""
+    args = torch.randn(300, 200).double(), torch.randn(64, 200).double()
+    model = kitsune_mlir.compile(Linear(), args, target="sm_90a")
+    assert "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64" in model.ptx
+
+
+class Linear(nn.Module):
+    def forward(self, x, w):
+        return nn.functional.linear(x, w)
+
+
 def test_groups_have_tensor_cores():
     layer = nn.Conv2d(64, 64, 3, padding=1, groups=16).bfloat16()
     model = kitsune_mlir.compile(layer, (torch.randn(2, 64, 28, 28).bfloat16(),), target="sm_90a")

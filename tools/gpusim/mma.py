@@ -1,5 +1,5 @@
-"""mma.sync on registers of whole warps. Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and
-"mma.m16n8k8"."""
+"""mma.sync on registers of whole warps. Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8"
+and, of f64, "mma.m8n8k4"."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ _SHAPE = re.compile(
     r"mma\.sync\.aligned\.m16n8k(?P<k>\d+)\.row\.col\.f32\.(?P<kind>\w+)\.(?P=kind)\.f32 "
     r"\{(?P<d>[^}]*)\}, \{(?P<a>[^}]*)\}, \{(?P<b>[^}]*)\}, \{(?P<c>[^}]*)\};"
 )
+_WIDE = re.compile(
+    r"mma\.sync\.aligned\.m8n8k(?P<k>4)\.row\.col\.(?P<kind>f64)\.f64\.f64\.f64 "
+    r"\{(?P<d>[^}]*)\}, \{(?P<a>[^}]*)\}, \{(?P<b>[^}]*)\}, \{(?P<c>[^}]*)\};"
+)
 _K = {"bf16": 16, "f16": 16, "tf32": 8}
 
 
 @functools.cache
 def parse(text: str) -> dict[str, str] | None:
     """The parts of an mma.sync instruction; None for anything else."""
-    match = _SHAPE.fullmatch(text)
+    match = _SHAPE.fullmatch(text) or _WIDE.fullmatch(text)
     return match.groupdict() if match else None
 
 
 def mma(kind: str, k: int, a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: Sequence[np.ndarray]) -> np.ndarray:
-    """Words of A (4) and B (2) and sums (4), each [warps * 32]; gives the new sums, [4, warps * 32]."""
+    """Words of A (4) and B (2) and sums (4), each [warps * 32]; gives the new sums, [4, warps * 32]. Of f64 elements
+    of A (1) and B (1), and two sums."""
+    if kind == "f64":
+        return _wide(a, b, c)
     assert k == _K[kind] and len(a) == 4 and len(b) == 2 and len(c) == 4
     places = _Places.of(k)
     left, right = (_matrix(kind, words, *place) for words, place in ((a, places.a), (b, places.b)))
@@ -37,6 +44,14 @@ def mma(kind: str, k: int, a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: 
     else:
         result = left @ right + total
     return result.reshape(len(result), -1).take(places.out, 1).swapaxes(0, 1).reshape(4, -1)
+
+
+def _wide(a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: Sequence[np.ndarray]) -> np.ndarray:
+    left = np.asarray(a[0], np.float64).reshape(-1, 8, 4)  # lane 4g + q: row g, column q
+    right = np.asarray(b[0], np.float64).reshape(-1, 8, 4).swapaxes(1, 2)
+    total = np.stack([np.asarray(sums, np.float64).reshape(-1, 8, 4) for sums in c], -1).reshape(-1, 8, 8)
+    result = (left @ right + total).reshape(-1, 8, 4, 2)
+    return np.moveaxis(result, -1, 0).reshape(2, -1)
 
 
 def cut_off(x: np.ndarray) -> np.ndarray:

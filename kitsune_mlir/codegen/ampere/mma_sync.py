@@ -22,6 +22,7 @@ from .ldmatrix import STEPS, Boxes
 ROWS, BLOCK = 16, 8  # of one instruction
 WORDS, DEPTH = 4, 16  # a lane's of A, and columns of k of 16 bits, in one instruction
 SUMS = 4  # of a lane, in one instruction
+WIDE_SUMS, WIDE_DEPTH = 2, 4  # the same, and columns of k, of f64
 Left = Callable[[int, int], Sequence[ir.Value]]  # the words of A of a tile of 16 rows and a step
 
 
@@ -45,9 +46,16 @@ def add_tf32(a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Val
     return add("m16n8k8.row.col.f32.tf32.tf32.f32", [*a, *b], sums)
 
 
-def zeros(count: int) -> list[ir.Value]:
-    """So many sums before a product starts."""
-    return [arith.constant(ir.F32Type.get(), 0.0)] * count
+def add_64_bit(a: ir.Value, b: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """A step of WIDE_DEPTH columns of k of f64, of 8 rows and as many columns: A is the element at (g, q), B that at
+    (q, g), and sum [e] is at row g, column 2q + e."""
+    text = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {$0, $1}, {$4}, {$5}, {$0, $1};"
+    return device.assembled(text, [ir.F64Type.get()] * WIDE_SUMS, a, b, tied=sums, memory=False)
+
+
+def zeros(count: int, kind: ir.Type | None = None) -> list[ir.Value]:
+    """So many sums before a product starts, of f32 or another type."""
+    return [arith.constant(kind or ir.F32Type.get(), 0.0)] * count
 
 
 def add_step(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:

@@ -314,7 +314,7 @@ def _letter(kind: ir.Type) -> str:
     """The constraint that asks for a register of a type."""
     if isinstance(kind, ir.IntegerType):
         return _LETTERS[kind.width]
-    return "l" if isinstance(kind, llvm.PointerType) else {ir.F32Type: "f"}[type(kind)]
+    return "l" if isinstance(kind, llvm.PointerType) else {ir.F32Type: "f", ir.F64Type: "d"}[type(kind)]
 
 
 def signal(counter: ir.Value) -> None:
