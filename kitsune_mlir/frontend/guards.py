@@ -12,6 +12,9 @@ import torch
 
 from kitsune_mlir.errors import UnsupportedError
 
+from .selection_forms import PUTS, mask_of
+
+_SELECTING = {torch.ops.aten.index.Tensor, *PUTS}
 _TRIED = (0, 1, 2, 3, 5, 7, 16, 30, 97, 128, 1001)
 
 
@@ -22,6 +25,18 @@ def guards(graph: torch.fx.Graph) -> list[Any]:
         if isinstance(value, torch._subclasses.FakeTensor) and value.fake_mode.shape_env is not None:
             return list(value.fake_mode.shape_env.guards)
     return []
+
+
+def take_masks_to_fit(graph: torch.fx.Graph) -> None:
+    """Takes for granted that masks by which elements are taken or set have the sizes of what they select of, which
+    torch asks of tensors alone: otherwise a rule that takes an operator apart finds it of the example."""
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target not in _SELECTING or (mask := mask_of(node)) is None:
+            continue
+        value, first = node.args[0].meta["val"], node.args[1].index(mask)
+        for size, own in zip(mask.meta["val"].shape, value.shape[first:]):
+            if isinstance(size, torch.SymInt) and isinstance(own, torch.SymInt):
+                bool(size == own)
 
 
 def refuse_guards(found: list[Any], ranges: Mapping[sympy.Symbol, Any], name: str) -> None:
