@@ -28,7 +28,7 @@ from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
-from .guards import guards, refuse_guards, take_masks_to_fit
+from .guards import guards, refuse_guards, refuse_numbers_of_example, settle_sizes, take_masks_to_fit
 from .lower_torch import lower_torch
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
@@ -90,7 +90,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
+    refuse_numbers_of_example(exported.graph, name)
     take_masks_to_fit(exported.graph)
+    settle_sizes(exported.graph)
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
