@@ -3,19 +3,18 @@ go the way that the example's goes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import CeilToInt, FloorToInt, RoundToInt, TruncToInt
+from torch.utils._sympy.functions import Mod, PythonMod
 
 from kitsune_mlir.errors import UnsupportedError
 
 from .selection_forms import PUTS, mask_of
 
-_ROUNDED = (CeilToInt, FloorToInt, RoundToInt, TruncToInt)
 _SELECTING = {torch.ops.aten.index.Tensor, *PUTS}
 _TRIED = (0, 1, 2, 3, 5, 7, 16, 30, 97, 128, 1001)
 
@@ -33,27 +32,33 @@ def is_of_example(exported: torch.export.ExportedProgram) -> bool:
     """Whether a trace took an open size of an input, or a number that is computed of such, for that of the example."""
     values = [node.meta["val"] for node in exported.graph.find_nodes(op="placeholder")]
     sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
-    return any(map(_is_fixed, sizes)) or any(_fixes_number(guard.expr) for guard in guards(exported.graph))
+    return any(map(_is_fixed, sizes)) or any(True for _ in _fixed_numbers(exported))
 
 
-def refuse_numbers_of_example(graph: torch.fx.Graph, name: str) -> None:
+def refuse_numbers_of_example(exported: torch.export.ExportedProgram, name: str) -> None:
     """Raises UnsupportedError where a trace took the example's for a number that is computed of open sizes."""
-    for guard in guards(graph):
-        if _fixes_number(guard.expr):
-            number, computed = sorted(guard.expr.args, key=lambda side: len(side.free_symbols))
-            raise UnsupportedError(
-                f"{name}: torch takes {computed}, a number that the model computes of open sizes, for {number}, as in "
-                "the example; multiply a tensor by it instead of giving it to an operator, or fix the sizes"
-            )
+    for computed, number in _fixed_numbers(exported):
+        advice = (
+            "take an example of larger sizes"
+            if number in (0, 1)
+            else "multiply a tensor by it instead of giving it to an operator"
+        )
+        raise UnsupportedError(
+            f"{name}: torch takes {computed}, which the model computes of open sizes, for {number}, as in the example; "
+            f"{advice}, or fix the sizes"
+        )
 
 
-def _fixes_number(expr: Any) -> bool:
-    """Whether a number that is computed of sizes, as floats are, is taken for one. Of sizes of views torch asks whether
-    they are 0 or 1 in any case."""
-    if not isinstance(expr, sympy.Eq) or not expr.free_symbols:
-        return False
-    found = [side for side in expr.args if side.is_number]
-    return any(side.is_Float or (side not in (0, 1) and expr.has(*_ROUNDED)) for side in found)
+def _fixed_numbers(exported: torch.export.ExportedProgram) -> Iterator[tuple[Any, Any]]:
+    """What is computed of open sizes and the number that the trace took for it. An open size itself that is taken for a
+    number is one, and that sizes are divisible is asked of calls."""
+    found = _equalities(exported.graph)
+    divisible = [equality for equality in found if equality.has(Mod, PythonMod)]
+    for equality in found:
+        computed, number = _sides(equality)
+        if number.is_number and not computed.is_number and not computed.is_symbol and equality not in divisible:
+            if not _holds(equality, exported.range_constraints, divisible):
+                yield computed, number
 
 
 def _is_fixed(size: Any) -> bool:
@@ -61,17 +66,33 @@ def _is_fixed(size: Any) -> bool:
 
 
 def settle_sizes(graph: torch.fx.Graph) -> None:
-    """Open sizes of tensors that a trace took for those of the example are numbers, in place."""
+    """Sizes of tensors that are known to be a number for all sizes of calls are it, in place: those of the example that
+    a trace took for open ones, and such as the 2 of `x.view(-1, 2)`, which torch computes of a size that is open."""
+    known = {computed: number for computed, number in map(_sides, _equalities(graph)) if number.is_number}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if isinstance(value, torch._subclasses.FakeTensor) and any(map(_is_fixed, value.shape)):
-            with value.fake_mode:
-                sizes, strides = ([_settled(one) for one in many] for many in (value.shape, value.stride()))
-                node.meta["val"] = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+        if isinstance(value, torch._subclasses.FakeTensor):
+            sizes, strides = ([_settled(one, known) for one in many] for many in (value.shape, value.stride()))
+            if any(isinstance(old, torch.SymInt) and isinstance(new, int) for old, new in zip(value.shape, sizes)):
+                with value.fake_mode:
+                    node.meta["val"] = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
 
 
-def _settled(size: Any) -> Any:
-    return int(size) if _is_fixed(size) else size
+def _settled(size: Any, known: Mapping[Any, Any]) -> Any:
+    if not isinstance(size, torch.SymInt):
+        return size
+    found = known.get(size.node.expr, size.node.expr)
+    return int(found) if found.is_number else size
+
+
+def _equalities(graph: torch.fx.Graph) -> list[sympy.Eq]:
+    return [guard.expr for guard in guards(graph) if isinstance(guard.expr, sympy.Eq)]
+
+
+def _sides(equality: sympy.Eq) -> tuple[Any, Any]:
+    """Both sides of an equality, a number last."""
+    computed, number = sorted(equality.args, key=lambda side: bool(side.is_number))
+    return computed, number
 
 
 def take_masks_to_fit(graph: torch.fx.Graph) -> None:
@@ -97,8 +118,13 @@ def refuse_guards(found: list[Any], ranges: Mapping[sympy.Symbol, Any], name: st
             )
 
 
-def _holds(equality: sympy.Eq, ranges: Mapping[sympy.Symbol, Any]) -> bool:
-    """Whether an equality, such as of a size and the lesser of it and twice as much, holds for sizes of all kinds."""
+def _holds(equality: sympy.Eq, ranges: Mapping[sympy.Symbol, Any], asked: Sequence[sympy.Eq] = ()) -> bool:
+    """Whether an equality, such as of a size and the lesser of it and twice as much, holds for sizes of all kinds for
+    which all that is asked of calls does."""
     symbols = sorted(equality.free_symbols & ranges.keys(), key=str)
     sizes = [[size for size in _TRIED if ranges[one].lower <= size <= ranges[one].upper] for one in symbols]
-    return all(equality.subs(list(zip(symbols, drawn))) != sympy.false for drawn in product(*sizes))
+    for drawn in product(*sizes):
+        given = list(zip(symbols, drawn))
+        if equality.subs(given) == sympy.false and not any(one.subs(given) == sympy.false for one in asked):
+            return False
+    return True

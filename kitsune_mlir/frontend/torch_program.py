@@ -90,7 +90,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
-    refuse_numbers_of_example(exported.graph, name)
+    refuse_numbers_of_example(exported, name)
     take_masks_to_fit(exported.graph)
     settle_sizes(exported.graph)
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
@@ -107,6 +107,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             ) from error
     graph = module.graph
     refuse_guards(guards(graph)[before:], exported.range_constraints, name)
+    settle_sizes(graph)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     written = {spec.target for spec in signature.output_specs if spec.kind in _MUTATIONS}
@@ -286,7 +287,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
             + (", with the real and the imaginary parts apart" if value.is_complex() else "")
         )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
-    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else symbol_of(s) for s in value.shape)
+    symbols = tuple(None if isinstance(s, int) else symbol_of(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 
