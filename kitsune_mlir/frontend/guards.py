@@ -53,11 +53,11 @@ def _fixed_numbers(exported: torch.export.ExportedProgram) -> Iterator[tuple[Any
     """What is computed of open sizes and the number that the trace took for it. An open size itself that is taken for a
     number is one, and that sizes are divisible is asked of calls."""
     found = _equalities(exported.graph)
-    divisible = [equality for equality in found if equality.has(Mod, PythonMod)]
+    asked = [one for one in found if one.has(Mod, PythonMod) or not any(side.is_number for side in one.args)]
     for equality in found:
         computed, number = _sides(equality)
-        if number.is_number and not computed.is_number and not computed.is_symbol and equality not in divisible:
-            if not _holds(equality, exported.range_constraints, divisible):
+        if equality not in asked and not computed.is_number and not computed.is_symbol:
+            if not _holds(equality, exported.range_constraints, asked):
                 yield computed, number
 
 
@@ -107,12 +107,14 @@ def take_masks_to_fit(graph: torch.fx.Graph) -> None:
                 bool(size == own)
 
 
-def refuse_guards(found: list[Any], ranges: Mapping[sympy.Symbol, Any], name: str) -> None:
+def refuse_guards(graph: torch.fx.Graph, before: int, ranges: Mapping[sympy.Symbol, Any], name: str) -> None:
     """Raises UnsupportedError where a rule that took an operator apart found an open size equal to another, or to a
     number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie.
-    `ranges` has those of the open sizes."""
-    for guard in found:
-        if isinstance(guard.expr, sympy.Eq) and not _holds(guard.expr, ranges):
+    So many guards as were there `before` are the trace's own; `ranges` has those of the open sizes."""
+    every = guards(graph)
+    asked = [guard.expr for guard in every[:before] if isinstance(guard.expr, sympy.Eq)]
+    for guard in every[before:]:
+        if isinstance(guard.expr, sympy.Eq) and not _holds(guard.expr, ranges, asked):
             raise UnsupportedError(
                 f"{name}: torch takes an operator apart for open sizes of which {guard.expr} only; fix these sizes"
             )

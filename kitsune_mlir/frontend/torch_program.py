@@ -106,7 +106,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph = module.graph
-    refuse_guards(guards(graph)[before:], exported.range_constraints, name)
+    refuse_guards(graph, before, exported.range_constraints, name)
     settle_sizes(graph)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
