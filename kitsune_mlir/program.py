@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,17 @@ CHANGED = "kitsune.changed"
 
 
 def named_symbol(name: str, least: int | None, most: int | None) -> str:
-    """The name of an open size with the least and the largest that it may be, where there are such: `s0`, `s0:5:64`."""
+    """The name of an open size with the least and the largest that it may be, where there are such: `s0`, `s0:5:64`.
+    One that is computed of another is named by it: `2*s0+1`."""
     return name if least is None and most is None else f"{name}:{least or ''}:{most or ''}"
+
+
+@functools.cache
+def terms_of_symbol(symbol: str) -> tuple[str, int, int]:
+    """The open size of which one of this name is so many times as much, and so much more: ("s0", 2, 1) of `2*s0+1`."""
+    name = symbol.partition(":")[0]
+    found = re.fullmatch(r"([1-9][0-9]*)\*(\w+)\+(-?[0-9]+)", name, re.ASCII)
+    return (name, 1, 0) if found is None else (found[2], int(found[1]), int(found[3]))
 
 
 @functools.cache

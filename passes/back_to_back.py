@@ -12,7 +12,7 @@ So are the gradients of attention. What lies between the products is not read by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
@@ -88,11 +88,14 @@ def product_of(op: ir.Operation | None) -> Product | None:
     return Product(op, found)
 
 
-def between_of(second: ir.Operation, sizes: TensorSizes) -> Between | None:
+def between_of(
+    second: ir.Operation, sizes: TensorSizes, walk_of: Callable[[Space, int, TensorSizes], Walk] | None = None
+) -> Between | None:
     """What a product stands behind, with all that takes part in it; None where the product takes nothing that operators
-    make of products. Raises UnsupportedError where what is between them is read by others too."""
+    make of products. Raises UnsupportedError where what is between them is read by others too. `walk_of` may keep the
+    walks of a program that does not change between the calls."""
     product = product_of(second)
-    made = None if product is None else rows.producer(root(product.found.left))
+    made = None if product is None else _left_maker(product)
     if product is None or made is None or made.name != "linalg.generic":
         return None
     shape = sizes.shape(product.found.left)
@@ -100,27 +103,39 @@ def between_of(second: ir.Operation, sizes: TensorSizes) -> Between | None:
     if product.found.left_roles not in (("b", "m", "k"), ("b", "k", "m"), ("m", "k"), ("k", "m")):
         return None
     space = Space(False, prod(outer) * count, columns)
-    walk = _Walk(space, prod(outer), sizes)
+    walk = (walk_of or Walk)(space, prod(outer), sizes)
     return walk.found(made) if walk.leads_to_product(made) else None
 
 
-class _Walk:
+class Walk:
     """Goes from one operator to all that belong to it."""
 
     def __init__(self, space: Space, batch: int, sizes: TensorSizes):
         self.space, self.batch, self.sizes = space, batch, sizes
         self._known: dict[ir.Value, bool] = {}
+        self._members: dict[ir.Value, Member | None] = {}
 
     def leads_to_product(self, op: ir.Operation) -> bool:
         """Whether an operator takes elements of a product, perhaps by others."""
-        result = op.results[0]
-        if result not in self._known:
-            self._known[result] = False
-            member = self._member(op)
-            self._known[result] = member is not None and any(
-                self._first(made) is not None or self.leads_to_product(made) for made in self._makers(member)
-            )
-        return self._known[result]
+        waiting = [op]
+        while waiting:  # no recursion: behind each other may be the thousands of operators of a recurrent layer's steps
+            current = waiting[-1]
+            unknown = [one for one in self._before(current) if one.results[0] not in self._known]
+            if current.results[0] in self._known or not unknown:
+                waiting.pop()
+                self._known[current.results[0]] = any(
+                    self._first(made) is not None or self._known[made.results[0]] for made in self._makers(current)
+                )
+            else:
+                waiting += unknown
+        return self._known[op.results[0]]
+
+    def _before(self, op: ir.Operation) -> Iterator[ir.Operation]:
+        """The operators of which must be known first whether they lead to products."""
+        for made in self._makers(op):
+            yield made
+            if (product := self._of_space(made)) is not None and (left := _left_maker(product)) is not None:
+                yield left
 
     def found(self, seed: ir.Operation) -> Between:
         """All that belongs to an operator. Raises UnsupportedError where something else takes part in it."""
@@ -137,7 +152,7 @@ class _Walk:
                 firsts[result] = first
             elif (member := self._member(op)) is not None:
                 members[result] = member
-                left += [made for made in self._makers(member) if self._first(made) or self.leads_to_product(made)]
+                left += [made for made in self._makers(op) if self._first(made) or self.leads_to_product(made)]
             elif (second := self._second(op, members)) is not None:
                 seconds[result] = second
                 continue
@@ -148,15 +163,18 @@ class _Walk:
         return Between(self.space, self.batch, own, _in_order(members), behind)
 
     def _first(self, op: ir.Operation) -> Product | None:
-        """The product of the space's rows and columns that an operation is."""
+        """The product of the space's rows and columns that an operation is, and that itself takes none."""
+        product = self._of_space(op)
+        made = None if product is None else _left_maker(product)
+        return None if made is not None and self.leads_to_product(made) else product
+
+    def _of_space(self, op: ir.Operation) -> Product | None:
         product = product_of(op)
         if product is None or product.found.numbers is not None:
             return None
         *outer, count, columns = self.sizes.shape(product.result)
-        if (prod(outer), prod(outer) * count, columns) != (self.batch, self.space.rows, self.space.columns):
-            return None
-        made = rows.producer(root(product.found.left))
-        return None if made is not None and self.leads_to_product(made) else product
+        is_fitting = (prod(outer), prod(outer) * count, columns) == (self.batch, self.space.rows, self.space.columns)
+        return product if is_fitting else None
 
     def _second(self, op: ir.Operation, members: Mapping[ir.Value, Member]) -> Product | None:
         product = product_of(op)
@@ -168,15 +186,22 @@ class _Walk:
     def _member(self, op: ir.Operation) -> Member | None:
         if op.name != "linalg.generic":
             return None
-        member = fit(op, self.space, self.sizes.shape)
-        return member if member is not None and member.kind == "tile" else None
+        if (result := op.results[0]) not in self._members:
+            member = fit(op, self.space, self.sizes.shape)
+            self._members[result] = member if member is not None and member.kind == "tile" else None
+        return self._members[result]
 
-    def _makers(self, member: Member) -> Iterator[ir.Operation]:
-        """What makes the operands that have all rows and columns."""
-        for value, role in zip(member.op.operands, member.roles):
+    def _makers(self, op: ir.Operation) -> Iterator[ir.Operation]:
+        """What makes the operands of a member that have all rows and columns; nothing for what is none."""
+        member = self._member(op)
+        for value, role in () if member is None else zip(member.op.operands, member.roles):
             if role is not None and role.columns and member.is_whole(role):
                 if (made := rows.producer(root(value))) is not None:
                     yield made
+
+
+def _left_maker(product: Product) -> ir.Operation | None:
+    return rows.producer(root(product.found.left))
 
 
 def _in_order(found: Mapping[ir.Value, T]) -> dict[ir.Value, T]:

@@ -26,6 +26,7 @@ SLOT = 1024  # bytes at multiples of which slots begin
 AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32
 MOST_STORED = 2  # results of what follows one product
 _MOST_KEPT = 64 << 10  # bytes of a vector that shared memory holds throughout
+_NEAR = 100  # operators; sums behind more of them are of kernels of their own
 
 
 @dataclass(frozen=True)
@@ -170,15 +171,18 @@ def _is_before(op: ir.Operation, last: ir.Operation) -> bool:
 
 
 def is_reduced(value: ir.Value) -> bool:
-    """Whether sums along rows are made of it, or of what is computed of it by element; products are none."""
+    """Whether sums along rows are made of it, or of what is computed of it by element, before many operators; products
+    are none."""
     left, seen = [value], set[ir.Operation]()
-    while left:
+    while left and len(seen) < _NEAR:
         for use in left.pop().uses:
             op = use.owner.operation
-            if op in seen or op.name not in (*rows.RESHAPES, "linalg.generic") or match_product(op) is not None:
+            if op in seen or op.name not in (*rows.RESHAPES, "linalg.generic"):
                 continue
             if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
-                return True
+                if match_product(op) is None:
+                    return True
+                continue
             seen.add(op)
             left += op.results
     return False

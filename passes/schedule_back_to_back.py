@@ -36,7 +36,7 @@ from kitsune_mlir.planning.open_sizes import factors, is_open
 from kitsune_mlir.planning.target import Target
 
 from .attention_places import usable
-from .back_to_back import NAMES, Between, Product, between_of, place_of, sources
+from .back_to_back import NAMES, Between, Product, Walk, between_of, place_of, sources
 from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
 from .batches_apart import check_open
@@ -75,13 +75,13 @@ class ScheduleBackToBack(ModulePass):
 
 def _next(module: ir.Module, target: Target, refused: set[ir.Value]) -> _Kernels | None:
     """Products that become kernels, none of those whose results were `refused`, to which others are added."""
-    sizes_of = cache(TensorSizes)  # of a block, until it is changed
+    sizes_of, walk_of = cache(TensorSizes), cache(Walk)  # of a block, until it is changed
     for op in walk(module, *NAMES):
         if op.parent.name != "func.func" or op.results[0] in refused:
             continue
         try:
             sizes = sizes_of(op.block)
-            between = between_of(op, sizes)
+            between = between_of(op, sizes, walk_of)
             if between is None:
                 continue
             refused |= {second.result for second in between.seconds}

@@ -53,7 +53,7 @@ def part_complex_numbers(graph: Graph, name: str, line: Callable[[Node], str]) -
     `name` is the model's and `line` says where in it a node stands, for errors. Raises UnsupportedError for an operator
     of complex numbers that has no rule.
     """
-    if any(_is_complex(node) for node in graph.nodes):
+    if any(_is_complex(node) or _is_transform(node) for node in graph.nodes):
         _take_pieces(graph)
         _Parting(graph, name, line).run()
 
@@ -100,6 +100,11 @@ def _is_complex(node: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_complex()
 
 
+def _is_transform(node: Node) -> bool:
+    """Whether a node is a Fourier transform, which may be one of real numbers to real ones."""
+    return is_transform(getattr(node.target, "overloadpacket", None))
+
+
 def _of_angle(size: Node, angle: Node, to: Calls) -> Pair:
     """The number of this size and angle."""
     cos, sin = to.call(aten.cos.default, angle), to.call(aten.sin.default, angle)
@@ -117,7 +122,7 @@ class _Parting:
         whole = []
         for node in list(self.graph.nodes):
             operands = node.all_input_nodes
-            complex_numbers = _is_complex(node) or any(map(_is_complex, operands))
+            complex_numbers = _is_complex(node) or any(map(_is_complex, operands)) or _is_transform(node)
             if node.op != "call_function" or not complex_numbers:
                 continue
             if any(_is_complex(operand) and operand not in self.parts for operand in operands):

@@ -37,9 +37,11 @@ TRANSFORMS = {
         ("ifft", False, False, True),
         ("rfft", True, False, False),
         ("irfft", True, True, True),
+        ("hfft", True, True, False),
+        ("ihfft", True, False, True),
     )
     for over in _OVER
-} | {aten.fft_hfft: (True, True, False, ""), aten.fft_ihfft: (True, False, True, "")}
+}
 _PARTS = (aten._fft_r2c, aten._fft_c2c, aten._fft_c2r)  # what torch takes these apart into
 _POWERS = {None: (0.0, -1.0), "backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 

@@ -63,8 +63,20 @@ def of_example(size: int | torch.SymInt) -> int | None:
     return size.node.hint if size.node.has_hint() else None
 
 
-def symbol_of(size: torch.SymInt) -> str:
-    """What an open size is called, with its range; from 2 on is what torch takes for any size."""
-    found = size.node.shape_env.bound_sympy(size.node.expr)
-    least, most = (int(end) if end.is_Integer else None for end in (found.lower, found.upper))
-    return named_symbol(str(size), least if least is not None and least > 2 else None, most)
+def symbol_of(size: torch.SymInt) -> str | None:
+    """What an open size is called, with its range; from 2 on is what torch takes for any size. None for one that is
+    neither a size of its own nor so many times as much as one, and so much more."""
+    expr, env = size.node.expr, size.node.shape_env
+    if len(expr.free_symbols) != 1 or not expr.is_polynomial():
+        return None
+    (own,) = expr.free_symbols
+    polynomial = expr.as_poly(own)
+    if polynomial.degree() != 1:
+        return None
+    times, more = polynomial.all_coeffs()
+    if not (times.is_Integer and more.is_Integer and times > 0):
+        return None
+    found = env.bound_sympy(own)
+    least, most = (int(times * end + more) if end.is_Integer else None for end in (found.lower, found.upper))
+    name = str(own) if expr.is_symbol else f"{times}*{own}+{more}"
+    return named_symbol(name, least if found.lower > 2 else None, most)

@@ -17,6 +17,7 @@ What is taken or written at such a number, `table[n]`, is taken or written by in
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -42,7 +43,6 @@ _ARITHMETIC = {
     torch.sym_max: aten.maximum.default,
 }
 _OF_TENSORS = (operator.floordiv, operator.mod, torch.sym_min, torch.sym_max)  # where aten takes no plain number
-_FILLS = (aten.full.default, aten.full_like.default, aten.scalar_tensor.default)
 _CHECKS = (aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default)
 
 
@@ -60,6 +60,10 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
         elif node.target is torch.sym_float and node.args[0] not in tensors:
             with graph.inserting_before(node):
                 tensors[node] = call(graph, aten.full.default, ([], node.args[0]), node, dtype=torch.float64)
+        elif node.target is operator.truediv and (tensors.keys() | unknown).isdisjoint(node.all_input_nodes):
+            with graph.inserting_before(node):  # of two sizes
+                sides = [call(graph, aten.full.default, ([], size), node, dtype=torch.float64) for size in node.args]
+                tensors[node] = call(graph, aten.div.Tensor, tuple(sides), node)
         elif node.op == "call_function" and (tensors.keys() | unknown) & set(node.all_input_nodes):
             if node.target in _CHECKS:
                 graph.erase_node(node)
@@ -97,7 +101,10 @@ def _arithmetic(graph: Graph, node: Node, tensors: dict[Node, Node]) -> Node:
     if node.target is torch.sym_float:
         return convert(graph, operands[0], torch.float64, node)
     operands = [_beside(graph, operand, operands, node) for operand in operands]
-    made = call(graph, _ARITHMETIC[node.target], tuple(operands), node)
+    target = _ARITHMETIC[node.target]
+    if node.target is operator.pow and isinstance(operands[1], Node):
+        target = aten.pow.Tensor_Tensor
+    made = call(graph, target, tuple(operands), node)
     is_float = isinstance(node.meta["val"], torch.SymFloat | float)
     return convert(graph, made, torch.float64 if is_float else torch.int64, node)
 
@@ -127,10 +134,13 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
         return
     if "Scalar" in target._overloadname and hasattr(target.overloadpacket, "Tensor"):
         target = target.overloadpacket.Tensor
-    args, kwargs = map_arg(node.args, lambda operand: tensors.get(operand, operand)), node.kwargs
-    if target in _FILLS and all(isinstance(size, int) for size in before.shape):
-        target, args, kwargs = aten.expand.default, (args[-1], list(before.shape)), {}
-    elif any(
+    args, kwargs = map_arg((node.args, node.kwargs), lambda operand: tensors.get(operand, operand))
+    if target in _WRITTEN_OUT:
+        with graph.inserting_before(node):
+            made = _WRITTEN_OUT[target](graph, node, *args, **kwargs)
+            node.target, node.args, node.kwargs = aten._to_copy.default, (made,), {"dtype": before.dtype}
+        return
+    if any(
         leaf in tensors and str(argument.type) != "Tensor"
         for operand, argument in zip(node.args, target._schema.arguments)
         for leaf in _nodes(operand)
@@ -139,6 +149,34 @@ def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
     with graph.inserting_before(node):
         made = call(graph, target, args, node, **kwargs)
         node.target, node.args, node.kwargs = aten._to_copy.default, (made,), {"dtype": before.dtype}
+
+
+def _filled(graph: Graph, node: Node, _: Any, value: Any, **__: Any) -> Node:
+    shape = node.meta["val"].shape
+    sizes = list(node.args[0]) if node.target is aten.full.default else list(shape)
+    for axis, size in enumerate(sizes):
+        if isinstance(size, torch.SymInt):
+            sizes[axis] = call(graph, aten.sym_size.int, (node.args[0], axis), node)
+    return call(graph, aten.expand.default, (value, sizes), node)
+
+
+def _clamped(graph: Graph, node: Node, x: Any, least: Any = None, most: Any = None) -> Node:
+    for bound, target in ((least, aten.maximum.default), (most, aten.minimum.default)):
+        if bound is not None:
+            bound = bound if isinstance(bound, Node) else call(graph, aten.full.default, ([], bound), node)
+            x = call(graph, target, (x, bound), node)
+    return x
+
+
+def _sum(graph: Graph, node: Node, x: Any, y: Any, alpha: Any = 1) -> Node:
+    """A sum or a difference, of which an operand may be multiplied."""
+    y = y if alpha == 1 else call(graph, aten.mul.Tensor, (y, alpha), node)
+    return call(graph, getattr(aten, node.target._opname).Tensor, (x, y), node)
+
+
+def _leaky(graph: Graph, node: Node, x: Any, slope: Any) -> Node:
+    below = call(graph, aten.mul.Tensor, (x, slope), node)
+    return call(graph, aten.where.self, (call(graph, aten.gt.Scalar, (x, 0), node), x, below), node)
 
 
 def _take(graph: Graph, node: Node, number: Node) -> None:
@@ -168,3 +206,17 @@ def _place(graph: Graph, source: Node, dim: int, number: Node, node: Node) -> No
     below = call(graph, aten.lt.Scalar, (number, 0), node)
     number = call(graph, aten.where.self, (below, end, number), node)
     return call(graph, aten.view.default, (number, [1]), node)
+
+
+# Operators that take plain numbers only, by others that take tensors of them.
+_WRITTEN_OUT: dict[Any, Callable[..., Node]] = {
+    aten.full.default: _filled,
+    aten.full_like.default: _filled,
+    aten.scalar_tensor.default: lambda graph, node, value, **_: call(graph, aten.clone.default, (value,), node),
+    aten.clamp.default: _clamped,
+    aten.clamp_min.default: _clamped,
+    aten.clamp_max.default: lambda graph, node, x, most: _clamped(graph, node, x, None, most),
+    aten.leaky_relu.default: _leaky,
+    aten.add.Tensor: _sum,
+    aten.sub.Tensor: _sum,
+}

@@ -78,6 +78,14 @@ class _Steps:
                 continue
             for number, size in enumerate(sizes[:-1]):
                 self._make(prims.split_dim.default, place + number, self._number(size, place + number, sizes[number:]))
+                self._settle(place + number, size, sizes[number + 1 :])
+
+    def _settle(self, place: int, size: Size, rest: Sequence[Size]) -> None:
+        """The dimension behind an open one is of a known size, which torch computes of it: n // (n // 2) of n."""
+        value = self.made.meta["val"]
+        if not isinstance(size, int) and not _open(rest):
+            sizes = [*value.shape[:place], size, math.prod(rest), *value.shape[place + 2 :]]
+            self.made.meta["val"] = value.new_empty(sizes)
 
     def _join(self, first: int, factors: Factors) -> None:
         for place, sizes in enumerate(factors, first):

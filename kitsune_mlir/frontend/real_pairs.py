@@ -20,8 +20,9 @@ class Calls:
 
     def __init__(self, graph: Graph, origin: Node):
         self.graph, self.origin = graph, origin
-        values = (node.meta["val"] for node in (origin, *origin.all_input_nodes))
-        self.dtype: torch.dtype = next(value.dtype for value in values if value.is_complex()).to_real()
+        values = [node.meta["val"] for node in (origin, *origin.all_input_nodes)]
+        own = next((value.dtype for value in values if value.is_complex()), values[0].dtype)
+        self.dtype: torch.dtype = own.to_real()
 
     def call(self, target: Any, *args: Any, **kwargs: Any) -> Node:
         return call(self.graph, target, args, self.origin, **kwargs)

@@ -27,6 +27,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
 from .forward_derivatives import by_backward
+from .guards import is_of_example
 from .known_tensors import KnownTensors
 from .torch_program import DTYPES, import_exported, is_library
 from .traced_functions import in_others
@@ -101,7 +102,7 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
                     model, lambda: torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
                 )
             _check_constants(exported)
-            return exported
+            return _of_all_sizes(exported, model, given, dynamic_shapes, end_transforms)
         except Exception as error:
             end_transforms()
             # The other way reads bytecode: it alone traces int() and float() of a tensor.
@@ -120,6 +121,21 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
                     error = other
             reason = _reason(error)
             raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+def _of_all_sizes(
+    exported: ExportedProgram, model: torch.nn.Module, given: _Given, dynamic_shapes: Any, end: Callable[[], None]
+) -> ExportedProgram:
+    """A program of the open sizes for which torch took those of the example, as it does for `math.sqrt(n)` of them. The
+    other way of tracing knows more; the given program where it knows no better."""
+    if dynamic_shapes is not None and is_of_example(exported):
+        with contextlib.suppress(Exception):
+            found = torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=True)
+            _check_constants(found)
+            if not is_of_example(found):
+                return found
+        end()
+    return exported
 
 
 def _check_constants(exported: ExportedProgram) -> None:
@@ -313,6 +329,8 @@ def _reason(error: Exception) -> str:
     (start,) = [n for n, line in enumerate(lines) if line == "Suggested fixes:"] or [len(lines)]
     fixes = list(itertools.takewhile(bool, lines[start + 1 :]))
     advice = f" (torch suggests {', '.join(fixes)})" if fixes else ""
+    if violated[0].startswith("You marked") and "to be a constant (1)" in violated[0]:
+        advice = "; take an example of which it is 2 or more"  # torch's advice is to fix it
     return f"{violated[0].partition('. ')[0].removesuffix('.')}{advice}"
 
 

@@ -28,7 +28,7 @@ from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
-from .guards import guards, refuse_guards
+from .guards import guards, refuse_guards, refuse_numbers_of_example, settle_sizes, take_masks_to_fit
 from .lower_torch import lower_torch
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
@@ -90,6 +90,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
+    refuse_numbers_of_example(exported, name)
+    take_masks_to_fit(exported.graph)
+    settle_sizes(exported.graph)
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
@@ -103,7 +106,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph = module.graph
-    refuse_guards(guards(graph)[before:], exported.range_constraints, name)
+    refuse_guards(graph, before, exported.range_constraints, name)
+    settle_sizes(graph)
     view_weights_as_real(graph, set(signature.user_inputs))
     numbers = numbers_as_tensors(graph)
     written = {spec.target for spec in signature.output_specs if spec.kind in _MUTATIONS}
@@ -283,7 +287,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
             + (", with the real and the imaginary parts apart" if value.is_complex() else "")
         )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
-    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else symbol_of(s) for s in value.shape)
+    symbols = tuple(None if isinstance(s, int) else symbol_of(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.program import Argument, Output, TensorSpec, range_of_symbol
+from kitsune_mlir.program import Argument, Output, TensorSpec, range_of_symbol, terms_of_symbol
 from kitsune_mlir.signature import Signature, flatten_inputs, positional, unflatten
 
 from . import arrays
@@ -215,7 +215,7 @@ class Interface:
 
 def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
     """Raises UserError when two sizes that the model takes for equal are not, or one is out of its range."""
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, tuple[int, int, str]] = {}
     for value, spec in zip(values, specs, strict=True):
         for axis, (size, symbol) in enumerate(zip(value.shape, spec.symbols)):
             if symbol is None:
@@ -224,10 +224,19 @@ def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
             if size < least or most is not None and size > most:
                 end = f"at most {most}" if size >= least else f"at least {least}"
                 raise UserError(f"{spec.name}.shape[{axis}] must be {end}, as the model was exported, found {size}")
-            first, where = found.setdefault(symbol, (size, f"{spec.name}.shape[{axis}]"))
-            if size != first:
+            name, times, more = terms_of_symbol(symbol)
+            one, rest = divmod(size - more, times)
+            if rest:
                 raise UserError(
-                    f"inputs must agree in size: {where} is {first} but {spec.name}.shape[{axis}] is {size}"
+                    f"{spec.name}.shape[{axis}] must be {times} times a number{f' and {more}' if more else ''}, "
+                    f"as the model was exported, found {size}"
+                )
+            first, other, where = found.setdefault(name, (one, size, f"{spec.name}.shape[{axis}]"))
+            if one != first:
+                wanted = times * first + more
+                raise UserError(
+                    f"inputs must agree in size: {where} is {other} but {spec.name}.shape[{axis}] is {size}"
+                    + (f", not {wanted}" if wanted != other else "")
                 )
 
 

@@ -125,5 +125,18 @@ def test_operators_around_transforms_are_in_their_kernels(dim: int) -> None:
         torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["irfft", "hfft", "irfft2", "hfft2", "irfftn", "hfftn", "ihfft2", "ihfftn"])
+def test_of_real_spectra(name: str) -> None:
+    """What is transformed to real numbers may be real, too, as cepstra are."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found = getattr(fft, name)(x)
+        return _real(found) if found.is_complex() else found
+
+    x = torch.randn(3, 5, 9)
+    for run in on_both(Function(function), (x,)):
+        torch.testing.assert_close(run(x).double(), function(x.double()), atol=1e-5, rtol=1e-5)
+
+
 def test_every_name_is_known() -> None:
     assert all(is_transform(getattr(torch.ops.aten, f"fft_{name}")) for name in ("hfft", "ihfft", "fft2", "irfftn"))

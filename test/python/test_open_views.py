@@ -185,3 +185,22 @@ def test_copies_of_tensors_that_may_be_empty():
             x = torch.randn(*sizes, 4)
             for found, wanted in zip(run(x), model(x), strict=True):
                 torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.view(-1, 2, 4).sum(1),
+        lambda x: x.view(x.shape[0] // 2, 2, 4).softmax(0),
+        lambda x: torch.stack(x.view(-1, 2, 4).unbind(1)),
+        lambda x: x.unflatten(0, (-1, 2)).amax(1),
+        lambda x: x.t().reshape(4, -1, 2).sum(-1),
+    ],
+)
+def test_parts_of_sizes_that_nothing_is_said_of(function):
+    """torch computes the 2 of what is open, n // (n // 2)."""
+    shapes = ({0: torch.export.Dim.AUTO},)
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(6, 4),), target="cpu", dynamic_shapes=shapes)
+    for rows in (6, 4, 18):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(compiled(x), function(x))
