@@ -195,6 +195,23 @@ def _quantile(x: Tensor, q: float | Tensor, dim: int | None = None, keepdim: boo
     return quantile(x, q, dim, keepdim, **options)
 
 
+def _norm_of_all(x: Tensor, p: Any = 2.0, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    """Of all dimensions, which are named, for torch asks otherwise whether there is but one element."""
+    order = 2.0 if p in (None, "fro") else p
+    if dim is not None or isinstance(order, str) or options.pop("out", None) is not None:
+        return NotImplemented
+    return torch.linalg.vector_norm(x, order, tuple(range(x.dim())), keepdim, **options)
+
+
+def _norm_of_elements(x: Tensor, ord: Any = None, *args: Any, **options: Any) -> Any:  # noqa: A002 (torch's name)
+    """As torch.linalg says it, for which a matrix has other norms than a vector of its elements."""
+    return _norm_of_all(x, ord, *args, **options) if ord is None or x.dim() < 2 else NotImplemented
+
+
+def _vector_norm(x: Tensor, ord: Any = 2.0, *args: Any, **options: Any) -> Any:  # noqa: A002 (torch's name)
+    return _norm_of_all(x, ord, *args, **options)
+
+
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -219,6 +236,12 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.affine_grid: _affine_grid,
     torch.nn.functional.cross_entropy: _soft_cross_entropy,
     torch.nn.functional.linear: _linear,
+    torch.norm: _norm_of_all,
+    torch.Tensor.norm: _norm_of_all,
+    torch.linalg.norm: _norm_of_elements,
+    torch.linalg.vector_norm: _vector_norm,
+    torch.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
+    torch.Tensor.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,
