@@ -212,6 +212,32 @@ def _vector_norm(x: Tensor, ord: Any = 2.0, *args: Any, **options: Any) -> Any: 
     return _norm_of_all(x, ord, *args, **options)
 
 
+def _max_pool1d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """As images of one line have it; torch's own asks for sizes as numbers where there are no gradients."""
+    if return_indices:
+        return NotImplemented
+    forms = zip((kernel_size, stride or kernel_size, padding, dilation), (1, 1, 0, 1))
+    image = [[line, *(each if isinstance(each, tuple | list) else [each])] for each, line in forms]
+    return torch.nn.functional.max_pool2d(x.unsqueeze(-2), *image, ceil_mode=ceil_mode).squeeze(-2)
+
+
+def _unpooled(
+    x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Any:
+    """Of a size that is given, without a look whether it could be that of what was pooled."""
+    if output_size is None:
+        return NotImplemented
+    return torch._C._nn.max_unpool2d(x, indices, list(output_size)[-2:])
+
+
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -236,6 +262,9 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.affine_grid: _affine_grid,
     torch.nn.functional.cross_entropy: _soft_cross_entropy,
     torch.nn.functional.linear: _linear,
+    torch.max_pool1d: _max_pool1d,
+    torch.nn.functional.max_pool1d: _max_pool1d,
+    torch.nn.functional.max_unpool2d: _unpooled,
     torch.norm: _norm_of_all,
     torch.Tensor.norm: _norm_of_all,
     torch.linalg.norm: _norm_of_elements,
