@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
