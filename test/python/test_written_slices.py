@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import Function, on_both, computed
+from functions import Function, computed, on_both
 from torch.export import Dim
 
 import kitsune_mlir
