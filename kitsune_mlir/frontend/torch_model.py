@@ -178,7 +178,7 @@ def _trace(
 
     hooks = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
     try:
-        with _AsItCanBeTraced(known):
+        with _AsItCanBeTraced(known), known.copies.before_torch():
             return export(), changed
     finally:
         for hook in hooks:
