@@ -25,6 +25,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import KitsuneError, UserError
+from kitsune_mlir.frontend import data_writes
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
 from kitsune_mlir.frontend.narrow_floats import KINDS
@@ -70,7 +71,7 @@ def kitsune(
                 bw_compiler=functools.partial(compiler, backward=True),
                 partition_fn=cut,
                 decompositions=table_for(trained),
-            )(gm, example_inputs)
+            )(data_writes.written(gm), example_inputs)
     except TorchDynamoException:  # by which torch begins again, with other sizes open
         raise
     except Exception as error:
