@@ -57,7 +57,7 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Within torch.func, where torch's own takes the rows of an input of several dimensions for the example's."""
-    if bias is None or x.dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
+    if bias is None or _unwrapped(x).dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
         return NotImplemented
     return x @ weight.T + bias
 
@@ -290,5 +290,12 @@ def in_others(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _has_open_sizes(args: Any) -> bool:
     leaves = torch.utils._pytree.tree_leaves(args)
-    sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, Tensor) else [leaf])]
+    sizes = [size for leaf in leaves for size in (_unwrapped(leaf).shape if isinstance(leaf, Tensor) else [leaf])]
     return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """With the dimensions that torch.func maps a function over, too."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x
