@@ -57,9 +57,36 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Within torch.func, where torch's own takes the rows of an input of several dimensions for the example's."""
-    if bias is None or _unwrapped(x).dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
+    if bias is None or _unwrapped(x).dim() < 3 or not _is_transformed():
         return NotImplemented
     return x @ weight.T + bias
+
+
+def _layer_norm(x: Tensor, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Within torch.func, as `_linear`."""
+    if not _is_transformed():
+        return NotImplemented
+    dims = list(range(-len(shape), 0))
+    apart = x - x.mean(dims, keepdim=True)
+    found = apart * torch.rsqrt(apart.square().mean(dims, keepdim=True) + eps)
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Any:
+    if not _is_transformed():
+        return NotImplemented
+    if approximate == "tanh":
+        return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))  # sqrt(2 / pi)
+    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))  # 1 / sqrt(2)
+
+
+def _mish(x: Tensor, inplace: bool = False) -> Any:
+    return x * torch.tanh(torch.nn.functional.softplus(x)) if _is_transformed() and not inplace else NotImplemented
+
+
+def _is_transformed() -> bool:
+    return bool(torch._C._functorch.get_dynamic_layer_stack_depth())
 
 
 def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -262,6 +289,9 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.affine_grid: _affine_grid,
     torch.nn.functional.cross_entropy: _soft_cross_entropy,
     torch.nn.functional.linear: _linear,
+    torch.nn.functional.layer_norm: _layer_norm,
+    torch.nn.functional.gelu: _gelu,
+    torch.nn.functional.mish: _mish,
     torch.max_pool1d: _max_pool1d,
     torch.nn.functional.max_pool1d: _max_pool1d,
     torch.nn.functional.max_unpool2d: _unpooled,
