@@ -25,13 +25,16 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import KitsuneError, UserError
+from kitsune_mlir.frontend import data_writes
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
+from kitsune_mlir.frontend.narrow_floats import KINDS
 from kitsune_mlir.frontend.recurrent_cells import layers_apart
 from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
 
+_OTHERS = {torch.complex32, torch.complex64, torch.complex128, *KINDS}  # types that a program has no tensors of
 _OPTIONS = ("target", "deterministic", "freeze")
 
 # A backward pass is compiled at once, of open sizes as well: what is refused is refused as a whole. Tokens that keep
@@ -68,7 +71,7 @@ def kitsune(
                 bw_compiler=functools.partial(compiler, backward=True),
                 partition_fn=cut,
                 decompositions=table_for(trained),
-            )(gm, example_inputs)
+            )(data_writes.written(gm), example_inputs)
     except TorchDynamoException:  # by which torch begins again, with other sizes open
         raise
     except Exception as error:
@@ -101,8 +104,8 @@ def _compile(
         device = _device_of(values)
         given = [values[i] if i >= 0 else torch.empty((values[~i], 0), device=device) for i in graph.taken]
         given += graph.draw(device)
-        if not all(isinstance(value, torch.Tensor) and not value.is_complex() for value in given):
-            given = _as_real_tensors(given)
+        if not all(isinstance(value, torch.Tensor) and value.dtype not in _OTHERS for value in given):
+            given = _as_known_tensors(given)
         return graph.completed(compiled(*given), values)
 
     return make_boxed_func(run)
@@ -153,16 +156,18 @@ def _changed(count: int) -> set[int]:
     return {i for i, info in enumerate(known.input_info) if info.mutates_data or info.mutates_metadata}
 
 
-def _as_real_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    """Numbers as tensors where the others are, and complex numbers as two real ones."""
+def _as_known_tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    """Numbers as tensors where the others are, complex numbers as two real ones, and the bits of narrow ones."""
     device = _device_of(values)
 
-    def real(value: Any) -> torch.Tensor:
+    def known(value: Any) -> torch.Tensor:
         if not isinstance(value, torch.Tensor):
             return torch.full((), value, dtype=torch.int64, device=device)
+        if value.dtype in KINDS:
+            return value.view(torch.uint8)
         return torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
 
-    return [real(value) for value in values]
+    return [known(value) for value in values]
 
 
 def _device_of(values: Sequence[Any]) -> torch.device:

@@ -202,7 +202,17 @@ def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
 def _are_one(a: ir.Value, b: ir.Value) -> bool:
     """Whether two views of a buffer have its same elements, as those do that are reached by other reshapes."""
     one, other = _squeezed(a.type), _squeezed(b.type)
-    return root_of(a) == root_of(b) and one == other and min(*one[0], *one[1], one[2]) >= 0
+    known = root_of(a) == root_of(b) and one == other and min(*one[0], *one[1], one[2]) >= 0
+    return known or _reshaped(a) == _reshaped(b)
+
+
+def _reshaped(value: ir.Value) -> ir.Value:
+    """What a view is a reshape of: it has the same elements in the same order."""
+    view = rows.producer(value)
+    while view is not None and view.name in ("memref.collapse_shape", "memref.expand_shape", "memref.cast"):
+        value = view.operands[0]
+        view = rows.producer(value)
+    return value
 
 
 def _is_of_driver(buffer: ir.Value) -> bool:

@@ -18,6 +18,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
+from . import narrow_floats
 from .broadcasts import share_sizes
 from .checks import drop_checks, refuse_sparse
 from .complex_numbers import view_weights_as_real
@@ -40,9 +41,10 @@ class AotGraph:
     one i64, or, where it is a size and ~i stands for its position, as one of so many rows and no elements; complex
     numbers are as torch.view_as_real has them. Behind them come the random numbers that `draw` gives for a
     device. `given` computes those results that are numbers, inputs or views of inputs from all values, `places` says
-    where they are among the results, and `pairs` which of the others are complex numbers, of two real ones. Results of
-    the Program whose elements lie in another order than that of their dimensions have these in that order: by place,
-    `orders` has which dimension of the graph's each of them is.
+    where they are among the results, `pairs` which of the others are complex numbers, of two real ones, and `kinds` the
+    types of those that are bits of numbers, as values of these types are (narrow_floats.py). Results of the Program
+    whose elements lie in another order than that of their dimensions have these in that order: by place, `orders` has
+    which dimension of the graph's each of them is.
     """
 
     program: Program
@@ -51,6 +53,7 @@ class AotGraph:
     given: Callable[..., Sequence[Any]]
     places: list[int]
     pairs: list[int]
+    kinds: dict[int, torch.dtype]
     orders: dict[int, tuple[int, ...]]
 
     def completed(self, results: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -58,6 +61,8 @@ class AotGraph:
         found = list(results)
         for place in self.pairs:
             found[place] = torch.view_as_complex(found[place])
+        for place, kind in self.kinds.items():
+            found[place] = found[place].view(kind)
         for place, order in self.orders.items():
             found[place] = found[place].permute([order.index(d) for d in range(len(order))])
         for place, value in zip(self.places, self.given(*values) if self.places else (), strict=True):
@@ -102,6 +107,8 @@ def import_aot_graph(
             taken.pop(graph.find_nodes(op="placeholder").index(node))
             graph.erase_node(node)
     view_weights_as_real(graph, set())
+    kinds = {i: node.meta["val"].dtype for i, node in enumerate(_results(graph)) if narrow_floats.are_held_by(node)}
+    narrow_floats.as_bits(graph)
     placeholders = list(graph.find_nodes(op="placeholder"))
     lie_as_given(graph, {node.name for i, node in zip(taken, placeholders, strict=True) if i not in fixed})
     arguments = [_argument(node, fixed.get(i), name) for i, node in zip(taken, placeholders, strict=True)]
@@ -135,7 +142,9 @@ def import_aot_graph(
     }
     module = lower_graph(graph, name, weights)
     share_sizes(module, [argument.spec for argument in arguments])
-    return AotGraph(Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs, orders)
+    return AotGraph(
+        Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs, kinds, orders
+    )
 
 
 def _move_to_cpu(graph: Graph) -> None:

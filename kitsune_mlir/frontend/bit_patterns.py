@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from . import narrow_floats
 from .own_operators import BITS
 
 aten = torch.ops.aten
@@ -28,6 +29,8 @@ def view_as_type(x: Tensor, dtype: torch.dtype) -> Any:
     """The same bits as numbers of another type, of as many bits each."""
     if x.dtype == dtype:
         return x.clone()
+    if (x.dtype in narrow_floats.KINDS or dtype in narrow_floats.KINDS) and x.itemsize == dtype.itemsize:
+        return narrow_floats.view(x, dtype)
     return BITS(x, dtype) if any(x.dtype in kinds and dtype in kinds for kinds in _ALIKE) else NotImplemented
 
 

@@ -242,14 +242,17 @@ def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: 
 
 
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
-    """Paddings below zero cut, before the others are added."""
-    if all(not isinstance(size, int) or size >= 0 for size in padding):
+    """Paddings below zero cut, before the others are added; so do open ones, of which it is known at the call."""
+    adds = [statically_known_true(size >= 0) for size in padding]
+    if all(adds):
         return NotImplemented
-    for number, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True)):
+    cuts = [0 if known else -torch.sym_min(size, 0) for size, known in zip(padding, adds)]
+    for number, (before, after) in enumerate(zip(cuts[::2], cuts[1::2], strict=True)):
         axis = x.dim() - 1 - number
-        start, end = max(-before, 0), x.shape[axis] + min(after, 0)
-        x = x.narrow(axis, start, end - start)
-    return aten.constant_pad_nd(x, [max(size, 0) for size in padding], value)
+        if not adds[2 * number] or not adds[2 * number + 1]:
+            x = x.narrow(axis, before, x.shape[axis] - before - after)
+    wider = [size if known else torch.sym_max(size, 0) for size, known in zip(padding, adds)]
+    return aten.constant_pad_nd(x, wider, value)
 
 
 def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Any:

@@ -17,7 +17,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
-from .tensor_places import Copies, is_place
+from .place_sums import is_place
+from .tensor_places import Copies
 
 _MADE = {torch.arange, torch.eye, torch.full, torch.linspace, torch.logspace, torch.ones, torch.tensor, torch.zeros}
 _LIKE = {torch.full_like, torch.ones_like, torch.zeros_like, Tensor.new_full, Tensor.new_ones, Tensor.new_zeros}
@@ -34,6 +35,7 @@ _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split u
 _FILLED = (_MADE | _LIKE) - {torch.tensor}  # of sizes and numbers
 _OF_ANYTHING = _MADE | _LIKE | _READ
 _AT_PLACES = {Tensor.__getitem__, Tensor.__setitem__}
+_NARROWS = {torch.narrow, Tensor.narrow}
 _REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
 _MOST = 1 << 22  # elements: nn.Transformer compares the masks of 2,048 tokens with causal ones
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -55,6 +57,12 @@ class KnownTensors:
 
     def call(self, function: Any, args: Any, kwargs: Any) -> Any:
         """What a call gives. What it makes or writes is known if all is that it is given."""
+        place = self.copies.sums.result_of(function, args, kwargs)
+        result = self._result(function, args, kwargs)
+        self.copies.sums.note(result, place)
+        return result
+
+    def _result(self, function: Any, args: Any, kwargs: Any) -> Any:
         given = self._given(function, args, kwargs)
         if given is not None and function in _READ:
             return _outside(function, *given)
@@ -62,6 +70,8 @@ class KnownTensors:
         if function in _FILLED or name in _OF_SIZES:
             numbers = tree_map(self._number, args[of_itself:])
             args, kwargs = (*args[:of_itself], *numbers), tree_map(self._number, kwargs)
+            if function in _NARROWS and (found := self.copies.narrow(*args, **kwargs)) is not NotImplemented:
+                return found
         elif function in _AT_PLACES:
             args = args[0], tree_map(self._bounds, args[1]), *args[2:]
             if function is Tensor.__getitem__ and (found := self.copies.read(*args)) is not NotImplemented:

@@ -57,6 +57,8 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
         if node.target is aten._local_scalar_dense.default:
             with graph.inserting_before(node):
                 tensors[node] = _read(graph, node)
+        elif node.target is aten.sym_storage_offset.default:  # which torch checks of what is taken at a number
+            unknown.add(node)
         elif node.target is torch.sym_float and node.args[0] not in tensors:
             with graph.inserting_before(node):
                 tensors[node] = call(graph, aten.full.default, ([], node.args[0]), node, dtype=torch.float64)

@@ -80,6 +80,11 @@ def _writes_nothing(node: Node) -> bool:
     return not (isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable)
 
 
+def _has_kernel(op: torch._ops.OpOverload) -> bool:
+    """Whether torch computes a composite operator by a kernel of its own, where a trace finds no rule."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CPU"))
+
+
 def _plain(
     exported: ExportedProgram, table: dict[Any, Callable[..., Any]]
 ) -> tuple[GraphModule, ExportGraphSignature] | None:
@@ -90,6 +95,7 @@ def _plain(
     if mode is None:
         return None
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(table)
+    others |= {op: table[op] for op in composite if _has_kernel(op)}
     run = Interpreter(exported.graph_module).run
     with (
         _trace._ignore_backend_decomps(),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
@@ -28,18 +27,25 @@ from .working import working
 TAPS = WeakTensorKeyDictionary()
 _torch_average = torch._decomp.decomposition_table[torch.ops.aten._adaptive_avg_pool2d.default]
 
-_torch_quotient = _meta_registrations.div_rtn
+_torch_count = _meta_registrations.pooling_output_shape_pad_lr
 
 
 @contextlib.contextmanager
 def open_sizes() -> Iterator[None]:
-    """Within the `with`, windows of open images are counted without a look at what is left, for which torch 2.11 takes
-    the example's. For one thread at a time, as all tracing."""
-    _meta_registrations.div_rtn = operator.floordiv
+    """Within the `with`, windows of open images are counted without a look at what is left, for which torch takes the
+    example's: 2.11 of any, newer ones of those of `ceil_mode`. For one thread at a time, as all tracing."""
+    _meta_registrations.pooling_output_shape_pad_lr = _count
     try:
         yield
     finally:
-        _meta_registrations.div_rtn = _torch_quotient
+        _meta_registrations.pooling_output_shape_pad_lr = _torch_count
+
+
+def _count(size: Any, kernel: int, before: int, behind: int, stride: int, dilation: int, ceil_mode: bool) -> Any:
+    """How many windows a dimension of so many elements has; with `ceil_mode` the last one ends anywhere, but begins
+    at an element or before the first."""
+    room = before + behind - dilation * (kernel - 1) - 1
+    return (size + (min(room + stride - 1, before - 1) if ceil_mode else room)) // stride + 1
 
 
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -84,10 +90,7 @@ def max_pool_with_indices(dims: int) -> Callable[..., tuple[Tensor, Tensor]]:
     ) -> tuple[Tensor, Tensor]:
         given = (list(each) * (dims // len(each)) for each in (kernel, stride or kernel, padding, dilation))
         forms, sizes = list(zip(*given, strict=True)), x.shape[-dims:]
-        counts = [
-            _windows_of(size, form, ceil_mode and isinstance(size, int))
-            for size, form in zip(sizes, forms, strict=True)
-        ]
+        counts = [_count(n, k, p, p, s, d, ceil_mode) for n, (k, s, p, d) in zip(sizes, forms, strict=True)]
         around: list[Any] = []
         for size, count, (k, s, p, d) in reversed(list(zip(sizes, counts, forms, strict=True))):
             around += [p, (count - 1) * s + d * (k - 1) + 1 - p - size]
@@ -129,14 +132,6 @@ def _first_inside(x: Tensor, counts: Sequence[Any], forms: Sequence[tuple[int, i
             first = _quotient(outside.clamp(min=0) + (d - 1), d)
             found = found + (first * inner).view(-1, *[1] * (len(forms) - 1 - axis))
     return found
-
-
-def _windows_of(size: Any, form: Sequence[int], ceil_mode: bool) -> Any:
-    """How many windows a dimension of so many elements has; each begins at an element or before the first."""
-    k, s, p, d = form
-    room = size + 2 * p - d * (k - 1) - 1
-    count = room // s + 1
-    return count + 1 if ceil_mode and room % s and count * s < size + p else count
 
 
 def box_average(

@@ -1,48 +1,67 @@
 """Elements of tensors at numbers that tensors of no dimension hold, for which a trace would take views of known places:
 they are gathered and scattered.
 
-    x[:, i]        index.Tensor(x, [None, i.view(1)]).squeeze(1)
-    x[:, i] = v    x.index_put_([None, i.view(1)], v.unsqueeze(1))
+    x[:, i]              index.Tensor(x, [None, i.view(1)]).squeeze(1)
+    x[:, i] = v          x.index_put_([None, i.view(1)], v.unsqueeze(1))
+    x[:, i : i + 3]      index.Tensor(x, [None, i + arange(3)])
 
 What is gathered is no view any more, so that what writes to it is refused (`Copies`), but for `x[i] += v`, which Python
 writes back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir.errors import UnsupportedError
 
+from .place_sums import PlaceSums, is_place
+
 aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Elements that begin where a tensor says, of any number; a slice of them."""
+
+    start: Tensor
+    count: Any  # a number or a size
+    step: int = 1
 
 
 class Copies:
     """What was gathered in one trace where a model has views."""
 
     def __init__(self) -> None:
+        self.sums = PlaceSums()
         self._made: list[tuple[Tensor, int]] = []
 
     def read(self, x: Tensor, index: Any) -> Any:
         """x[index], if there is a place in a tensor; else NotImplemented."""
-        items = _items(x, index)
-        if not any(map(is_place, items)):
+        items = self._items(x, index)
+        if not any(map(_is_moved, items)):
             return NotImplemented
         if any(map(_is_gathered, items)):
             return aten.index.Tensor(*_gathered(x, items)) if _are_adjacent(items) else NotImplemented
         view, dims, places = _placed(x, items)
-        found = aten.index.Tensor(view, places).squeeze(_where(dims))
+        found = aten.index.Tensor(view, places).movedim(_taken_to(dims), dims)
+        for d, item in reversed(list(enumerate(_left(items)))):
+            found = found.squeeze(d) if is_place(item) else found
         self._made.append((found, found._version))
         return found
 
     def write(self, x: Tensor, index: Any, value: Any) -> bool:
         """x[index] = value, if there is a place in a tensor, and whether there is one."""
-        items = _items(x, index)
-        if not any(map(is_place, items)):
+        items = self._items(x, index)
+        if not any(map(_is_moved, items)):
             return False
         self._made = [made for made in self._made if made[0] is not value]
         value = (
@@ -55,11 +74,47 @@ class Copies:
             aten.index_put_(view, places, value)
             return True
         view, dims, places = _placed(x, items)
-        left = [size for d, size in enumerate(view.shape) if d not in dims]
-        while value.dim() > len(left):  # dimensions of one element in front, which torch leaves out
+        left = _left(items)
+        sizes = [item.count if isinstance(item, _Window) else n for item, n in zip(left, view.shape, strict=True)]
+        singles = [d for d, item in enumerate(left) if is_place(item)]
+        kept = [n for d, n in enumerate(sizes) if d not in singles]
+        while value.dim() > len(kept):  # dimensions of one element in front, which torch leaves out
             value = value.squeeze(0)
-        aten.index_put_(view, places, value.expand(left).unsqueeze(_where(dims)))
+        value = value.expand(kept)
+        for d in singles:
+            value = value.unsqueeze(d)
+        first = _taken_to(dims)
+        if first != dims:  # not beside each other
+            view, places, value = (
+                view.movedim(dims, first),
+                [p for p in places if p is not None],
+                value.movedim(dims, first),
+            )
+        aten.index_put_(view, places, value)
         return True
+
+    def narrow(self, x: Tensor, dim: int, start: Any, length: Any) -> Any:
+        """x.narrow(dim, start, length), if a tensor says where it starts; else NotImplemented."""
+        if not _is_unknown(start) or isinstance(length, int) and length < 1:
+            return NotImplemented
+        return self.read(x, (*[slice(None)] * (dim % x.dim()), _Window(_as_tensor(start, x.device), length)))
+
+    @contextlib.contextmanager
+    def before_torch(self) -> Iterator[None]:
+        """Within the `with`, slices that begin where a tensor says come here: torch would take any number of elements
+        to be between two numbers that it does not know."""
+        override = _NonStrictTorchFunctionHandler._override
+
+        def as_it_is(handler: Any, function: Any, args: Any, kwargs: Any) -> Any:
+            if function is Tensor.__getitem__ and any(isinstance(item, _Window) for item in self._items(*args)):
+                return function, args, kwargs
+            return override(handler, function, args, kwargs)
+
+        _NonStrictTorchFunctionHandler._override = as_it_is
+        try:
+            yield
+        finally:
+            _NonStrictTorchFunctionHandler._override = override
 
     def check(self) -> None:
         """Raises UnsupportedError if one was written to."""
@@ -69,13 +124,31 @@ class Copies:
                 "write to x[i] itself, or compute something new"
             )
 
+    def _items(self, x: Tensor, index: Any) -> list[Any]:
+        """One for each dimension that an index says something of, None, or a mask; the others are slices of all."""
+        items = list(index) if isinstance(index, tuple) else [index]
+        taken = sum(map(_dims, items))
+        at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
+        found = [*items[:at], *[slice(None)] * (x.dim() - taken), *items[at + 1 :]]
+        return [self._window(item, x.device) if isinstance(item, slice) else item for item in found]
 
-def _items(x: Tensor, index: Any) -> list[Any]:
-    """One for each dimension that an index says something of, None, or a mask; the others are slices of all."""
-    items = list(index) if isinstance(index, tuple) else [index]
-    taken = sum(map(_dims, items))
-    at = next((i for i, item in enumerate(items) if item is Ellipsis), len(items))
-    return [*items[:at], *[slice(None)] * (x.dim() - taken), *items[at + 1 :]]
+    def _window(self, item: slice, device: torch.device) -> slice | _Window:
+        """What a slice between two numbers in tensors is, if it is known how far they are apart."""
+        step = 1 if item.step is None else item.step
+        if not (_is_unknown(item.start) or _is_unknown(item.stop)) or not isinstance(step, int) or step < 1:
+            return item
+        length = self.sums.between(item.start, item.stop)
+        if length is None or isinstance(length, int) and length < 1:
+            return item
+        return _Window(_as_tensor(item.start, device), (length + step - 1) // step, step)
+
+
+def _as_tensor(start: Any, device: torch.device) -> Tensor:
+    return start if isinstance(start, Tensor) else torch.scalar_tensor(start, dtype=torch.int64, device=device)
+
+
+def _is_unknown(bound: Any) -> bool:
+    return is_place(bound) or isinstance(bound, torch.SymInt) and bool(free_unbacked_symbols(bound))
 
 
 def _dims(item: Any) -> int:
@@ -84,9 +157,8 @@ def _dims(item: Any) -> int:
     return 0 if item is None or isinstance(item, bool | EllipsisType) else 1
 
 
-def is_place(item: Any) -> bool:
-    kinds = torch.int64, torch.int32, torch.int16, torch.int8
-    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in kinds
+def _is_moved(item: Any) -> bool:
+    return is_place(item) or isinstance(item, _Window)
 
 
 def _is_gathered(item: Any) -> bool:
@@ -109,14 +181,36 @@ def _gathered(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, list[Tensor | No
     ]
 
 
+def _left(items: Sequence[Any]) -> list[Any]:
+    """What stands for each dimension of the view of all places."""
+    return [item for item in items if item is None or isinstance(item, slice | Tensor | _Window)]
+
+
 def _placed(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, list[int], list[Tensor | None]]:
-    """The view of all places; which of its dimensions they are along, and the places by dimension."""
-    view = x[tuple(slice(None) if is_place(item) else item for item in items)]
-    left = [item for item in items if item is None or isinstance(item, slice | Tensor)]
-    dims = [d for d, item in enumerate(left) if is_place(item)]
-    return view, dims, [left[d].long().view(1) if d in dims else None for d in range(dims[-1] + 1)]
+    """The view of all places; which of its dimensions they are along, and the numbers by dimension, each of which has
+    one of the dimensions that are taken."""
+    view = x[tuple(slice(None) if _is_moved(item) else item for item in items)]
+    left = _left(items)
+    dims = [d for d, item in enumerate(left) if _is_moved(item)]
+    numbers: list[Tensor | None] = [None] * (dims[-1] + 1)
+    for number, d in enumerate(dims):
+        numbers[d] = _numbers(left[d], view.shape[d]).view([-1 if k == number else 1 for k in range(len(dims))])
+    return view, dims, numbers
 
 
-def _where(dims: Sequence[int]) -> int:
-    """Where what is gathered has the dimension of one element."""
-    return dims[0] if list(dims) == list(range(dims[0], dims[-1] + 1)) else 0
+def _numbers(item: Any, size: Any) -> Tensor:
+    """Those of the elements, which are counted from the end below zero. Where a window begins there and goes beyond
+    the end, it has none in torch, and a number that no element has here."""
+    if is_place(item):
+        return item.long().view(1)
+    start = item.start.long().view(1)
+    if isinstance(item.count, int) and item.count == 1:
+        return start
+    found = start + torch.arange(item.count, device=start.device) * item.step
+    return torch.where((start < 0) & (found >= 0), size, found)
+
+
+def _taken_to(dims: Sequence[int]) -> list[int]:
+    """Where the dimensions lie that are gathered: where the first was if they are neighbours, else in front."""
+    first = dims[0] if list(dims) == list(range(dims[0], dims[-1] + 1)) else 0
+    return list(range(first, first + len(dims)))

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch._dynamo
+from torch._functorch import predispatch
 from torch.distributions import Distribution
 from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -31,7 +32,7 @@ from .guards import is_of_example
 from .known_tensors import KnownTensors
 from .torch_program import DTYPES, import_exported, is_library
 from .traced_functions import in_others
-from .tracing import tracing
+from .tracing import tracing, transforms_ended
 
 _Given = tuple[tuple[Any, ...], dict[str, Any]]  # example arguments, by place and by name
 
@@ -94,7 +95,7 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
         _quiet(),
         _unchecked_distributions(),
         torch._dynamo.config.patch(open_sizes),
-        _transforms_ended() as end_transforms,
+        transforms_ended() as end_transforms,
     ):
         try:
             with _results_as_tuples(model):
@@ -140,27 +141,12 @@ def _of_all_sizes(
 
 def _check_constants(exported: ExportedProgram) -> None:
     """Raises RuntimeError where a trace took what torch.func computes with for constants, as it does in a model without
-    parameters."""
+    parameters, or its transforms for operators, which no other trace gets through."""
+    if any(getattr(node.target, "__module__", None) == predispatch.__name__ for node in exported.graph.nodes):
+        raise RuntimeError("transforms of torch.func are left")
     for name, constant in exported.constants.items():
         if isinstance(constant, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(constant):
             raise RuntimeError(f"{name} is computed with by torch.func")
-
-
-@contextlib.contextmanager
-def _transforms_ended() -> Iterator[Callable[[], None]]:
-    """What ends torch.func's transforms that a failed trace within the `with` has left; at the end all such are. They
-    would wrap anybody's tensors otherwise."""
-    functorch = torch._C._functorch
-    depth = functorch.get_dynamic_layer_stack_depth()
-
-    def end() -> None:
-        if functorch.get_dynamic_layer_stack_depth() > depth:
-            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-
-    try:
-        yield end
-    finally:
-        end()
 
 
 def _with_known_buffers(model: torch.nn.Module, export: Callable[[], ExportedProgram]) -> ExportedProgram:
@@ -194,7 +180,7 @@ def _trace(
 
     hooks = [model.register_forward_pre_hook(begin), model.register_forward_hook(end)]
     try:
-        with _AsItCanBeTraced(known):
+        with _AsItCanBeTraced(known), known.copies.before_torch():
             return export(), changed
     finally:
         for hook in hooks:

@@ -21,7 +21,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import composite_operators, empty_tensors, result_memory
+from . import composite_operators, empty_tensors, narrow_floats, result_memory
 from .broadcasts import share_sizes
 from .complex_numbers import part_complex_numbers, view_weights_as_real
 from .constant_masks import known_masks_as_places
@@ -81,7 +81,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     """
     given = set(exported.graph_signature.user_inputs)
     for node in exported.graph.find_nodes(op="placeholder"):
-        if _is_tensor(node) and (node.name in given or not node.meta["val"].is_complex()):
+        if _is_tensor(node) and (node.name in given or not _is_other_inside(node.meta["val"])):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
     for node in filter(reaches_beyond, exported.graph.nodes):
         raise UnsupportedError(
@@ -109,6 +109,10 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     refuse_guards(graph, before, exported.range_constraints, name)
     settle_sizes(graph)
     view_weights_as_real(graph, set(signature.user_inputs))
+    for node in graph.output_node().all_input_nodes:
+        if _is_tensor(node) and node.name in signature.user_outputs:
+            node_spec(node.name, node)  # refuses types that a program has inside only
+    narrow_floats.as_bits(graph)
     numbers = numbers_as_tensors(graph)
     written = {spec.target for spec in signature.output_specs if spec.kind in _MUTATIONS}
     as_called = lie_as_given(graph, set(signature.user_inputs) - written)
@@ -261,6 +265,11 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
     return lower_torch(importer.module, name)
 
 
+def _is_other_inside(value: torch.Tensor) -> bool:
+    """Whether a weight's type is one that a program has otherwise: two real numbers, or the bits of one."""
+    return value.is_complex() or value.dtype in narrow_floats.KINDS
+
+
 def _is_unbacked(node: torch.fx.Node) -> bool:
     """Whether a number, or a size of a tensor, depends on the data; where a view begins in memory matters to no one."""
     value = node.meta.get("val")
@@ -268,13 +277,15 @@ def _is_unbacked(node: torch.fx.Node) -> bool:
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
-    """The tensor's memory as an array (bf16: its bits; complex numbers: both parts, as a last dimension of size 2);
-    copied only from another device or layout."""
+    """The tensor's memory as an array (of bf16 and of narrow_floats.py the bits, of complex numbers both parts, as a
+    last dimension of size 2); copied only from another device or layout."""
     if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
         raise UserError(f"{what} is on the meta device and has no data: load the weights first")
     tensor = tensor.detach().cpu().contiguous()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
+    if tensor.dtype in narrow_floats.KINDS:
+        tensor = tensor.view(torch.uint8)
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -285,6 +296,7 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
         raise UnsupportedError(
             f"{name} has elements of type {value.dtype}; use one of {', '.join(DTYPES.values())}"
             + (", with the real and the imaginary parts apart" if value.is_complex() else "")
+            + (", such as its bits as uint8, by `view`" if value.dtype in narrow_floats.KINDS else "")
         )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
     symbols = tuple(None if isinstance(s, int) else symbol_of(s) for s in value.shape)

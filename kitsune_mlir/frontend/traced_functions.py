@@ -57,9 +57,36 @@ def _take_along(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     """Within torch.func, where torch's own takes the rows of an input of several dimensions for the example's."""
-    if bias is None or x.dim() < 3 or torch._C._functorch.get_dynamic_layer_stack_depth() == 0:
+    if bias is None or _unwrapped(x).dim() < 3 or not _is_transformed():
         return NotImplemented
     return x @ weight.T + bias
+
+
+def _layer_norm(x: Tensor, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """Within torch.func, as `_linear`."""
+    if not _is_transformed():
+        return NotImplemented
+    dims = list(range(-len(shape), 0))
+    apart = x - x.mean(dims, keepdim=True)
+    found = apart * torch.rsqrt(apart.square().mean(dims, keepdim=True) + eps)
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias
+
+
+def _gelu(x: Tensor, approximate: str = "none") -> Any:
+    if not _is_transformed():
+        return NotImplemented
+    if approximate == "tanh":
+        return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))  # sqrt(2 / pi)
+    return 0.5 * x * (1 + torch.erf(x * 0.7071067811865476))  # 1 / sqrt(2)
+
+
+def _mish(x: Tensor, inplace: bool = False) -> Any:
+    return x * torch.tanh(torch.nn.functional.softplus(x)) if _is_transformed() and not inplace else NotImplemented
+
+
+def _is_transformed() -> bool:
+    return bool(torch._C._functorch.get_dynamic_layer_stack_depth())
 
 
 def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
@@ -195,6 +222,49 @@ def _quantile(x: Tensor, q: float | Tensor, dim: int | None = None, keepdim: boo
     return quantile(x, q, dim, keepdim, **options)
 
 
+def _norm_of_all(x: Tensor, p: Any = 2.0, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    """Of all dimensions, which are named, for torch asks otherwise whether there is but one element."""
+    order = 2.0 if p in (None, "fro") else p
+    if dim is not None or isinstance(order, str) or options.pop("out", None) is not None:
+        return NotImplemented
+    return torch.linalg.vector_norm(x, order, tuple(range(x.dim())), keepdim, **options)
+
+
+def _norm_of_elements(x: Tensor, ord: Any = None, *args: Any, **options: Any) -> Any:  # noqa: A002 (torch's name)
+    """As torch.linalg says it, for which a matrix has other norms than a vector of its elements."""
+    return _norm_of_all(x, ord, *args, **options) if ord is None or x.dim() < 2 else NotImplemented
+
+
+def _vector_norm(x: Tensor, ord: Any = 2.0, *args: Any, **options: Any) -> Any:  # noqa: A002 (torch's name)
+    return _norm_of_all(x, ord, *args, **options)
+
+
+def _max_pool1d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """As images of one line have it; torch's own asks for sizes as numbers where there are no gradients."""
+    if return_indices:
+        return NotImplemented
+    forms = zip((kernel_size, stride or kernel_size, padding, dilation), (1, 1, 0, 1))
+    image = [[line, *(each if isinstance(each, tuple | list) else [each])] for each, line in forms]
+    return torch.nn.functional.max_pool2d(x.unsqueeze(-2), *image, ceil_mode=ceil_mode).squeeze(-2)
+
+
+def _unpooled(
+    x: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Any:
+    """Of a size that is given, without a look whether it could be that of what was pooled."""
+    if output_size is None:
+        return NotImplemented
+    return torch._C._nn.max_unpool2d(x, indices, list(output_size)[-2:])
+
+
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -219,6 +289,18 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.nn.functional.affine_grid: _affine_grid,
     torch.nn.functional.cross_entropy: _soft_cross_entropy,
     torch.nn.functional.linear: _linear,
+    torch.nn.functional.layer_norm: _layer_norm,
+    torch.nn.functional.gelu: _gelu,
+    torch.nn.functional.mish: _mish,
+    torch.max_pool1d: _max_pool1d,
+    torch.nn.functional.max_pool1d: _max_pool1d,
+    torch.nn.functional.max_unpool2d: _unpooled,
+    torch.norm: _norm_of_all,
+    torch.Tensor.norm: _norm_of_all,
+    torch.linalg.norm: _norm_of_elements,
+    torch.linalg.vector_norm: _vector_norm,
+    torch.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
+    torch.Tensor.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,
@@ -238,5 +320,12 @@ def in_others(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _has_open_sizes(args: Any) -> bool:
     leaves = torch.utils._pytree.tree_leaves(args)
-    sizes = [size for leaf in leaves for size in (leaf.shape if isinstance(leaf, Tensor) else [leaf])]
+    sizes = [size for leaf in leaves for size in (_unwrapped(leaf).shape if isinstance(leaf, Tensor) else [leaf])]
     return any(isinstance(size, torch.SymInt) for size in sizes)
+
+
+def _unwrapped(x: Tensor) -> Tensor:
+    """With the dimensions that torch.func maps a function over, too."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return x

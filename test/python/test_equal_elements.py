@@ -43,8 +43,11 @@ def test_gradients_of_extrema_of_what_is_computed(reader):
     torch.manual_seed(2)
     model, x = Normed(READERS[reader]), torch.randn(5, 7, 6)
     exact = copy.deepcopy(model)
+    try:
+        exact(x).backward()
+    except RuntimeError as error:  # aminmax has no gradients in torch 2.11
+        pytest.skip(str(error).partition("\n")[0])
     torch.compile(model, backend="kitsune", dynamic=False)(x).backward()
-    exact(x).backward()
     for own, other in zip(model.parameters(), exact.parameters()):
         torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-4)
 

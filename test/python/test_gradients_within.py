@@ -88,3 +88,37 @@ def test_forces_of_open_batches_of_points():
     compiled = kitsune_mlir.compile(model, (torch.randn(4, 5, 3),), dynamic_shapes=shapes)
     x = torch.randn(7, 5, 3)
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+class Layers(nn.Module):
+    """A Jacobian of each row, and derivatives along a direction, of layers that have kernels of their own in torch."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 8), *layers, nn.Linear(8, 2))
+
+    def forward(self, x):
+        alone = lambda row: self.layers(row[None])[0]  # noqa: E731
+        return vmap(jacrev(alone))(x), vmap(jacfwd(alone))(x), *jvp(self.layers, (x,), (x.cos(),))
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.LayerNorm(8), nn.GELU()], [nn.GELU("tanh")], [nn.Mish()]])
+def test_layers_with_kernels(layers, is_open):
+    model = Layers(*layers).eval()
+    shapes = ({0: torch.export.Dim("n", min=2)},) if is_open else None
+    compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),), dynamic_shapes=shapes)
+    x = torch.randn(9 if is_open else 5, 3)
+    for found, wanted in zip(compiled(x), model(x), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_no_forward_derivative_is_left_of_a_failed_trace():
+    class Left(nn.Module):
+        def forward(self, x):
+            return jvp(lambda y: y.square() if y.sum().item() > 0 else y, (x,), (x,))
+
+    with pytest.raises(kitsune_mlir.UnsupportedError):
+        kitsune_mlir.compile(Left(), (torch.randn(3),))
+    value, moved = jvp(torch.sin, (torch.ones(3),), (torch.ones(3),))
+    torch.testing.assert_close(moved, torch.cos(torch.ones(3)))

@@ -205,7 +205,8 @@ def reduced(x, y, mask, rows, classes):
         (kept.softmax(0) * kept).sum(0),
         kept.log_softmax(0).max(),
     )
-    return *spreads, *norms, *sums, columns.amax(), columns.amin(1), kept.max(0).values, (columns > 1).any(1)
+    alike = torch.linalg.norm(columns), torch.dist(kept, kept - 1, 3), torch.linalg.vector_norm(kept, keepdim=True)
+    return *spreads, *norms, *sums, *alike, columns.amax(), columns.amin(1), kept.max(0).values, (columns > 1).any(1)
 
 
 def places(x, y, mask, rows, classes):

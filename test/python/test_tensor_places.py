@@ -39,7 +39,28 @@ def new_dimension(x, i):
     x[:, i, None] = x[:, :1]
 
 
+def window(x, i):
+    end = i + 2
+    x[:, i:end] = x[:, :2] * 3
+
+
+def added_to_windows(x, i):
+    x[i : i + 1] += 1
+    x[i, 1:3] += x[0, 0]
+    x[:, i - 1 : i + 1] *= 2
+
+
+def crossing_windows(x, i):
+    x[i - 1 : i + 1, i : i + 1] = x[:2, :1]
+
+
+def at_a_number(x, i):
+    start = i.item()
+    x[:, start : start + 2] = x[:, start : start + 1]
+
+
 WRITES = row, column, element, added, lower, crossing, beside_others, new_dimension
+WINDOW_WRITES = window, added_to_windows, crossing_windows, at_a_number
 READS = {
     "row": lambda x, i: x[i],
     "column": lambda x, i: x[:, i],
@@ -51,6 +72,17 @@ READS = {
     "between": lambda x, i: x[:, None, i, ...],
     "with new dimensions": lambda x, i: x[None, i, :, None],
     "every column": lambda x, i: torch.stack([x[:, j] * i for j in torch.arange(4)]),
+}
+
+
+WINDOWS = {
+    "columns": lambda x, i: x[:, i : i + 2] * 2,
+    "row": lambda x, i: x[i : i + 1].squeeze(0) + x[i - 1],
+    "computed": lambda x, i: x[1:, 2 * i - 1 : 2 + (i + i) - 1],
+    "second elements": lambda x, i: x[:, i - 1 : i + 2 : 2],
+    "place and window": lambda x, i: x[None, i, i - 1 : i + 1],
+    "parts": lambda x, i: x.narrow(1, i, 2) + torch.narrow(x, 1, i.item() - 1, 2),
+    "as many as there are": lambda x, i: torch.cat([x, x * 2])[i - 1 : x.shape[0] + i - 1],
 }
 
 
@@ -74,10 +106,10 @@ class Reads(torch.nn.Module):
         return self.read(x, i)
 
 
-def check(model, is_open):
+def check(model, is_open, places=(2, 0, -2)):
     shapes = ({0: torch.export.Dim("rows", min=2)}, None) if is_open else None
     compiled = kitsune_mlir.compile(model, (torch.randn(4, 5), torch.tensor(2)), dynamic_shapes=shapes)
-    for place in (2, 0, -2):
+    for place in places:
         args = torch.randn(7 if is_open else 4, 5), torch.tensor(place)
         torch.testing.assert_close(torch.as_tensor(compiled(*args)), model(*args))
 
@@ -94,24 +126,46 @@ def test_reads(name, is_open):
     check(Reads(READS[name]), is_open)
 
 
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("model", [*map(Reads, WINDOWS.values()), *map(Writes, WINDOW_WRITES)])
+def test_windows(model, is_open):
+    """Between two numbers that are as far apart as the trace says."""
+    check(model, is_open, places=(1, 2))
+
+
+def test_windows_that_torch_cuts():
+    """Those of other sizes than others are no results."""
+    compiled = kitsune_mlir.compile(Reads(WINDOWS["columns"]), (torch.randn(4, 5), torch.tensor(2)))
+    x = torch.randn(4, 5)
+    torch.testing.assert_close(compiled(x, torch.tensor(-3)), x[:, -3:-1] * 2)
+    for place in (4, -1, -6):
+        with pytest.raises(UserError, match="out of range"):
+            compiled(x, torch.tensor(place))
+
+
 class Cache(torch.nn.Module):
     """A step of attention that writes its key at the place of its token."""
 
-    def __init__(self):
+    def __init__(self, of_one=False):
         super().__init__()
+        self.of_one = of_one
         self.register_buffer("keys", torch.zeros(2, 3, 8, 4))
         self.key = torch.nn.Linear(4, 12)
 
     def forward(self, x, place):
         key = self.key(x).view(2, 3, 4)
-        self.keys[:, :, place] = key
+        if self.of_one:
+            self.keys[:, :, place : place + 1] = key[:, :, None]
+        else:
+            self.keys[:, :, place] = key
         scores = (key[:, :, None] @ self.keys.mT).masked_fill(torch.arange(8) > place, -torch.inf)
         return scores.softmax(-1) @ self.keys
 
 
 @torch.no_grad()
-def test_a_cache_is_filled():
-    model = Cache()
+@pytest.mark.parametrize("of_one", [False, True])
+def test_a_cache_is_filled(of_one):
+    model = Cache(of_one)
     compiled = kitsune_mlir.compile(model, (torch.randn(2, 4), torch.tensor(3)))
     for place in range(4):
         args = torch.randn(2, 4), torch.tensor(place)

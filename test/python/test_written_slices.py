@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import Function, computed
+from functions import Function, computed, on_both
 from torch.export import Dim
 
 import kitsune_mlir
@@ -92,6 +92,23 @@ def test_the_last_row_of_an_open_size():
     for shape in ((4, 6, 9), (5, 4, 7)):
         x = torch.randn(shape)
         torch.testing.assert_close(torch.as_tensor(compiled(x)), bounded(x))
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_the_last_row_of_some_known_ones():
+    """What is written is a view of the tensor that is written to, whose strides are open: nothing is left to copy."""
+
+    def ended(x):
+        y = x * 2
+        y[0, -1] = 7
+        y[2, :, -1] = y[1, :, 0] + 1
+        return y
+
+    sizes = {1: Dim("rows", min=2, max=99)}
+    for run in on_both(Function(ended), (torch.randn(3, 4, 5),), dynamic_shapes=((sizes,),)):
+        for rows in (4, 2, 33):
+            x = torch.randn(3, rows, 5)
+            torch.testing.assert_close(torch.as_tensor(run(x)), ended(x))
 
 
 @pytest.mark.usefixtures("unassembled")

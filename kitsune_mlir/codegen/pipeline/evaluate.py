@@ -56,6 +56,9 @@ class _Scalar:
             is_rounded = ROUNDS in self.attributes
             values[self.results[0]] = _rounded(operands[0], self.op.results[0].type) if is_rounded else operands[0]
             return
+        if self.name == "arith.bitcast":
+            values[self.results[0]] = _reinterpreted(operands[0], self.op)
+            return
         clone = ir.Operation.create(self.name, self.types, operands, self.attributes)
         values.update(zip(self.results, clone.results))
 
@@ -63,6 +66,14 @@ class _Scalar:
 def _rounded(x: ir.Value, element: ir.Type) -> ir.Value:
     """A number as it is once it was rounded to elements of this type."""
     return arith.extf(x.type, arith.truncf(element, x))
+
+
+def _reinterpreted(x: ir.Value, op: ir.Operation) -> ir.Value:
+    """What a bitcast gives of an operand that may be computed in a wider type."""
+    element, result = op.operands[0].type, op.results[0].type
+    bits = arith.bitcast(result, x if x.type == element else arith.truncf(element, x))
+    computed = compute_type(result)
+    return bits if computed == result else arith.extf(computed, bits)
 
 
 class _Body:

@@ -1,0 +1,112 @@
+"""How far apart the numbers are that two tensors of no dimension hold, as far as a trace says it.
+
+    end = i + 3
+    x[i:end]           three elements, wherever i is
+
+A number is a sum of what is not known, each so many times, and of a number or a size."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils.weak import WeakIdKeyDictionary
+
+_KINDS = torch.int64, torch.int32, torch.int16, torch.int8
+_SAME = frozenset("clone contiguous detach int long reshape squeeze to type_as view".split())
+_ALIKE = _SAME | frozenset("getitem select floor_divide floordiv remainder mod clamp minimum maximum".split())
+
+
+def is_place(item: Any) -> bool:
+    """Whether it is a tensor of no dimension that holds an integer."""
+    return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in _KINDS
+
+
+@dataclass(frozen=True)
+class _Sum:
+    terms: Mapping[Hashable, int]
+    rest: Any  # a number or a size
+
+    def plus(self, other: _Sum, times: int = 1) -> _Sum:
+        counts = {term: self.terms.get(term, 0) + times * other.terms.get(term, 0) for term in self._of(other)}
+        return _Sum({term: n for term, n in counts.items() if n}, self.rest + times * other.rest)
+
+    def _of(self, other: _Sum) -> set[Hashable]:
+        return {*self.terms, *other.terms}
+
+
+class PlaceSums:
+    """The numbers of one trace. One that is written to is another from then on: torch counts the writes to tensors."""
+
+    def __init__(self) -> None:
+        self._found: WeakIdKeyDictionary = WeakIdKeyDictionary()  # with the count of writes then
+        self._kept: list[Tensor] = []  # whose names stand for what they hold
+
+    def between(self, start: Any, end: Any) -> Any:
+        """The number or the size that `end` - `start` is, of tensors, numbers and sizes; None if that is not known."""
+        first, last = self._of(start), self._of(end)
+        if first is None or last is None:
+            return None
+        found = last.plus(first, -1)
+        return None if found.terms else known_size(found.rest)
+
+    def result_of(self, function: Any, args: Any, kwargs: Any) -> _Sum | None:
+        """What a call will make of such numbers, before it is made: it may write to one."""
+        name = getattr(function, "__name__", "").strip("_")
+        if kwargs or not args or not isinstance(args[0], Tensor):
+            return None
+        if name in ("add", "radd", "iadd", "sub", "isub", "rsub", "mul", "rmul", "imul") and len(args) == 2:
+            return self._arithmetic(name.removeprefix("i").removesuffix("_"), self._of(args[0]), self._of(args[1]))
+        if name == "neg":
+            own = self._of(args[0])
+            return None if own is None else _Sum({}, 0).plus(own, -1)
+        if name in _SAME and is_place(args[0]):
+            return self._of(args[0])
+        if name in _ALIKE and all(isinstance(each, Tensor | int) for each in args):
+            return _Sum({(name, *map(self._name, args)): 1}, 0)
+        return None
+
+    def note(self, result: Any, found: _Sum | None) -> None:
+        """That a call gave this tensor, of which `result_of` said so."""
+        if found is not None and is_place(result):
+            self._found[result] = found, result._version
+
+    @staticmethod
+    def _arithmetic(name: str, one: _Sum | None, other: _Sum | None) -> _Sum | None:
+        if one is None or other is None:
+            return None
+        if name.startswith("r"):
+            one, other, name = other, one, name[1:]
+        if name != "mul":
+            return one.plus(other, -1 if name == "sub" else 1)
+        if isinstance(one.rest, int) and not one.terms:
+            one, other = other, one
+        return _Sum({}, 0).plus(one, other.rest) if not other.terms and isinstance(other.rest, int) else None
+
+    def _of(self, value: Any) -> _Sum | None:
+        if isinstance(value, int | torch.SymInt):
+            return _Sum({}, value)
+        if not is_place(value):
+            return None
+        found, writes = self._found.get(value, (None, 0))
+        return found if found is not None and writes == value._version else _Sum({self._name(value): 1}, 0)
+
+    def _name(self, value: Any) -> Hashable:
+        if not isinstance(value, Tensor):
+            return value
+        self._kept.append(value)
+        return id(value), value._version
+
+
+def known_size(size: Any) -> Any:
+    """A number or an open size; None for one that depends on data."""
+    if isinstance(size, int):
+        return size
+    if free_unbacked_symbols(size):
+        return None
+    number = size.node.maybe_as_int()
+    return size if number is None else number
