@@ -40,6 +40,7 @@ from .base import ModulePass
 from .broadcast_reads import divide_exactly, read_plainly
 from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
+from .counted_places import count_places
 from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .folded_sizes import fold_sizes
@@ -101,6 +102,7 @@ class PrepareLinalg(ModulePass):
                 read_plainly(op)
             for op in walk(module, "linalg.generic"):
                 inline_constants(op)
+                count_places(op)
                 prune(op)
             keep_dimensions(module)
             for op in walk(module, "linalg.generic"):
