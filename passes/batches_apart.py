@@ -26,7 +26,7 @@ def check_open(operands: Sequence[Operand], sizes: Iterable[int], known: TensorS
         raise UnsupportedError("a size that is open until the call is a part of one of an operand")
     if len(opened) > 1:
         for operand in operands:
-            check_apart(*operand, known.shape, known.is_given)
+            check_apart(*operand, known.shape, known.is_computed)
 
 
 def check_apart(

@@ -6,7 +6,8 @@
     %b = arith.minsi %n, %m                        ... %n ...
 
 So slices, whose ends torch-mlir looks for on both sides, begin and end where they are known to, and tensors that are
-cut out of others are known to be as long as these (by prepare-linalg).
+cut out of others are known to be as long as these (by prepare-linalg). What is computed of the sizes of arguments alone
+stands in front of everything else, where all can have it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class _Number:
         return self.known if all(times < 0 and name[0] == _SIZE for name, times in self.terms) else _FAR
 
 
+_SCALAR = ("arith.", "affine.apply", "tensor.dim")
 _SIZE, _OTHER = "s", "o"  # with which the names of terms begin
 
 
@@ -74,20 +76,49 @@ def fold_sizes(main: ir.Operation) -> None:
     for op in [op.operation for op in main.regions[0].blocks[0].operations]:
         if len(op.results) != 1 or not isinstance(op.results[0].type, ir.IndexType | ir.IntegerType):
             continue
-        value = op.results[0]
-        if str(value.type) == "i1":
+        value, kind = op.results[0], str(op.results[0].type)
+        if kind == "i1" or not op.name.startswith(_SCALAR):
             continue
-        found, key = numbers.of(value), (str(value.type), numbers.of(value))
-        if op.name == "tensor.dim" or op.name == "arith.constant" or not op.name.startswith(("arith.", "affine.")):
-            first.setdefault(key, value)
+        found = numbers.of(value)
+        if op.name == "arith.constant":
             continue
-        if not found.terms:
-            with op.location, ir.InsertionPoint(op):
-                value.replace_all_uses_with(arith.constant(value.type, found.known))
-        elif key in first:
-            value.replace_all_uses_with(first[key])
+        with op.location, ir.InsertionPoint(op):
+            if not found.terms:
+                new = arith.constant(value.type, found.known)
+            elif (kind, found) in first:
+                new = first[kind, found]
+            elif op.name == "tensor.dim" and not isinstance(op.operands[0].owner, ir.Block):
+                new = _moved(found, first)
+            else:
+                new = None
+        if new is None:
+            first[kind, found] = value
         else:
-            first[key] = value
+            value.replace_all_uses_with(new)
+            first.setdefault((kind, found), new)
+    _bring_forward(main.regions[0].blocks[0])
+
+
+def _moved(number: _Number, first: Mapping[tuple[str, _Number], ir.Value]) -> ir.Value | None:
+    """A number as another one that is there, and so much more, at the insertion point."""
+    for (kind, other), value in first.items():
+        if kind == "index" and other.terms == number.terms:
+            more = arith.constant(value.type, number.known - other.known)
+            return arith.addi(value, more)
+    return None
+
+
+def _bring_forward(block: ir.Block) -> None:
+    """Has what is computed of constants and of sizes of arguments stand in front of all other operations."""
+    early, behind = set[ir.Value](), None
+    for op in [op.operation for op in block.operations]:
+        known = all(value in early or isinstance(value.owner, ir.Block) for value in op.operands)
+        if op.name.startswith(_SCALAR) and known and len(op.results) == 1 and not len(op.regions):
+            early.add(op.results[0])
+            if behind is not None:
+                op.move_before(behind)
+        elif behind is None:
+            behind = op
 
 
 @dataclass
@@ -144,6 +175,10 @@ class _Numbers:
         kind = ir.RankedTensorType(tensor.type)
         if not kind.is_dynamic_dim(axis):
             return _Number(kind.shape[axis])
+        op = rows.producer(tensor)
+        if op is not None and op.name == "tensor.pad" and len(op.operands) == 1:
+            around = [ir.DenseI64ArrayAttr(op.attributes[name])[axis] for name in ("static_low", "static_high")]
+            return self._size(op.operands[0], axis).plus(_Number(sum(around)))
         found = rows.source_of_size(tensor, axis)
         if isinstance(found, ir.Value):
             return self.of(found)
@@ -161,10 +196,31 @@ class _Numbers:
             return a.plus(b, 1 if name == "addi" else -1)
         if name == "muli" and not (a.terms and b.terms):
             return a.scaled(b.known) if a.terms else b.scaled(a.known)
-        if name == "muli":
-            return self._term((name, *sorted((a, b), key=str)), _SIZE) if min(a.least, b.least) >= 0 else None
-        divides = name in ("divsi", "divui", "floordivsi", "ceildivsi", "ceildivui", "remsi", "remui")
+        if name == "muli" and min(a.least, b.least) >= 0:
+            if a.known or b.known or len(a.terms) > 1 or len(b.terms) > 1:
+                return self._term((name, *sorted((a, b), key=str)), _SIZE)
+            ((one, times),), ((other, more),) = a.terms, b.terms
+            return self._term((name, *sorted((one, other))), _SIZE).scaled(times * more)
+        if (
+            name in ("floordivsi", "divui", "divsi")
+            and not b.terms
+            and b.known > 0
+            and (name != "divsi" or a.least >= 0)
+        ):
+            return self._quotient(a, b.known)  # of sizes, unsigned numbers are as they are
+        divides = name in ("ceildivsi", "ceildivui", "remsi", "remui", "divsi", "divui", "floordivsi")
         return self._term((name, a, b), _SIZE) if divides and a.least >= 0 and b.least > 0 else None
+
+    def _quotient(self, a: _Number, by: int) -> _Number:
+        """A number divided, and rounded down: the part that it divides, and the rest, which is no less than its least
+        divided."""
+        whole = _Number.of(a.known // by, {name: times // by for name, times in a.terms if times % by == 0})
+        rest = a.plus(whole, -by)
+        if not rest.terms:
+            return whole
+        least = rest.least // by if rest.least > -_FAR else 0
+        kind = _SIZE if rest.least > -_FAR else _OTHER
+        return whole.plus(_Number(least)).plus(self._term(("quotient", rest, by), kind))
 
     def _holds(self, condition: ir.Value) -> bool | None:
         """Whether a condition holds, where that is certain."""

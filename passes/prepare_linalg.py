@@ -124,6 +124,8 @@ class PrepareLinalg(ModulePass):
             merge_equal_scatters(module)
             gather_once(module)
             take_elements(module)
+            for function in walk(module, "func.func"):
+                fold_sizes(function)
             for op in walk(module, "linalg.matmul"):
                 fold_constant_columns(op)
             run_passes(module, "builtin.module(canonicalize,cse)")

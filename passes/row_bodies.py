@@ -84,7 +84,7 @@ class RowBody:
         for value, present, columns in filter(None, (key for m in self.plan.group.ordered for key in self._keys(m))):
             own = self.several.shape(value)
             parts = cut_for(own, [size or 1 for size in self._sizes(present, columns)])
-            if not all(size in own or self.several.is_given(size) for size in filter(is_open, parts)):
+            if not all(size in own or self.several.is_computed(size) for size in filter(is_open, parts)):
                 raise UnsupportedError("a size that no argument has is a part of another one")
 
     def extent(self, size: int | None) -> ir.Value:

@@ -253,7 +253,7 @@ class _Scheduler(PricedProduct):
         shape = self.several.shape
         try:
             for value, roles in self._operands:
-                check_apart(value, roles, 0, shape, self.several.is_given)
+                check_apart(value, roles, 0, shape, self.several.is_computed)
         except UnsupportedError:
             return False
         left, right = (batch_parts(value, roles, shape) for value, roles in self._operands)

@@ -42,6 +42,7 @@ class TensorSizes:
     def __init__(self, block: ir.Block):
         self._sizes = OpenSizes()
         self._given: dict[tuple[ir.Value, int], int] = {}  # open sizes of arguments, by value and dimension
+        self._counted: dict[tuple[ir.Value, int], int] = {}  # of numbers that are computed of those alone
         self._fresh: dict[tuple[ir.Value, int], int] = {}  # of other values
         self._examples: dict[int, int] = {}  # of the open ones
         self._shapes: dict[ir.Value, list[int]] = {}  # those found since the last sizes that were found to be the same
@@ -53,21 +54,25 @@ class TensorSizes:
     def look_again(self) -> None:
         """Operations have been erased, and others stand in their place: what no known operation makes is another value.
         The sizes of arguments stay."""
-        self._fresh, self._shapes = {}, {}
+        self._counted, self._fresh, self._shapes = {}, {}, {}
         self._learn_arguments()
         self._is_learnt = False
         self._learn_if_several()
 
     def forget_erased(self) -> None:
         """Operations have been erased: others may be made where they were, whose results are then taken for theirs."""
-        if not self._shapes and not self._fresh:
+        if not self._shapes and not self._fresh and not self._counted:
             return
         there = {result for op in self._block.operations for result in op.operation.results} | {*self._block.arguments}
         self._shapes = {value: sizes for value, sizes in self._shapes.items() if value in there}
-        self._fresh = {(value, d): size for (value, d), size in self._fresh.items() if value in there}
+        self._fresh, self._counted = (
+            {(value, d): size for (value, d), size in sizes.items() if value in there}
+            for sizes in (self._fresh, self._counted)
+        )
 
     def _learn_if_several(self) -> None:
-        if self._is_learnt or len({*map(self._sizes.plain, (*self._given.values(), *self._fresh.values()))}) < 2:
+        found = (*self._given.values(), *self._counted.values(), *self._fresh.values())
+        if self._is_learnt or len({*map(self._sizes.plain, found)}) < 2:
             return
         self._is_learnt, self._in_example = True, example_sizes.Known()
         for op in self._block.operations:
@@ -79,11 +84,21 @@ class TensorSizes:
         given = set(map(self._sizes.plain, self._given.values()))
         return all(one in given for one in open_sizes.factors(size)[1])
 
+    def is_computed(self, size: int) -> bool:
+        """The same, or of numbers that are computed of these: `as_value` knows it."""
+        known = set(map(self._sizes.plain, (*self._given.values(), *self._counted.values())))
+        return all(one in known for one in open_sizes.factors(size)[1])
+
     def as_value(self, size: int) -> ir.Value:
-        """A size that is made of those of arguments of the block as an index, at the insertion point."""
+        """A size that is made of those of arguments of the block, or computed of them, as an index, at the insertion
+        point."""
         known, open_ = open_sizes.factors(size)
-        places = {self._sizes.plain(own): place for place, own in reversed(self._given.items())}
-        found = reduce(arith.muli, (rows.size_of(*places[one]) for one in open_))
+        places = {
+            self._sizes.plain(own): place for place, own in reversed([*self._given.items(), *self._counted.items()])
+        }
+        found = reduce(
+            arith.muli, (x if not rows.is_tensor(x) else rows.size_of(x, d) for x, d in map(places.get, open_))
+        )
         return found if known == 1 else arith.muli(found, arith.ConstantOp.create_index(known).result)
 
     def taken(self, size: int) -> int:
@@ -108,6 +123,8 @@ class TensorSizes:
 
     def _unknown(self, value: ir.Value, d: int) -> int:
         found = self._given if isinstance(value.owner, ir.Block) else self._fresh
+        if found is self._fresh and not rows.is_tensor(value) and self._is_of_arguments(value):
+            found = self._counted
         if (value, d) not in found:
             size = found[value, d] = self._sizes.fresh()
             known = self._in_example or example_sizes.Known()
@@ -115,6 +132,16 @@ class TensorSizes:
             self._examples[size] = UNKNOWN_ROWS if example is None else example
             self._learn_if_several()
         return found[value, d]
+
+    def _is_of_arguments(self, value: ir.Value) -> bool:
+        """Whether a number is computed of constants and sizes of arguments alone, as those before a program are
+        (folded_sizes.py)."""
+        op = rows.producer(value)
+        if op is None or op.block != self._block or len(op.regions):
+            return False
+        if op.name == "tensor.dim":
+            return isinstance(op.operands[0].owner, ir.Block) and self._is_of_arguments(op.operands[1])
+        return op.name.startswith(("arith.", "affine.apply")) and all(map(self._is_of_arguments, op.operands))
 
     def _made(self, value: ir.Value) -> list[int] | None:
         """A tensor's sizes, as the operation that makes it says them; None where it does not."""
