@@ -21,15 +21,20 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import disable_fake_tensor_cache
 from torch.export import ExportedProgram, _trace, exported_program
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node, _symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 from torch.fx.traceback import preserve_node_meta
 
-_WANTED = ("_split_decomp_table_to_cia_and_python_decomp", "_override_composite_implicit_decomp")
 _DETACH = torch.ops.aten.detach_.default
-_KNOWN = all(hasattr(exported_program, name) for name in _WANTED) and hasattr(_trace, "_ignore_backend_decomps")
+_WANTED = (
+    (exported_program, "_split_decomp_table_to_cia_and_python_decomp"),
+    (exported_program, "_override_composite_implicit_decomp"),
+    (_trace, "_ignore_backend_decomps"),
+    (_symbolic_trace, "_Patcher"),
+)
+_KNOWN = all(hasattr(module, name) for module, name in _WANTED)
 
 
 def taken_apart(
@@ -56,6 +61,24 @@ def _not_looked_up(values: list[Any]) -> Iterator[None]:
         return
     with disable_fake_tensor_cache(mode):
         yield
+
+
+@contextlib.contextmanager
+def _modules_unwatched() -> Iterator[None]:
+    """Within the `with`, traces do not look for calls of modules, of which a graph has none. They would change what all
+    modules inherit, which takes the longer, the more graphs there are: each is a class of modules."""
+    patcher = _symbolic_trace._Patcher
+    patch = patcher.patch_method
+
+    def patch_others(own: Any, kind: type, *rest: Any, **options: Any) -> None:
+        if kind is not torch.nn.Module:
+            patch(own, kind, *rest, **options)
+
+    patcher.patch_method = patch_others
+    try:
+        yield
+    finally:
+        patcher.patch_method = patch
 
 
 def _is_plain(exported: ExportedProgram) -> bool:
@@ -114,6 +137,7 @@ def _plain(
         preserve_node_meta(),
         enable_python_dispatcher(),
         torch.no_grad(),
+        _modules_unwatched(),
     ):
         try:
             traced = make_fx(traceable, decomposition_table=others)(*tensors)
