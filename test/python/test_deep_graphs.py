@@ -10,6 +10,7 @@ import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.schedule.parts import is_along_columns
 from kitsune_mlir.mlir import walk
+from kitsune_mlir.passes import broadcast_follows
 from kitsune_mlir.passes.of_places import is_of_places
 
 STEPS = 40  # ways double with each
@@ -73,3 +74,23 @@ def test_a_mask_that_is_computed_in_many_steps():
 
     compiled = kitsune_mlir.compile(Function(attended), (torch.randn(2, 2, 40, 32),), target="sm_90a")
     assert compiled.plan["predicted_us"] > 0
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_operators_behind_a_product(monkeypatch):
+    """Which of them are made of broadcasts alone is found out once for each, and not for each that is behind it."""
+    looked, count = [], broadcast_follows._counted
+    monkeypatch.setattr(broadcast_follows, "_counted", lambda op, *rest: looked.append(op.name) or count(op, *rest))
+    found = []
+    for steps in (5, 20):
+        looked.clear()
+
+        def twisted(x, weight, steps=steps):
+            y = x @ weight
+            for i in range(steps):
+                y = torch.tanh(y) * y + (y - 0.1 * i)
+            return y
+
+        kitsune_mlir.compile(Function(twisted), (torch.randn(128, 64), torch.randn(64, 64)), target="sm_90a")
+        found.append(len(looked))
+    assert 0 < found[1] < 5 * found[0]
