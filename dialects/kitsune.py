@@ -74,6 +74,7 @@ from .stow import StowOp  # noqa: F401  (part of the dialect)
 from .systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp  # noqa: F401  (part of the dialect)
 from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
+from .unchanged import asked_once
 from .windows import WindowsOp  # noqa: F401  (part of the dialect)
 from .write_rows import WriteRowsOp  # noqa: F401  (part of the dialect)
 
@@ -102,6 +103,7 @@ class QueueOp(Kitsune.Operation, name="queue"):
     def ring(self) -> Ring:
         return self.results[0].type
 
+    @asked_once
     def _stages(self, *names: str) -> list["StageOp"]:
         users = [use.owner.operation for use in self.results[0].uses]
         stages = [parent_of(user, StageOp.OPERATION_NAME) for user in users if user.name in names]
@@ -164,6 +166,7 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
+    @asked_once
     def _ops(self, *names: str) -> list[ir.Operation]:
         return [op for op in self.block.operations if op.operation.name in names]
 
@@ -197,6 +200,7 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
         return bool(self.reduces)
 
     @property
+    @asked_once
     def residents(self) -> list[ir.Value]:
         """The tensors around the pipeline that the body names directly, in order of first use."""
         streamed = {op.operation for op in self.loads}
@@ -268,10 +272,12 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return self.regions[0].blocks[0]
 
     @property
+    @asked_once
     def stages(self) -> list[StageOp]:
         return [op.operation.opview for op in self.block.operations if op.operation.name == StageOp.OPERATION_NAME]
 
     @property
+    @asked_once
     def queues(self) -> list[QueueOp]:
         return [op.operation.opview for op in self.block.operations if op.operation.name == QueueOp.OPERATION_NAME]
 
@@ -290,6 +296,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return sorted(found, key=lambda taken: taken.position)
 
     @property
+    @asked_once
     def inputs(self) -> list[ir.Value]:
         """The values from around the pipeline that it uses, in order of first use."""
         return captures(self)

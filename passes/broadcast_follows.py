@@ -25,12 +25,14 @@ from .product_follows import is_elementwise
 from .schedule_build import cloned, generic
 
 _MOST = 8  # operations that are done once more by each reader
+_Refused = dict[ir.Operation, int]  # of how many operations at most none are of broadcasts alone
 
 
 def take_broadcasts(products: Sequence[ir.Operation], keep_places: bool = False) -> None:
     """Has the elementwise operators behind products compute for themselves what is cheap and of broadcasts alone; but
     for what is of places, if that is to be kept. Each value is looked at once, whichever products it is made of."""
     left, seen = [op.results[0] for op in reversed(products)], set[ir.Value]()
+    refused: _Refused = {}
     while left:
         value = left.pop()
         if value in seen:
@@ -40,19 +42,22 @@ def take_broadcasts(products: Sequence[ir.Operation], keep_places: bool = False)
             if op.name in rows.RESHAPES:
                 left.append(op.results[0])
             while op.block == value.owner.operation.block and is_elementwise(op, [value]):
-                if (joined := _joined(op, value, seen, keep_places)) is None:
+                if (joined := _joined(op, value, seen, refused, keep_places)) is None:
                     left.append(op.results[0])
                     break
                 op = joined
+                refused.clear()  # what it takes is another, and what was erased is in no other's place
 
 
-def _joined(op: ir.Operation, value: ir.Value, seen: set[ir.Value], keep_places: bool) -> ir.Operation | None:
+def _joined(
+    op: ir.Operation, value: ir.Value, seen: set[ir.Value], refused: _Refused, keep_places: bool
+) -> ir.Operation | None:
     """The operator with the first of its inputs computed inside that can and may be; None where none is. What is erased
     is taken out of `seen`: another value may come to lie in its place."""
     s = rows.Structured(op)
     for number, operand in enumerate(list(op.operands)[: s.inputs]):
         made, map_ = _without_ones(operand, s.maps[number])
-        if made is None or not _is_of_broadcasts(made) or list(op.operands).count(operand) > 1:
+        if made is None or not _is_of_broadcasts(made, refused) or list(op.operands).count(operand) > 1:
             continue
         if keep_places and is_of_places(operand):
             continue
@@ -83,17 +88,27 @@ def _without_ones(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Operation | N
     return rows.producer(op.operands[0]), ir.AffineMap.get(map_.n_dims, 0, found)
 
 
-def _is_of_broadcasts(op: ir.Operation) -> bool:
+def _is_of_broadcasts(op: ir.Operation, refused: _Refused) -> bool:
     """Whether it is cheap, and made of nothing but what is the same along a loop of more than one turn, perhaps by
     others before it. More is done where nobody else reads what these make."""
-    count, alone = _operations(op, MOST_OPERATIONS)
+    count, alone = _operations(op, MOST_OPERATIONS, refused)
     return count is not None and (alone or count <= _MOST)
 
 
-def _operations(op: ir.Operation, most: int) -> tuple[int | None, bool]:
+def _operations(op: ir.Operation, most: int, refused: _Refused) -> tuple[int | None, bool]:
     """How many operations, `most` of them, make an element of broadcasts alone, None where others are wanted, more or
-    dear ones; and whether one operator alone reads each tensor on the way. No longer chains are gone through."""
-    if most < 0 or not is_elementwise(op, []):
+    dear ones; and whether one operator alone reads each tensor on the way. No longer chains are gone through, and what
+    is refused is so once: it is asked again for each operator behind it."""
+    if most < 0 or refused.get(op, -1) >= most:
+        return None, False
+    found = _counted(op, most, refused)
+    if found[0] is None:
+        refused[op] = most
+    return found
+
+
+def _counted(op: ir.Operation, most: int, refused: _Refused) -> tuple[int | None, bool]:
+    if not is_elementwise(op, []):
         return None, False
     s, sizes = rows.Structured(op), list(ir.RankedTensorType(op.results[0].type).shape)
     names = [inner.operation.name for inner in s.body.operations]
@@ -108,7 +123,7 @@ def _operations(op: ir.Operation, most: int) -> tuple[int | None, bool]:
         if loops - read:
             continue
         made, _ = _without_ones(operand, map_)
-        own, is_alone = (None, False) if made is None else _operations(made, most - max(1, count))
+        own, is_alone = (None, False) if made is None else _operations(made, most - max(1, count), refused)
         if own is None:
             return None, False
         count, alone = count + own, alone and is_alone

@@ -28,7 +28,6 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.form import Form
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import StageCost
@@ -102,7 +101,6 @@ class _Cutter:
     ):
         self.pipeline, self.target, self.chaining, self.choose = pipeline, target, chaining, choose
         self.stages = pipeline.stages
-        self.known: dict[Form, tuple[Chained, ...]] = {}  # how runs chain
         count = row_count(pipeline)
         self.rows = rows.DYNAMIC if count is None else count
 
@@ -133,7 +131,7 @@ class _Cutter:
 
     @cached_property
     def forms(self) -> RunForms:
-        return RunForms(self.pipeline, self.stages)
+        return RunForms(self.pipeline, self.stages, self.chaining.numbers)
 
     @cached_property
     def costs(self) -> list[StageCost]:
@@ -154,10 +152,10 @@ class _Cutter:
         """How warpgroups can chain the run; runs of equal form are asked once."""
         if first == 0 and last == len(self.stages) - 1:
             return self.chaining(self.pipeline)[0]
-        form = self.forms.of(first, last)
-        if form not in self.known:
-            self.known[form] = self._chains_built(Run(first, last))
-        return self.known[form]
+        form, known = (self.rows, *self.forms.of(first, last)), self.chaining.runs
+        if form not in known:
+            known[form] = self._chains_built(Run(first, last))
+        return known[form]
 
     def _chains_built(self, run: Run) -> tuple[Chained, ...]:
         """Builds the run, asks how warpgroups can chain it, and takes it away again."""
@@ -168,7 +166,7 @@ class _Cutter:
             wholes = {queue: self._placeholder(whole_type(tile, self.rows), size) for queue, tile in gotten.items()}
             made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
             built = self._build(run, self.pipeline.label, wholes)
-        forms = self.chaining(built.pipeline)[0]
+        forms = self.chaining.found_out(built.pipeline)[0]
         for op in [*built.pipeline.result_ops, built.pipeline, *made]:
             op.operation.erase()
         return forms

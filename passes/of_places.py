@@ -34,11 +34,12 @@ def is_of_places(value: ir.Value) -> bool:
     """Whether its elements are computed of their places alone."""
     if not rows.is_tensor(value) or isinstance(ir.RankedTensorType(value.type).element_type, ir.IndexType):
         return False
-    return (count := _operations(value)) is not None and count <= MOST_OPERATIONS
+    return _operations(value, MOST_OPERATIONS) is not None
 
 
-def _operations(value: ir.Value) -> int | None:
-    """How many operations an element takes; None where it is not of places alone."""
+def _operations(value: ir.Value, most: int) -> int | None:
+    """How many operations an element takes; None where it is not of places alone, or takes more than `most`. No more
+    are gone through: what reads a tensor twice, and is read twice, takes twice as many with each step."""
     op = rows.producer(value)
     if op is None or not rows.is_tensor(value):
         return None
@@ -46,12 +47,13 @@ def _operations(value: ir.Value) -> int | None:
         scalar = rows.producer(op.operands[0])
         return 0 if scalar is not None and scalar.name == "arith.constant" else None
     if op.name in rows.RESHAPES:
-        return _operations(op.operands[0]) if matched_dims(op) is not None else None
+        return _operations(op.operands[0], most) if matched_dims(op) is not None else None
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     s = rows.Structured(op)
     plain = [inner.operation for inner in s.body.operations]
-    known = all(map(_is_near, plain))
+    count = len(plain) - 1
+    known = count <= most and all(map(_is_near, plain))
     if not known or "reduction" in s.iterators or list(list(s.body.arguments)[-1].uses):
         return None
     if not all(map(_is_constant, rows.used_values(op)[len(op.operands) :])):
@@ -60,8 +62,12 @@ def _operations(value: ir.Value) -> int | None:
         return None
     if any(rows.dim_of(expr) is None and str(expr) != "0" for map_ in s.maps[: s.inputs] for expr in map_.results):
         return None
-    inside = [_operations(operand) for operand in list(op.operands)[: s.inputs]]
-    return None if None in inside else len(plain) - 1 + sum(inside)
+    for operand in list(op.operands)[: s.inputs]:
+        inside = _operations(operand, most - count)
+        if inside is None:
+            return None
+        count += inside
+    return count
 
 
 def _is_constant(value: ir.Value) -> bool:

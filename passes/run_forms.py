@@ -12,12 +12,21 @@ from kitsune_mlir.form import Form, form_of
 _NAMES = frozenset({"sym_name", "index"})  # of stages, and of outputs, which a run numbers anew
 
 
-class RunForms:
-    """Runs of the stages of `pipeline` with the same form become pipelines of the same form (form.py)."""
+class Numbers(dict[Form, int]):
+    """A number for each form of a stage, the same for those that are equal; of one context."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, stages: Sequence[kitsune.StageOp]):
+    def __missing__(self, form: Form) -> int:
+        self[form] = number = len(self)
+        return number
+
+
+class RunForms:
+    """Runs of the stages of `pipeline` with the same form become pipelines of the same form (form.py), but for how many
+    rows they have; so do those of other pipelines whose stages have the same `numbers`."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, stages: Sequence[kitsune.StageOp], numbers: Numbers):
         self._equal, self._alike = (
-            _numbered([form_of([stage], _NAMES, with_numbers) for stage in stages]) for with_numbers in (True, False)
+            [numbers[form_of([stage], _NAMES, with_numbers)] for stage in stages] for with_numbers in (True, False)
         )
         self._used = [tuple(map(hash, captures(stage))) for stage in stages]
         taken = {result.position for result in pipeline.result_ops}
@@ -46,9 +55,3 @@ class RunForms:
             )
             for stage in run
         )
-
-
-def _numbered(forms: Sequence[Form]) -> list[int]:
-    """A number for each form, the same for those that are equal."""
-    numbers: dict[Form, int] = {}
-    return [numbers.setdefault(form, len(numbers)) for form in forms]

@@ -168,17 +168,17 @@ def _find(s: rows.Structured, long_: Container[int], alone: bool) -> Parts | Non
     columns_of = {n: prod(sizes[loops - n :]) for n in range(1, last + 1)}
     fitting = [n for n, columns in columns_of.items() if columns in COLUMNS or columns in long_]
     first = loops - fitting[-1] if fitting else loops - 1
-    if not last or not _are_rows(s, first) or _reads_slices(s):
+    if not last or not _are_rows(s, first):
         return None
     if fitting:
-        found = Parts(s, sizes, first, prod(sizes[first:]))
-        return found if "reduction" in s.iterators[:first] else None
+        is_none = "reduction" not in s.iterators[:first] or _reads_slices(s)  # which is asked last: it goes far
+        return None if is_none else Parts(s, sizes, first, prod(sizes[first:]))
     columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
     results = prod(size for size, kind in zip(examples, s.iterators) if kind == "parallel")
     if columns is None or (columns < _WIDE and prod(examples[:first]) > MOST_ROWS):
         return None
     stays = sizes[first] < COLUMNS.stop or results > MOST_ROWS or (alone and not _is_summed_alone(s))
-    return None if stays else Parts(s, sizes, first, columns)
+    return None if stays or _reads_slices(s) else Parts(s, sizes, first, columns)
 
 
 def _are_rows(s: rows.Structured, first: int) -> bool:

@@ -117,19 +117,16 @@ def _in_place(prepared: _Prepared) -> Iterator[None]:
     """Within the `with`, the operators have the kernels that are prepared."""
     known = fake_impls.op_implementations_dict
     before = dict(known)
+    own = [op.py_kernels for op in prepared.operators]  # put aside: to fill them again would take longer
     try:
         for op, (_, within) in zip(prepared.operators, prepared.kernels, strict=True):
-            _become(op, within)
+            op.py_kernels = dict(within)
+            op._dispatch_cache.clear()
         known.update(prepared.fake)
         yield
     finally:
-        for op, (own, _) in zip(prepared.operators, prepared.kernels, strict=True):
-            _become(op, own)
+        for op, kernels in zip(prepared.operators, own, strict=True):
+            op.py_kernels = kernels
+            op._dispatch_cache.clear()
         known.clear()
         known.update(before)
-
-
-def _become(operator: Any, kernels: dict[Any, Any]) -> None:
-    operator.py_kernels.clear()
-    operator.py_kernels.update(kernels)
-    operator._dispatch_cache.clear()

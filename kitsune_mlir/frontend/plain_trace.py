@@ -21,14 +21,20 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import disable_fake_tensor_cache
 from torch.export import ExportedProgram, _trace, exported_program
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, OutputKind
-from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node, _symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 from torch.fx.traceback import preserve_node_meta
 
-_WANTED = ("_split_decomp_table_to_cia_and_python_decomp", "_override_composite_implicit_decomp")
-_KNOWN = all(hasattr(exported_program, name) for name in _WANTED) and hasattr(_trace, "_ignore_backend_decomps")
+_DETACH = torch.ops.aten.detach_.default
+_WANTED = (
+    (exported_program, "_split_decomp_table_to_cia_and_python_decomp"),
+    (exported_program, "_override_composite_implicit_decomp"),
+    (_trace, "_ignore_backend_decomps"),
+    (_symbolic_trace, "_Patcher"),
+)
+_KNOWN = all(hasattr(module, name) for module, name in _WANTED)
 
 
 def taken_apart(
@@ -57,8 +63,27 @@ def _not_looked_up(values: list[Any]) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _modules_unwatched() -> Iterator[None]:
+    """Within the `with`, traces do not look for calls of modules, of which a graph has none. They would change what all
+    modules inherit, which takes the longer, the more graphs there are: each is a class of modules."""
+    patcher = _symbolic_trace._Patcher
+    patch = patcher.patch_method
+
+    def patch_others(own: Any, kind: type, *rest: Any, **options: Any) -> None:
+        if kind is not torch.nn.Module:
+            patch(own, kind, *rest, **options)
+
+    patcher.patch_method = patch_others
+    try:
+        yield
+    finally:
+        patcher.patch_method = patch
+
+
 def _is_plain(exported: ExportedProgram) -> bool:
-    """Whether all inputs are tensors, no size depends on the data, and nothing writes that the graph shows."""
+    """Whether all inputs that are read are tensors, no size depends on the data, and nothing writes that the graph
+    shows."""
     outputs = {spec.kind for spec in exported.graph_signature.output_specs}
     return outputs <= {OutputKind.USER_OUTPUT} and all(map(_is_plain_node, exported.graph.nodes))
 
@@ -68,10 +93,10 @@ def _is_plain_node(node: Node) -> bool:
         return True
     value = node.meta.get("val")
     if node.op == "placeholder":
-        return isinstance(value, torch.Tensor)
+        return isinstance(value, torch.Tensor) or not node.users
     if node.op != "call_function" or node.target is operator.floordiv or free_unbacked_symbols(value):
         return False
-    return _writes_nothing(node)
+    return node.target is _DETACH or _writes_nothing(node)
 
 
 def _writes_nothing(node: Node) -> bool:
@@ -85,18 +110,32 @@ def _has_kernel(op: torch._ops.OpOverload) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CPU"))
 
 
+class _Run(Interpreter):
+    """Runs a graph without what detaches a tensor in place, as torch does each constant: nothing has gradients here."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return args[0] if target is _DETACH else super().call_function(target, args, kwargs)
+
+
 def _plain(
     exported: ExportedProgram, table: dict[Any, Callable[..., Any]]
 ) -> tuple[GraphModule, ExportGraphSignature] | None:
     """None where the trace shows what writes, or makes tensors of its own."""
     placeholders = exported.graph.find_nodes(op="placeholder")
-    values = [node.meta["val"] for node in placeholders]
-    mode = detect_fake_mode(values)
+    values = [node.meta.get("val") for node in placeholders]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    mode = detect_fake_mode(tensors)
     if mode is None:
         return None
     composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(table)
     others |= {op: table[op] for op in composite if _has_kernel(op)}
-    run = Interpreter(exported.graph_module).run
+    run = _Run(exported.graph_module).run
+
+    def traceable(*given: torch.Tensor) -> Any:
+        rest = iter(given)
+        args = [next(rest) if isinstance(value, torch.Tensor) else value for value in values]
+        return run(*args, enable_io_processing=False)
+
     with (
         _trace._ignore_backend_decomps(),
         mode,
@@ -104,9 +143,10 @@ def _plain(
         preserve_node_meta(),
         enable_python_dispatcher(),
         torch.no_grad(),
+        _modules_unwatched(),
     ):
         try:
-            traced = make_fx(lambda *args: run(*args, enable_io_processing=False), decomposition_table=others)(*values)
+            traced = make_fx(traceable, decomposition_table=others)(*tensors)
         except RuntimeError:
             return None  # torch's own trace says what is wrong, if it finds that too
     traced.graph.eliminate_dead_code()
@@ -117,13 +157,16 @@ def _plain(
         return None
     if traced.graph.find_nodes(op="call_function", target=operator.floordiv):
         return None  # a product of sizes, which torch's own trace has as one
-    graph, copies, names = Graph(), {}, iter(placeholders)
+    graph, copies, inputs = Graph(), {}, iter(traced.graph.find_nodes(op="placeholder"))
+    for node in placeholders:
+        copy = graph.placeholder(node.name)
+        copy.name = node.name  # which is another where a builtin has that name
+        traced_one = next(inputs) if isinstance(node.meta.get("val"), torch.Tensor) else None
+        copy.meta = dict((traced_one or node).meta)
+        if traced_one is not None:
+            copies[traced_one] = copy
     for node in traced.graph.nodes:
-        if node.op == "placeholder":
-            name = next(names).name
-            copy = copies[node] = graph.placeholder(name)
-            copy.name, copy.meta = name, dict(node.meta)  # which is another where a builtin has that name
-        else:
+        if node.op != "placeholder":
             copies[node] = graph.node_copy(node, copies.__getitem__)
     returned = graph.output_node().args[0]
     specs = exported.graph_signature.output_specs

@@ -174,6 +174,33 @@ def test_runs_of_equal_form_are_built_once(monkeypatch):
     assert len(asked) > 2 * len(built) > 0, (len(asked), len(built))
 
 
+class UnrolledTwice(nn.Module):
+    """A recurrence, and another one behind sorted columns."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.cells = nn.ModuleList(Unrolled() for _ in range(times))
+
+    def forward(self, x):
+        for cell in self.cells:
+            *_, state, wide = cell(x.sort(0).values)
+            x = state + wide[:, : x.shape[1]]
+        return x
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_runs_of_equal_pipelines_are_built_once(monkeypatch):
+    built, build = [], cut_pipelines._Cutter._chains_built
+    monkeypatch.setattr(cut_pipelines._Cutter, "_chains_built", lambda self, run: built.append(run) or build(self, run))
+    counts = []
+    for times in (1, 2):
+        built.clear()
+        model = UnrolledTwice(times).bfloat16()
+        kitsune_mlir.compile(model, (torch.zeros(4096, 32).bfloat16(),), target="sm_90a")
+        counts.append(len(built))
+    assert counts[0] == counts[1] > 0
+
+
 class FirstColumn(nn.Module):
     """The first column of what a layer's halves make of x [rows, 12], which lie 12 columns apart."""
 

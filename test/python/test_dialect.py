@@ -10,6 +10,7 @@ import pytest
 
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.unchanged import unchanged
 from kitsune_mlir.mlir import ir
 
 EXAMPLE = (Path(__file__).parents[1] / "dialects" / "example.mlir").read_text()
@@ -211,3 +212,17 @@ def test_verifying_is_linear_and_fast():
     short, long = seconds_to_verify(small), seconds_to_verify(large)
     assert long < 3 * 8 * short  # 8 times the operations; quadratic would be 64
     assert long / operations < 100e-6  # measured 9 us an operation
+
+
+def test_what_a_stage_holds_is_read_once_while_nobody_changes_it():
+    module = mlir.parse(chain(3), mlir.context())
+    pipeline = only_pipeline(module)
+    stage = pipeline.stages[1]
+    with unchanged():
+        first = stage.stores
+        assert stage.stores == first and stage.stores[0] is first[0] and stage.stores is not first
+        assert [other.label for other in pipeline.stages] == ["s0", "s1", "s2"]
+        first.clear()
+        assert len(stage.stores) == 1
+    stage.stores[0].operation.erase()
+    assert not stage.stores

@@ -1,5 +1,6 @@
 """Decompositions compute what torch does, out of operators that are good for pipelines."""
 
+import importlib
 import math
 
 import pytest
@@ -278,6 +279,12 @@ def test_what_is_kept_of_composite_operators_is_what_torch_makes():
         with composite_operators.kept():
             assert [code(rules) for rules in tables] == wanted
         assert [dict(operator.py_kernels) for operator in composite] == kernels
+
+
+def test_tables_are_equal_to_those_before():
+    """What is kept of one graph serves the next: also where torch's own compiler brings operators."""
+    importlib.import_module("torch._inductor.inductor_prims")
+    assert table() == table() and torch.ops.prims.fma.default in table()
 
 
 def test_sums_of_exponentials_of_few_tensors_are_elementwise():

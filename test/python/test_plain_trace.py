@@ -41,6 +41,16 @@ CASES = {
     ),
     "an input called as a builtin is": (Function(lambda input: (input, input.sum(), 3)), (torch.randn(4, 8),), True),
     "a rule that adds in place": (Function(nn.CosineEmbeddingLoss()), (*torch.randn(2, 4, 8), torch.ones(4)), True),
+    "a constant of its own": (
+        Function(lambda x: x * torch.tensor([0.5] * 8) + torch.tensor([1.0]) + torch.arange(8)),
+        (torch.randn(4, 8),),
+        True,
+    ),
+    "inputs that are no tensors": (
+        Function(lambda x, none, number, y: (x * number if none is None else x, y + 1)),
+        (torch.randn(4, 8), None, 3, torch.randn(2)),
+        True,
+    ),
     "a buffer": (Counting(), (torch.randn(4, 8),), False),
     "a view": (Function(written), (torch.randn(4, 8),), False),
 }

@@ -165,17 +165,22 @@ def int_compare(predicate: int) -> Callable[..., Any]:
 
 @functools.cache
 def float_compare(predicate: int) -> Callable[..., Any]:
-    """arith.cmpf."""
+    """arith.cmpf. numpy's comparisons with NaN are false, but for `not_equal`, which is true."""
+    if predicate in (1, 2, 3, 4, 5):  # oeq, ogt, oge, olt, ole
+        return _FLOAT_COMPARE[predicate - 1]
+    if predicate == 13:  # une
+        return np.not_equal
+    if predicate in (9, 10, 11, 12):  # ugt, uge, ult, ule
+        opposite = _FLOAT_COMPARE[{9: 4, 10: 3, 11: 2, 12: 1}[predicate]]
+        return lambda a, b: ~opposite(a, b)
 
     def compare(a: Any, b: Any) -> Any:
         unordered = np.isnan(a) | np.isnan(b)
-        if predicate in (0, 15):
+        if predicate in (0, 15):  # always false, always true
             return np.full(np.shape(unordered), predicate == 15)
-        if predicate in (7, 14):
+        if predicate in (7, 14):  # ord, uno
             return ~unordered if predicate == 7 else unordered
-        if predicate < 7:
-            return _FLOAT_COMPARE[predicate - 1](a, b) & ~unordered
-        return _FLOAT_COMPARE[predicate - 8](a, b) | unordered
+        return np.not_equal(a, b) & ~unordered if predicate == 6 else np.equal(a, b) | unordered  # one, ueq
 
     return compare
 
@@ -183,17 +188,27 @@ def float_compare(predicate: int) -> Callable[..., Any]:
 @functools.cache
 def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
     """An operation of arith named in CASTS, to a kind of number."""
-    takes_bits = name in ("arith.extui", "arith.index_castui", "arith.uitofp")
+    if name in ("arith.extui", "arith.index_castui", "arith.uitofp"):
 
-    def convert(value: Any) -> Any:
-        value = np.asarray(value)
-        if takes_bits and value.dtype.kind == "i":
-            value = value.view(f"u{value.dtype.name}")
-        if name == "arith.extsi" and value.dtype == np.bool_:
-            return -value.astype(kind)
-        if name == "arith.trunci" and kind == np.bool_:
-            return (value & 1).astype(kind)
-        return value.astype(kind)
+        def convert(value: Any) -> Any:
+            value = np.asarray(value)
+            return (value.view(f"u{value.dtype.name}") if value.dtype.kind == "i" else value).astype(kind)
+
+    elif name == "arith.extsi":
+
+        def convert(value: Any) -> Any:
+            value = np.asarray(value)
+            return -value.astype(kind) if value.dtype == np.bool_ else value.astype(kind)
+
+    elif name == "arith.trunci" and kind == np.bool_:
+
+        def convert(value: Any) -> Any:
+            return (np.asarray(value) & 1).astype(kind)
+
+    else:
+
+        def convert(value: Any) -> Any:
+            return np.asarray(value).astype(kind)
 
     return convert
 

@@ -118,6 +118,7 @@ class Op:
     assembly: Assembly | None
     waits: bool  # whether it contains what may wait for other warps
     source: ir.Operation
+    constants: dict[int, np.ndarray]  # of all that was decoded with it, by key; no block has them among its operations
 
     @property
     def attributes(self) -> ir.OpAttributeMap:
@@ -126,12 +127,6 @@ class Op:
     @property
     def location(self) -> ir.Location:
         return self.source.location
-
-    @cached_property
-    def constants(self) -> dict[int, np.ndarray]:
-        """Those that it contains, by key. No block has them among its operations."""
-        found = (op for op in mlir.walk(self.source, "arith.constant"))
-        return {hash(op.results[0]): _constant(op) for op in found}
 
     @once
     def method(self) -> str:
@@ -264,10 +259,11 @@ def decode(op: ir.Operation) -> Op:
 
 
 class _Decoder:
-    """`kinds` are those of types met so far: few types, asked for often."""
+    """`kinds` are those of types met so far: few types, asked for often. `constants` are those met so far."""
 
     def __init__(self) -> None:
         self.kinds: dict[ir.Type, Any] = {}
+        self.constants: dict[int, np.ndarray] = {}
 
     def operation(self, op: ir.Operation) -> Op:
         name = op.name
@@ -277,11 +273,17 @@ class _Decoder:
         if regions and not waits:
             waits = any(x.waits for region in regions for block in region.blocks for x in block.operations)
         results = [Result(hash(value), self.kind(value.type)) for value in op.results]
-        return Op(name, [hash(value) for value in op.operands], results, regions, assembly, waits, op)
+        operands = [hash(value) for value in op.operands]
+        return Op(name, operands, results, regions, assembly, waits, op, self.constants)
 
     def block(self, block: ir.Block) -> Block:
-        operations = (op.operation for op in block.operations)
-        decoded = [self.operation(op) for op in operations if op.name != "arith.constant"]
+        decoded = []
+        for op in block.operations:
+            operation = op.operation
+            if operation.name == "arith.constant":
+                self.constants[hash(operation.results[0])] = _constant(operation)
+            else:
+                decoded.append(self.operation(operation))
         return Block([hash(value) for value in block.arguments], decoded)
 
     def kind(self, kind: ir.Type) -> Any:

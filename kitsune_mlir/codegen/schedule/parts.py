@@ -126,14 +126,17 @@ def of_sums(sums: Sequence[ir.Value], type_: ir.Type, lanes: Lanes) -> Fragment:
 
 def is_along_columns(value: ir.Value) -> bool:
     """Whether a vector has a number for each column of tiles, as a mask of keys does, by what reads it."""
-    for use in value.uses:
-        reader = use.owner.operation
-        if reader.name != "linalg.generic":
-            continue
-        s = Structured(reader)
-        if len(s.iterators) == 1:
-            if use.operand_number < s.inputs and is_along_columns(reader.results[0]):
+    left, seen = [value], {value}
+    while left:
+        for use in left.pop().uses:
+            reader = use.owner.operation
+            if reader.name != "linalg.generic":
+                continue
+            s = Structured(reader)
+            if len(s.iterators) == 1:
+                if use.operand_number < s.inputs and (made := reader.results[0]) not in seen:
+                    seen.add(made)
+                    left.append(made)
+            elif s.maps[use.operand_number] == ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)]):
                 return True
-        elif s.maps[use.operand_number] == ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)]):
-            return True
     return False
