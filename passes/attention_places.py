@@ -3,11 +3,12 @@ scores they have. Sizes may be open until the call."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.back_to_back_tiles import BackToBackTiles
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from .back_to_back_kernel import Computed
 
 T = TypeVar("T")
+
+
+def check_asked(segments: Sequence[int | None], columns: int, shapes: Iterable[Sequence[int]]) -> None:
+    """Raises UnsupportedError where no operand of these shapes has a size of the rows, or of the columns, alone that is
+    open until the call."""
+    wanted = {open_part(size) for size in (*segments, columns) if size is not None and is_open(size)}
+    if not wanted <= {open_part(size) for shape in shapes for size in shape if is_open(size)}:
+        raise UnsupportedError("no operand has an open size of its rows, or of its columns, alone")
 
 
 class Places:

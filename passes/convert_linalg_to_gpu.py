@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.filter_gradient import outline_filter_gradients
@@ -99,6 +100,7 @@ _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
 _TO_LOOPS = "builtin.module(func.func(tm-tensor-to-loops))"
 # Numbers operations that are equal on purpose, so that CSE leaves them apart.
 _UNIQUE = "kitsune.number"
+_TENSOR_RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.cast")
 _RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
 # What may stay on the host, besides the scalar operations that a host program knows.
 _HOST = ("arith.constant", "affine.apply", "memref.", "gpu.launch_func", "func.call", "func.return")
@@ -230,8 +232,14 @@ def _main(module: ir.Module) -> func.FuncOp:
 
 
 def _own_outputs(main: func.FuncOp) -> None:
-    """Gives each linalg operation an output of its own, where several share a fill or an empty tensor:
-    otherwise all but one are bufferized to a copy of the shared one."""
+    """Gives each linalg operation an output of its own, where several share a fill or an empty tensor, or a view of
+    one: otherwise all but one are bufferized to a copy of the shared one, or write where another has written, and
+    what reads buffers counts on one writer."""
+    for op in reversed(walk(main, *_TENSOR_RESHAPES)):
+        if _is_view_of_nothing(op):
+            for use in list(op.results[0].uses)[1:]:
+                with main.context, ir.InsertionPoint(use.owner):
+                    use.owner.operands[use.operand_number] = op.clone().results[0]
     numbers = itertools.count()
     for name in ("linalg.fill", "tensor.empty"):
         for op in walk(main, name):
@@ -240,6 +248,14 @@ def _own_outputs(main: func.FuncOp) -> None:
                     copy = op.clone()
                     copy.attributes[_UNIQUE] = ir.IntegerAttr.get(ir.IndexType.get(), next(numbers))
                 use.owner.operands[use.operand_number] = copy.results[0]
+
+
+def _is_view_of_nothing(op: ir.Operation) -> bool:
+    """Whether a reshape is one of an empty tensor or of a fill."""
+    made: ir.Operation | None = op
+    while made is not None and made.name in _TENSOR_RESHAPES:
+        made = rows.producer(made.operands[0])
+    return made is not None and made.name in ("linalg.fill", "tensor.empty")
 
 
 def _place_results(main: func.FuncOp) -> None:

@@ -43,7 +43,7 @@ from kitsune_mlir.weights import is_weight
 
 from .attention_body import Weighing
 from .attention_kernel import Attention, AttentionKernel
-from .attention_places import range_of_scores
+from .attention_places import check_asked, range_of_scores
 from .back_to_back import NAMES, product_of
 from .base import ModulePass
 from .batches_apart import check_open
@@ -182,6 +182,8 @@ class _Pair:
         check_open(where, sizes.values(), groups.sizes)
         plan = RowPlan(group, cuts, groups.sizes.taken)
         Weighing(plan, found, products[0].result, sizes["n"], groups.sizes).check()
+        copied = (first.found.left, first.found.right, second.found.right)
+        check_asked(plan.segments or [], sizes["n"], map(shape, copied))
         return cls(first, second, groups, group, found, plan, range_of_scores(found, plan, sizes), sizes)
 
     @property

@@ -16,12 +16,12 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, func, gpu, in_block_order, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import func, gpu, in_block_order, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
-from .gpu_kernel import Kernel, Kernels, as_value, on_host
+from .gpu_kernel import Kernel, Kernels, on_host
 from .gpu_word_access import bytes_of
 
 LEAST_BYTES = 1 << 22  # of a copy that the driver does: kernels neither overlap it nor are joined with it
@@ -114,12 +114,7 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
                 found[d] = stride
                 stride = open_ if stride == open_ or wanted.is_dynamic_dim(d) else stride * wanted.shape[d]
         layout = ir.StridedLayoutAttr.get(offset, found)
-    sizes = []
-    for number, group in enumerate(groups):
-        if any(map(wanted.is_dynamic_dim, group)):
-            known = prod(wanted.shape[d] for d in group if not wanted.is_dynamic_dim(d))
-            size = memref.dim(target, as_value(number))
-            sizes.append(size if known == 1 else arith.divui(size, as_value(known)))
+    sizes = list(rows.producer(collapse.operands[0]).operands)  # with which the buffer is allocated
     result = ir.MemRefType.get(wanted.shape, wanted.element_type, layout)
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
 

@@ -88,7 +88,7 @@ class _Body:
         self.indices = list(dict.fromkeys(key for key, v in operands if isinstance(v.type, ir.IndexType)))
 
 
-_DEEP = 100  # elements that are computed for others, in one another, before these are computed in an order of their own
+_DEEP = 50  # elements that are computed for others, in one another, before these are computed in an order of their own
 
 
 class Evaluator:
@@ -114,6 +114,7 @@ class Evaluator:
     def fork(self, nested: bool = True) -> Evaluator:
         """For code in a region: what it computes is not known outside. Not `nested` is one where all threads are."""
         inner = Evaluator(self.memories, nested)
+        inner._depth = self._depth
         inner._known = dict(self._known)
         inner._scalars, inner._tables, inner._bodies = dict(self._scalars), dict(self._tables), self._bodies
         return inner
@@ -160,6 +161,8 @@ class Evaluator:
             ]
         if (moved := _moved(op, value, index)) is not None:
             return [(op.operands[0], moved)]
+        if op.name == "tensor.concat" and (part := _part_at(op, index)) is not None:
+            return [part]
         return []
 
     def _compute(self, value: ir.Value, index: list[Int]) -> ir.Value:
@@ -296,6 +299,21 @@ class Evaluator:
             )
 
         return pick(list(op.operands), 0, self)
+
+
+def _part_at(op: ir.Operation, index: Sequence[Int]) -> tuple[ir.Value, list[Int]] | None:
+    """The operand of a concatenation that holds an element, and where; None where the place is known to code alone."""
+    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    place = index[dim]
+    for part in op.operands:
+        is_last = part == op.operands[len(op.operands) - 1]
+        is_here = isinstance(place, int) and (is_last or device.is_less(place, shape_of(part)[dim]))
+        if is_here:
+            return part, [*index[:dim], place, *index[dim + 1 :]]
+        if is_here is None or not isinstance(place, int):
+            return None
+        place -= shape_of(part)[dim]
+    return None
 
 
 def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
