@@ -40,6 +40,8 @@ FORMS = {
     "solutions by factors": lambda x: linalg.lu_solve(*linalg.lu_factor(positive(x)), x),
     "least squares": lambda x: linalg.lstsq(positive(x), x).solution,
     "inverse of any matrix": linalg.pinv,
+    "functions that series give": lambda x: torch.polygamma(1, x.abs() + 1) + torch.special.bessel_j0(x),
+    "polynomials": lambda x: torch.special.chebyshev_polynomial_t(x.detach(), 3) + x,
     "norms": lambda x: x / linalg.matrix_norm(x, 2) + linalg.matrix_norm(x, "nuc") / linalg.cond(positive(x)),
 }
 
@@ -96,6 +98,18 @@ def test_any_number_of_rows():
         for one, other in zip(compiled(x), model(x), strict=True):
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(own.mean, model.mean)
+
+
+@torch.no_grad()
+def test_tokens_are_drawn_as_torch_draws_them():
+    torch._dynamo.reset()
+    model = Model(lambda x: x.softmax(1).multinomial(2) + x)
+    compiled, x = torch.compile(model, backend="kitsune"), torch.randn(6, 6)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        found = compiled(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-4)
 
 
 def test_what_a_program_alone_is_told():
