@@ -103,7 +103,7 @@ def test_any_number_of_rows():
 @torch.no_grad()
 def test_tokens_are_drawn_as_torch_draws_them():
     torch._dynamo.reset()
-    model = Model(lambda x: x.softmax(1).multinomial(2) + x)
+    model = Model(lambda x: x.softmax(1).multinomial(2).repeat(1, 3) + x)
     compiled, x = torch.compile(model, backend="kitsune"), torch.randn(6, 6)
     for seed in range(3):
         torch.manual_seed(seed)
