@@ -25,9 +25,10 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import KitsuneError, UserError
-from kitsune_mlir.frontend import data_writes
+from kitsune_mlir.frontend import data_writes, left_operators
 from kitsune_mlir.frontend.aot_graph import AotGraph, import_aot_graph
 from kitsune_mlir.frontend.joint_graphs import attention_of, cut, table_for
+from kitsune_mlir.frontend.left_operators import Stage
 from kitsune_mlir.frontend.narrow_floats import KINDS
 from kitsune_mlir.frontend.recurrent_cells import layers_apart
 from kitsune_mlir.planning import target as targets
@@ -89,16 +90,48 @@ def _compile(
 ) -> Function:
     """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors. `values` are those
     that Dynamo's graph was given, if its module's own stay as they are."""
-    from kitsune_mlir.compiler import compile_program
-
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
         fixed, changed = _fixed(values, len(example_inputs)), set() if backward else _changed(len(example_inputs))
-        graph = import_aot_graph(gm, "torch.compile", fixed, example_inputs, changed)
-        compiled = compile_program(graph.program, target, deterministic=deterministic)
-    compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
-    _tell_strides(gm, graph)
+        options = {"target": target, "deterministic": deterministic}
+        if parts := left_operators.stages(gm):
+            run = _in_stages(gm, parts, fixed, changed, options)
+        else:
+            graph, run = _program(gm, fixed, example_inputs, changed, **options)
+            _tell_strides(gm, graph)
     if backward:
         _keep_what_is_given()
+    return make_boxed_func(run)
+
+
+def _in_stages(
+    gm: torch.fx.GraphModule, parts: Sequence[Stage], fixed: dict[int, Any], changed: set[int], options: dict[str, Any]
+) -> Function:
+    """What runs a graph of which torch computes some operators itself."""
+    position = {node: i for i, node in enumerate(gm.graph.find_nodes(op="placeholder"))}
+    programs: list[Function | None] = []
+    for part in parts:
+        at = [position.get(node) for node in part.inputs]
+        own = {i: fixed[place] for i, place in enumerate(at) if place in fixed}
+        written = {i for i, place in enumerate(at) if place in changed}
+        found = None if part.graph is None else _program(part.graph, own, (), written, **options)[1]
+        programs.append(None if found is None else lambda given, found=found: found(*given))
+    return lambda *given: left_operators.run(gm, parts, programs, given)
+
+
+def _program(
+    gm: torch.fx.GraphModule,
+    fixed: dict[int, Any],
+    examples: Sequence[Any],
+    changed: set[int],
+    target: str,
+    deterministic: bool | None,
+) -> tuple[AotGraph, Function]:
+    """A graph's program, and a function of its values."""
+    from kitsune_mlir.compiler import compile_program
+
+    graph = import_aot_graph(gm, "torch.compile", fixed, examples, changed)
+    compiled = compile_program(graph.program, target, deterministic=deterministic)
+    compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
 
     def run(*values: Any) -> list[Any]:
         device = _device_of(values)
@@ -108,7 +141,7 @@ def _compile(
             given = _as_known_tensors(given)
         return graph.completed(compiled(*given), values)
 
-    return make_boxed_func(run)
+    return graph, run
 
 
 def _tell_strides(gm: torch.fx.GraphModule, graph: AotGraph) -> None:

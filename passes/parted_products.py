@@ -103,28 +103,10 @@ def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
     *outer, taken = sizes
     if any(offsets[:-1]) or set(strides) != {1} or taken != columns or outer != list(kind.shape)[:-1]:
         return ""
-    whole = all(_is_size_of(size, value) for size in list(op.operands)[1:])
+    open_ = [d for d, size in enumerate(outer) if size == rows.DYNAMIC]
+    known = len(op.operands) == 1 + len(open_)  # where it begins
+    whole = known and all(rows.is_size_of(size, value, d) for d, size in zip(open_, list(op.operands)[1:]))
     return str(offsets[-1]) if whole and ir.RankedTensorType(op.results[0].type).rank == kind.rank else ""
-
-
-def _is_size_of(size: ir.Value, value: ir.Value) -> bool:
-    """Whether an open size is that of the tensor's first dimension."""
-    own = _open_size(value)
-    if own is not None and size == own:
-        return True
-    op = rows.producer(size)
-    if op is None or op.name != "tensor.dim":
-        return False
-    other = _open_size(op.operands[0])
-    return op.operands[0] == value or other is not None and (other == size or own is not None and other == own)
-
-
-def _open_size(value: ir.Value) -> ir.Value | None:
-    """The number that the first size of an operator's result is, where what it begins with was made of that many."""
-    op = rows.producer(value)
-    while op is not None and (op.name in ("linalg.fill", "linalg.generic", "linalg.matmul")):
-        op = rows.producer(op.operands[len(op.operands) - 1])
-    return op.operands[0] if op is not None and op.name == "tensor.empty" and len(op.operands) == 1 else None
 
 
 def part(parts: Parts) -> list[ir.Operation]:

@@ -15,7 +15,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import func, ir
 
-from .gpu_buffers import VIEWS, is_alloc, root_of, uses_of
+from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_generic import Generic
 from .gpu_parts import is_untouched, needed
 from .gpu_word_access import bytes_of
@@ -61,12 +61,13 @@ def _is_small(value: ir.Value) -> bool:
 
 
 def _is_overwritten(source: ir.Value, first: ir.Operation, last: ir.Operation) -> bool:
-    """Whether another operation may write a value between two."""
+    """Whether another operation may write a value between two, or what stands in the region of one."""
     for use in uses_of(root_of(source)):
         op = use.owner.operation
-        if op.block != first.block or op in (first, last) or op.is_before_in_block(first):
+        outer = ancestor_in(first.block, op)
+        if outer in (first, last) or outer.is_before_in_block(first):
             continue
-        if op.is_before_in_block(last) and not _reads_alone(op, use.operand_number):
+        if outer.is_before_in_block(last) and not _reads_alone(op, use.operand_number):
             return True
     return False
 

@@ -18,6 +18,7 @@ from kitsune_mlir.running_exponentials import without_overflow
 
 from . import large_constants, lifted_operators
 from .broadcasts import allow_no_rows
+from .left_operators import LEFT
 from .nan import keep_nan
 
 FROM_EXPORT = (
@@ -118,12 +119,15 @@ def explain(model: str, errors: list[tuple[str, str]], culprit: ir.Operation | N
     operator: then it is `culprit`, where that is known."""
     named = _named(errors) or (culprit and (_operator(culprit), _where(culprit.location)))
     if named:
-        return (
-            f"{model}: torch-mlir cannot lower the operator {named[0]} at {named[1]}; "
-            "compute it outside the model or write it with other operators"
-        )
+        return f"{model}: torch-mlir cannot lower the operator {named[0]} at {named[1]}; " + _advice(named[0])
     where, message = errors[0]
     return f"{model}: torch-mlir cannot lower what is at {where}: {message.splitlines()[0][:200]}"
+
+
+def _advice(operator: str) -> str:
+    if operator in {target.name().replace("::", ".").removesuffix(".default") for target in LEFT}:
+        return "torch.compile(model, backend='kitsune') has torch compute it, or compute it outside the model"
+    return "compute it outside the model or write it with other operators"
 
 
 def _named(errors: list[tuple[str, str]]) -> tuple[str, str] | None:
