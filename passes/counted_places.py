@@ -6,7 +6,8 @@ prepare-linalg).
   =>
     %y = linalg.generic ins(%i) { ... tensor.extract %x[linalg.index 0, %i] ... }
 
-So nothing checks them, and what a tensor has alike along their dimension is not written for each of them.
+So nothing checks them, and what a tensor has alike along their dimension is not written for each of them. Rows that
+are the first of a longer table, as those of places in a text, are gathered as they are.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg
+
+from .broadcast_reads import same_size
 
 _LESS = 2  # arith.cmpi's slt
 
@@ -27,11 +30,30 @@ def count_places(op: ir.Operation) -> None:
         argument = s.body.arguments[number]
         if list(argument.uses) and (axis := _counted(op.operands[number])) is not None:
             loop = rows.dim_of(s.maps[number].results[axis])
-            if loop is not None:
+            if loop is not None and _is_all_of(op, argument, loop):
                 with op.location, ir.InsertionPoint.at_block_begin(s.body):
                     place = arith.index_cast(argument.type, linalg.IndexOp(loop).result)
                 argument.replace_all_uses_with(place)
                 _never_negative(place)
+
+
+def _is_all_of(op: ir.Operation, argument: ir.Value, loop: int) -> bool:
+    """Whether the tensors of which a body takes elements at such places are as long as the loop along them."""
+    start = op.operands[rows.Structured(op).inputs]
+    size, seen, last = rows.shape_of(start)[loop], set[ir.Value](), [argument]
+    while last:
+        value = last.pop()
+        for use in value.uses:
+            user = use.owner.operation
+            if user.name == "tensor.extract":
+                table, axis = user.operands[0], use.operand_number - 1
+                length = rows.shape_of(table)[axis]
+                if length != size or length == rows.DYNAMIC and not same_size(table, axis, start, loop):
+                    return False
+            elif user.name.startswith("arith.") and user.results[0] not in seen:
+                seen.add(user.results[0])
+                last.append(user.results[0])
+    return True
 
 
 def _counted(value: ir.Value) -> int | None:

@@ -48,3 +48,18 @@ def test_numbers_that_are_wrong_are_reported():
     compiled = kitsune_mlir.compile(Function(rows_of_batches), example, target="cpu")
     with pytest.raises(Exception, match="an index is out of range"):
         compiled(example[0], torch.full((4, 3), 7))
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_the_first_rows_of_a_longer_table(is_open):
+    """Places in a text."""
+
+    def embedded(x, table):
+        return x + table[torch.arange(x.shape[1])]
+
+    example = torch.randn(2, 6, 5), torch.randn(40, 5)
+    shapes = (({1: Dim("t", min=2, max=40)}, {}),) if is_open else None
+    compiled = kitsune_mlir.compile(Function(embedded), example, target="sm_90a", dynamic_shapes=shapes)
+    for tokens in (6, 2, 40) if is_open else (6,):
+        args = torch.randn(2, tokens, 5), example[1]
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(*args)), embedded(*args))
