@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from kitsune_mlir import rows
+from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
@@ -83,7 +84,7 @@ def read_joined(main: ir.Operation) -> None:
         if not found or any(read is None for read in found) or (joined := _joined(op)) is None:
             continue
         reads = [read for read in found if read is not None]
-        if any(is_reduced(result) for read in reads for use in read.uses for result in use.owner.results):
+        if any(_is_repeated(read) or is_reduced(use.owner.results[0]) for read in reads for use in read.uses):
             continue
         sizes = sizes or TensorSizes(main.regions[0].blocks[0])
         dim, lengths, values = joined
@@ -98,6 +99,12 @@ def read_joined(main: ir.Operation) -> None:
                         read, dim, parts, op.results[0].type.element_type
                     )
                     _read_at_loops(use)
+
+
+def _is_repeated(read: _Read) -> bool:
+    """Whether a reader has more elements than it reads: it would ask for each of them which part has it."""
+    points = prod(example_sizes.shape_of(read.value))
+    return any(prod(example_sizes.shape_of(use.owner.results[0])) > points for use in read.uses)
 
 
 def read_moved(main: ir.Operation) -> None:

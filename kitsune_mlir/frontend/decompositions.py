@@ -373,9 +373,21 @@ def table() -> Table:
     return _own_table() | of_libraries() | of_torchs_compiler()
 
 
+def _or_else(rule: Callable[..., Any], other: Callable[..., Any]) -> Callable[..., Any]:
+    """What a rule makes of its arguments, or another one of those that are none of its."""
+
+    @functools.wraps(rule)
+    def either(*args: Any, **kwargs: Any) -> Any:
+        found = rule(*args, **kwargs)
+        return other(*args, **kwargs) if found is NotImplemented else found
+
+    return either
+
+
 @functools.cache
 def _own_table() -> Table:
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
     found = functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)
+    found |= {op: _or_else(rule, kept[op]) for op, rule in NARROW_FLOATS.items() if op in kept}
     return found | {op: of_scalars(op, found.get(op, lambda *_, **__: NotImplemented)) for op in _ALONG}

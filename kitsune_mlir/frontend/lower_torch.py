@@ -18,7 +18,7 @@ from kitsune_mlir.running_exponentials import without_overflow
 
 from . import large_constants, lifted_operators
 from .broadcasts import allow_no_rows
-from .left_operators import LEFT
+from .left_names import NAMES
 from .nan import keep_nan
 
 FROM_EXPORT = (
@@ -125,7 +125,7 @@ def explain(model: str, errors: list[tuple[str, str]], culprit: ir.Operation | N
 
 
 def _advice(operator: str) -> str:
-    if operator in {target.name().replace("::", ".").removesuffix(".default") for target in LEFT}:
+    if operator.removeprefix("aten.") in NAMES:
         return "torch.compile(model, backend='kitsune') has torch compute it, or compute it outside the model"
     return "compute it outside the model or write it with other operators"
 

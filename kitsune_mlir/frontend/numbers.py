@@ -43,6 +43,8 @@ _ARITHMETIC = {
     torch.sym_max: aten.maximum.default,
 }
 _OF_TENSORS = (operator.floordiv, operator.mod, torch.sym_min, torch.sym_max)  # where aten takes no plain number
+# What torch-mlir itself multiplies with a quotient of sizes, as the means of norms are made: a scalar, and no tensor.
+_SCALED = {aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.div.Scalar}
 _CHECKS = (aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default)
 
 
@@ -63,6 +65,8 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
             with graph.inserting_before(node):
                 tensors[node] = call(graph, aten.full.default, ([], node.args[0]), node, dtype=torch.float64)
         elif node.target is operator.truediv and (tensors.keys() | unknown).isdisjoint(node.all_input_nodes):
+            if {user.target for user in node.users} <= _SCALED:
+                continue
             with graph.inserting_before(node):  # of two sizes
                 sides = [call(graph, aten.full.default, ([], size), node, dtype=torch.float64) for size in node.args]
                 tensors[node] = call(graph, aten.div.Tensor, tuple(sides), node)
