@@ -178,7 +178,7 @@ def _reads_of(value: ir.Value) -> Iterator[_Read | None]:
             continue
         offsets = _offsets(op) if op.name == "tensor.extract_slice" else None
         readers = [further for further in op.results[0].uses if further.owner.name != "tensor.dim"] if offsets else []
-        elementwise = bool(readers) and all(map(is_read_elementwise, readers))
+        elementwise = bool(readers) and all(is_read_elementwise(reader) and not _shifts(reader) for reader in readers)
         yield _Read(op.results[0], offsets, readers) if offsets and elementwise else None
 
 

@@ -7,6 +7,8 @@ from torch.export import Dim
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir import mlir
+from kitsune_mlir.passes.joined_reads import read_joined
 from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
@@ -62,6 +64,31 @@ def test_open_sizes(name):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int64])
 def test_types(dtype):
     check(FUNCTIONS["next, the last again"], (5, 33), OPEN, [(2, 6)], dtype, kernels=1)
+
+
+def test_what_is_read_behind_the_places_of_a_slice_stays():
+    """Slices and maps that both shift are not added up."""
+    text = """func.func @main(%x: tensor<4x9xf32>) -> tensor<4x6xf32> {
+      %a = tensor.extract_slice %x[0, 1] [4, 8] [1, 1] : tensor<4x9xf32> to tensor<4x8xf32>
+      %b = tensor.extract_slice %x[0, 8] [4, 1] [1, 1] : tensor<4x9xf32> to tensor<4x1xf32>
+      %c = tensor.concat dim(1) %a, %b : (tensor<4x8xf32>, tensor<4x1xf32>) -> tensor<4x9xf32>
+      %s = tensor.extract_slice %c[0, 1] [4, 7] [1, 1] : tensor<4x9xf32> to tensor<4x7xf32>
+      %e = tensor.empty() : tensor<4x6xf32>
+      %y = linalg.generic {
+        indexing_maps = [affine_map<(i, j) -> (i, j + 1)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]
+      } ins(%s : tensor<4x7xf32>) outs(%e : tensor<4x6xf32>) {
+      ^bb0(%p: f32, %o: f32):
+        linalg.yield %p : f32
+      } -> tensor<4x6xf32>
+      return %y : tensor<4x6xf32>
+    }"""
+    module = mlir.parse(text, mlir.context())
+    with module.context:
+        (main,) = mlir.walk(module, "func.func")
+        before = str(module)
+        read_joined(main)
+        assert str(module) == before
 
 
 def test_steps_before():
