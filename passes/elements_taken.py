@@ -78,7 +78,7 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     found = {rows.dim_of(expr) for map_ in s.maps[: s.inputs] for expr in map_.results}
     unread = {*range(len(s.iterators))} - found
-    if not all(map(_is_place, s.maps[: s.inputs])) or not all(_is_own(made, d) for d in unread):
+    if not all(map(is_place, s.maps[: s.inputs])) or not all(_is_own(made, d) for d in unread):
         return False
     views = _views(made)
     uses = [use.owner.operation for value in views for use in value.uses]
@@ -134,7 +134,8 @@ def _is_own(made: ir.Operation, d: int) -> bool:
     return len(places) == len(extracts) and all(place is not None and place.name == "linalg.index" for place in places)
 
 
-def _is_place(map_: ir.AffineMap) -> bool:
+def is_place(map_: ir.AffineMap) -> bool:
+    """Whether a tensor is read in one place of each of its dimensions: a loop's, or the first one."""
     return all(rows.dim_of(expr) is not None or str(expr) == "0" for expr in map_.results)
 
 

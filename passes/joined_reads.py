@@ -25,15 +25,16 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, slice_of, tensor, walk
-from kitsune_mlir.planning.kernel_cost import DEAR
 
+from .elements_taken import is_place
+from .padded_slices import offsets_of
 from .product_follows import is_reduced
 from .rolled_reads import is_read_elementwise
 from .schedule_build import cloned, constant_index, generic, sizes_of
+from .sliced_elements import takes_little
 from .tensor_sizes import TensorSizes
 
 _MOST = 4  # parts of which each reader asks which one has its element
-_LITTLE = 16  # operations of what is computed again by each reader
 
 Size = int | ir.Value
 Places = list[ir.Value]
@@ -147,9 +148,8 @@ def _joined(op: ir.Operation) -> tuple[int, Sequence[int | ir.Value], Sequence[i
     """The dimension of a concatenation, how long each part is, and what it is; None for what is none."""
     if op.name == "tensor.concat":
         dim = attr_int(op, "dim")
-        lengths = [rows.shape_of(part)[dim] for part in op.operands]
-        parts = list(op.operands)
-        lengths = [part if size == rows.DYNAMIC else size for part, size in zip(parts, lengths)]
+        parts, sizes = list(op.operands), [rows.shape_of(part)[dim] for part in op.operands]
+        lengths = [part if size == rows.DYNAMIC else size for part, size in zip(parts, sizes, strict=True)]
         return (dim, lengths, parts) if 1 < len(parts) <= _MOST else None
     low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
     dims = [d for d in range(len(low)) if low[d] or high[d]]
@@ -176,7 +176,7 @@ def _reads_of(value: ir.Value) -> Iterator[_Read | None]:
             if shifts := _shifts(use):
                 yield _Read(op.results[0], shifts, [use])
             continue
-        offsets = _offsets(op) if op.name == "tensor.extract_slice" else None
+        offsets = offsets_of(op) if op.name == "tensor.extract_slice" else None
         readers = [further for further in op.results[0].uses if further.owner.name != "tensor.dim"] if offsets else []
         elementwise = bool(readers) and all(is_read_elementwise(reader) and not _shifts(reader) for reader in readers)
         yield _Read(op.results[0], offsets, readers) if offsets and elementwise else None
@@ -205,15 +205,6 @@ def _is_unread(op: ir.Operation) -> bool:
     return op.name in ("tensor.extract_slice", "tensor.concat", "tensor.pad") and not list(op.results[0].uses)
 
 
-def _offsets(op: ir.Operation) -> list[Size] | None:
-    """Where a slice of all between its ends begins in a tensor of as many dimensions."""
-    taken, counts = slice_of(op), list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-    if {*taken.strides, 1} != {1} or len(rows.shape_of(op.operands[0])) != len(rows.shape_of(op.results[0])):
-        return None
-    given = iter(list(op.operands)[1 : 1 + counts[1]])
-    return [next(given) if offset == rows.DYNAMIC else offset for offset in taken.offsets]
-
-
 def _source(value: ir.Value, read: ir.Value, dim: int, sizes: TensorSizes) -> _Source | None:
     """What a part of a concatenation is; None where it may have no elements and nothing else has any."""
     return _source_along(value, [dim], sizes, sizes.shape(read)[dim])
@@ -227,7 +218,7 @@ def _source_along(value: ir.Value, dims: Sequence[int], sizes: TensorSizes, leng
         return scalar
     op = rows.producer(value)
     table, offsets = value, [0] * len(rows.shape_of(value))
-    if op is not None and op.name == "tensor.extract_slice" and (begins := _offsets(op)) is not None:
+    if op is not None and op.name == "tensor.extract_slice" and (begins := offsets_of(op)) is not None:
         table, offsets = op.operands[0], begins
     if all(_has_elements(table, d, sizes, length) for d in dims):
         return _Elements(table, offsets)
@@ -243,11 +234,8 @@ def _has_elements(table: ir.Value, dim: int, sizes: TensorSizes, length: int) ->
 def _computed(op: ir.Operation, dims: Sequence[int], sizes: TensorSizes, length: int) -> _Computed | None:
     """What little an elementwise operator makes for one reader."""
     s = rows.Structured(op)
-    names = [inner.operation.name for inner in s.body.operations]
-    little = not any(name.startswith("math.") for name in names) and sum(DEAR.get(n, 1) for n in names) <= _LITTLE
     alone = len(op.results) == 1 and sum(use.owner.name != "tensor.dim" for use in op.results[0].uses) == 1
-    plain = all(rows.dim_of(expr) is not None or str(expr) == "0" for m in s.maps for expr in m.results)
-    if not (little and alone and plain and s.is_of_elements()):
+    if not (takes_little(op) and alone and all(map(is_place, s.maps)) and s.is_of_elements()):
         return None
     inputs = list[tuple[ir.AffineMap, _Source]]()
     for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):

@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.index_checks import KNOWN, origin
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, walk
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
 
-from .elements_taken import computed_there
+from .elements_taken import computed_there, is_place
 from .padded_reads import Border, around_of
 from .schedule_build import constant_index, generic
 
@@ -58,7 +58,7 @@ def compute_neighbours(main: ir.Operation) -> bool:
 def is_arithmetic(op: ir.Operation) -> bool:
     """Whether an operator computes each element of its inputs' elements, and of others at places that are known."""
     s = rows.Structured(op)
-    if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses) or not all(map(_is_place, s.maps[: s.inputs])):
+    if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses) or not all(map(is_place, s.maps[: s.inputs])):
         return False
     if not all(map(rows.is_tensor, list(op.operands)[: s.inputs])):
         return False
@@ -67,16 +67,18 @@ def is_arithmetic(op: ir.Operation) -> bool:
     return all(one.name.startswith(names) and not len(one.regions) and at_known_places(one) for one in inner)
 
 
-def _is_place(map_: ir.AffineMap) -> bool:
-    return all(rows.dim_of(expr) is not None or str(expr) == "0" for expr in map_.results)
-
-
 def at_known_places(op: ir.Operation) -> bool:
     """Whether an operation of a body takes no element of a tensor at a place that data says."""
     if op.name != "tensor.extract":
         return True
     table, *places = op.operands
     return all(origin(place, size) == KNOWN for place, size in zip(places, table.type.shape, strict=True))
+
+
+def arithmetic_of(op: ir.Operation) -> int:
+    """Instructions of an element of a linalg.generic, without what loads it."""
+    names = [inner.operation.name for inner in rows.Structured(op).body.operations]
+    return sum(DEAR.get(name, 1) for name in names if name.startswith(("arith.", "math.")))
 
 
 def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
@@ -91,7 +93,7 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
         times += prod(example_sizes.shape_of(reader.results[0])) / max(1, points)
     body = [one.operation.name for one in rows.Structured(op).body.operations]
     loads = rows.Structured(op).inputs + body.count("tensor.extract")
-    work = ADDRESSED * loads + sum(DEAR.get(name, 1) for name in body if name.startswith(("arith.", "math.")))
+    work = ADDRESSED * loads + arithmetic_of(op)
     if times <= 1:
         return work <= _MOST_ALONE
     return work * times <= MOST_WORK and not _is_made_beside(op)

@@ -20,10 +20,9 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .elements_taken import computed_there
-from .neighbour_arithmetic import MOST_WORK, at_known_places, is_arithmetic
+from .neighbour_arithmetic import MOST_WORK, arithmetic_of, at_known_places, is_arithmetic
 
 _EXTRACT = "tensor.extract"
 Place = tuple[str, ...]  # an index of each dimension, as it is computed
@@ -180,8 +179,7 @@ def _move_of(value: ir.Value) -> ir.Operation | None:
 
 
 def _arithmetic(op: ir.Operation) -> int:
-    names = [inner.operation.name for inner in rows.Structured(op).body.operations]
-    return 0 if _is_move(op) else sum(DEAR.get(name, 1) for name in names if name.startswith(("arith.", "math.")))
+    return 0 if _is_move(op) else arithmetic_of(op)
 
 
 def _compute(group: Sequence[ir.Operation]) -> None:

@@ -57,16 +57,22 @@ def _slices(value: ir.Value, offsets: Offsets) -> list[tuple[ir.Value, Offsets]]
                 return None
             is_read = True
             continue
-        taken, counts = slice_of(op), list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-        if set(taken.strides) != {1} or len(taken.offsets) != len(rows.shape_of(op.results[0])):
+        if (begins := offsets_of(op)) is None:
             return None
-        given = iter(list(op.operands)[1 : 1 + counts[1]])
-        begins = [next(given) if offset == rows.DYNAMIC else offset for offset in taken.offsets]
         further = _slices(op.results[0], [[*own, begin] for own, begin in zip(offsets, begins, strict=True)])
         if further is None:
             return None
         found += further
     return [*found, (value, offsets)] if is_read else found
+
+
+def offsets_of(op: ir.Operation) -> list[int | ir.Value] | None:
+    """Where a slice of all between its ends begins in a tensor of as many dimensions; None for any other slice."""
+    taken, counts = slice_of(op), list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+    if {*taken.strides, 1} != {1} or len(taken.offsets) != len(rows.shape_of(op.results[0])):
+        return None
+    given = iter(list(op.operands)[1 : 1 + counts[1]])
+    return [next(given) if offset == rows.DYNAMIC else offset for offset in taken.offsets]
 
 
 def _read(source: ir.Value, offsets: Offsets, around: Border) -> ir.Value:

@@ -147,9 +147,13 @@ def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation, again: bool = T
             return False
         taken.append(range(offsets[-1], offsets[-1] + sizes[-1]))
     columns = [column for own in taken for column in own]
+    return len({*columns}) == len(columns) or (again and len({*taken}) <= _TIMES and takes_little(op))
+
+
+def takes_little(op: ir.Operation) -> bool:
+    """Whether a linalg.generic takes so little for an element that each of its readers may compute its own."""
     names = [inner.operation.name for inner in rows.Structured(op).body.operations]
-    little = not any(name.startswith("math.") for name in names) and sum(DEAR.get(n, 1) for n in names) <= _LITTLE
-    return len({*columns}) == len(columns) or (again and len({*taken}) <= _TIMES and little)
+    return not any(name.startswith("math.") for name in names) and sum(DEAR.get(n, 1) for n in names) <= _LITTLE
 
 
 def _alike(slices: Sequence[ir.Operation]) -> list[ir.Operation]:

@@ -227,13 +227,10 @@ def _lower_in_parts(nest: Nest, parts: _Parts, by_warps: bool, few: int = 1) -> 
             walk = Walk.whole(generic, first, parts.loop).part(number, parts.count)
             found = _reduced(nest, first, points, lane, {parts.loop: walk}, few)
             with contextlib.nullcontext() if lane is None else only_if(lane, 1):
-                for number, value in enumerate(found):
-                    at = (
-                        item
-                        if few == 1
-                        else arith.addi(arith.muli(item, as_value(few)), as_value(number // len(joined)))
-                    )
-                    memref.store(value, first.inside(partial[number % len(joined)]), [at])
+                for k in range(few):
+                    at = arith.addi(arith.muli(item, as_value(few)), as_value(k)) if few > 1 else item
+                    for buffer, value in zip(partial, found[k * len(joined) :], strict=False):
+                        memref.store(value, first.inside(buffer), [at])
     threads = WARP if by_warps else 1
     first.launch(lambda: ceildiv(product([threads, parts.count, *_groups(generic, block, on_host)]), THREADS))
     second, together = nest.kernel(), parts.count >= WARP  # a warp has a result
@@ -266,8 +263,10 @@ def _kernel(nest: Nest, block: Blocking, by_warps: bool, few: int) -> Kernel:
     with kernel.body():
         lane, item = _stands(by_warps)
         with only_if(item, _items(generic, block, kernel.inside)):  # the same way for a whole warp
-            points = [Point(generic.place(item, _groups(generic, block, kernel.inside)))] if few > 1 else None
-            points = points or _points(generic, block, kernel, item)
+            if few > 1:
+                points = [Point(generic.place(item, _groups(generic, block, kernel.inside)))]
+            else:
+                points = _points(generic, block, kernel, item)
             if lane is None:
                 dims, combine = [point.dims for point in points], nest.joined and nest.joined * len(points)
                 found = reduce(generic, kernel, dims, generic.reduction, nest.starts(kernel, points), combine)
@@ -297,11 +296,13 @@ def _reduced(
     return found if lane is None else [one.across_warp(x) for one, x in zip(combine, found, strict=True)]
 
 
-def _neighbours(generic: Generic, points: Sequence[Point], count: int) -> list[Point]:
-    """Of each point so many along the last loop."""
-    last = generic.parallel[-1:]
+def _neighbours(generic: Generic, points: Sequence[Point], count: int) -> Sequence[Point]:
+    """The points and those behind each of them along the last loop, so many in all for each."""
+    if count == 1:
+        return points
+    last = generic.parallel[-1]
     return [
-        Point(point.dims | {d: arith.addi(point.dims[d], as_value(k)) for d in last} if k else point.dims, point.inside)
+        Point({**point.dims, last: arith.addi(point.dims[last], as_value(k))}, point.inside)
         for point in points
         for k in range(count)
     ]

@@ -79,6 +79,16 @@ def test_rows_from_the_end_of_tables_of_any_size(dtype, like, gpu_of):
     check(Ends(), arguments, shapes, ((20, 600), (50, 3)), dtype, gpu_of(4, like))
 
 
+def check_images(model):
+    """Compares images of open heights and widths with torch."""
+    sizes = {2: torch.export.Dim("h", min=2, max=64), 3: torch.export.Dim("w", min=2, max=64)}
+    compiled = kitsune_mlir.compile(model, (torch.randn(2, 4, 6, 9),), dynamic_shapes=(sizes,))
+    for rows, columns in ((6, 9), (5, 7), (2, 12)):
+        x = torch.randn(2, 4, rows, columns)
+        for found, wanted in zip(compiled(x), model(x), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 def test_numbers_that_torch_computes_of_sizes():
     """As real numbers, roots and what is left of them; and pools and norms whose windows are of open sizes."""
 
@@ -94,12 +104,7 @@ def test_numbers_that_torch_computes_of_sizes():
             norms = F.instance_norm(x), F.instance_norm(x, weight=x[0, :, 0, 0], bias=x[0, :, 0, 1])
             return *scaled, *pools, *norms, F.pad(x, (0, -columns % 4))
 
-    sizes = {2: torch.export.Dim("h", min=2, max=64), 3: torch.export.Dim("w", min=2, max=64)}
-    compiled = kitsune_mlir.compile(Model(), (torch.randn(2, 4, 6, 9),), dynamic_shapes=(sizes,))
-    for rows, columns in ((6, 9), (5, 7), (2, 12)):
-        x = torch.randn(2, 4, rows, columns)
-        for found, wanted in zip(compiled(x), Model()(x), strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    check_images(Model())
 
 
 def test_quantiles_of_open_rows():
@@ -109,12 +114,7 @@ def test_quantiles_of_open_rows():
         def forward(self, x):
             return x.flatten(2).quantile(0.3, dim=2), x.quantile(0.9), x.nanquantile(0.5, dim=3)
 
-    sizes = {2: torch.export.Dim("h", min=2, max=64), 3: torch.export.Dim("w", min=2, max=64)}
-    compiled = kitsune_mlir.compile(Model(), (torch.randn(2, 4, 6, 9),), dynamic_shapes=(sizes,))
-    for rows, columns in ((6, 9), (5, 7), (2, 12)):
-        x = torch.randn(2, 4, rows, columns)
-        for found, wanted in zip(compiled(x), Model()(x), strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+    check_images(Model())
 
 
 def test_rules_of_torch_that_hold_for_the_examples_size_only(monkeypatch):
