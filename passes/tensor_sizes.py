@@ -96,9 +96,7 @@ class TensorSizes:
         places = {
             self._sizes.plain(own): place for place, own in reversed([*self._given.items(), *self._counted.items()])
         }
-        found = reduce(
-            arith.muli, (x if not rows.is_tensor(x) else rows.size_of(x, d) for x, d in map(places.get, open_))
-        )
+        found = reduce(arith.muli, (_as_index(*places[one]) for one in open_))
         return found if known == 1 else arith.muli(found, arith.ConstantOp.create_index(known).result)
 
     def taken(self, size: int) -> int:
@@ -257,6 +255,13 @@ class TensorSizes:
     def _equate(self, a: int, b: int) -> None:
         if self._sizes.equate(a, b):
             self._shapes = {}
+
+
+def _as_index(value: ir.Value, d: int) -> ir.Value:
+    """A size of a tensor, or a number that is one, as an index, at the insertion point."""
+    if rows.is_tensor(value):
+        return rows.size_of(value, d)
+    return value if isinstance(value.type, ir.IndexType) else arith.index_cast(ir.IndexType.get(), value)
 
 
 def _joined(times: bool, a: int, b: int) -> int | None:

@@ -120,3 +120,30 @@ def test_operations_that_are_made_where_others_were():
             assert sizes.shape(made)[1:] == known
             made.owner.erase()
             sizes.forget_erased()
+
+
+def test_a_size_that_is_computed_is_an_index():
+    """Of numbers of 64 bits, as torch-mlir computes sizes, too."""
+    module = mlir.parse(
+        """
+        func.func @main(%x: tensor<2x?xf32>) {
+          %one = arith.constant 1 : i64
+          %axis = arith.constant 1 : index
+          %dim = tensor.dim %x, %axis : tensor<2x?xf32>
+          %size = arith.index_cast %dim : index to i64
+          %more = arith.addi %size, %one : i64
+          %rows = arith.index_cast %more : i64 to index
+          %made = tensor.empty(%rows) : tensor<2x?x8xf32>
+          return
+        }
+        """,
+        mlir.context(),
+    )
+    block = module.body.operations[0].regions[0].blocks[0]
+    sizes = TensorSizes(block)
+    *_, made, end = block.operations
+    size = sizes.shape(made.operation.results[0])[1]
+    assert sizes.is_computed(size) and not sizes.is_given(size)
+    with made.operation.location, ir.InsertionPoint(end):
+        assert isinstance(sizes.as_value(2 * size).type, ir.IndexType)
+    assert module.operation.verify()
