@@ -113,8 +113,7 @@ def _in_stages(
         at = [position.get(node) for node in part.inputs]
         own = {i: fixed[place] for i, place in enumerate(at) if place in fixed}
         written = {i for i, place in enumerate(at) if place in changed}
-        found = None if part.graph is None else _program(part.graph, own, (), written, **options)[1]
-        programs.append(None if found is None else lambda given, found=found: found(*given))
+        programs.append(None if part.graph is None else _program(part.graph, own, (), written, **options)[1])
     return lambda *given: left_operators.run(gm, parts, programs, given)
 
 

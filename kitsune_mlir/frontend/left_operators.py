@@ -64,7 +64,7 @@ def run(
     found = dict(zip(gm.graph.find_nodes(op="placeholder"), values, strict=True))
     for stage, program in zip(parts, programs, strict=True):
         if program is not None:
-            results = program([found[node] for node in stage.inputs])
+            results = program(*(found[node] for node in stage.inputs))
             found.update(zip(stage.results, results, strict=True))
         for node in stage.left:
             args, kwargs = map_arg((node.args, node.kwargs), found.__getitem__)
