@@ -163,6 +163,11 @@ class TensorSizes:
             dim, first = attr_int(op, "dim"), self.shape(op.operands[0])
             open_ = ir.RankedTensorType(value.type).is_dynamic_dim(dim)
             return [self._unknown(value, d) if d == dim and open_ else size for d, size in enumerate(first)]
+        if op.name == "tensor.pad":
+            low, high = (ir.DenseI64ArrayAttr(op.attributes[name]) for name in ("static_low", "static_high"))
+            kind, sides = ir.RankedTensorType(value.type), zip(self.shape(op.operands[0]), low, high, strict=True)
+            wider = [d for d in range(kind.rank) if kind.is_dynamic_dim(d) and (low[d] or high[d])]
+            return [self._unknown(value, d) if d in wider else size for d, (size, *_) in enumerate(sides)]
         if op.name == "kitsune.result":
             return self._of_kernel(op)
         if op.name in rows.ALIKE:

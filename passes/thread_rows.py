@@ -30,14 +30,14 @@ from kitsune_mlir.traffic import element_bytes
 from .block_order import Order
 from .row_bodies import replace
 from .row_groups import root
-from .short_rows import RowLoops, ShortRows, is_few, read_by, readers, scalar, transposes
+from .short_rows import RowLoops, ShortRows, extracts_of, is_few, read_by, readers, scalar, transposes
 from .stage_cost import DEAR
 from .tensor_sizes import TensorSizes
 from .thread_row_body import Given, ThreadRowBody
 
 _MOST_MOVED = 112  # numbers that a thread reads and writes, in registers
 _LEAST_MOVES = 2  # between operators of a group
-_MOVES = ("tensor.extract_slice", "tensor.concat")
+_MOVES = ("tensor.extract_slice", "tensor.concat", "tensor.pad")
 
 
 def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
@@ -48,7 +48,7 @@ def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
     for count in _counts(order, sizes):
         growth, seen = _Growth(order, ShortRows(count, sizes)), set(taken)
         for op in order.ops:
-            if op.name in _MOVES and op not in seen and growth.fits(op):
+            if _moves(op) and op not in seen and growth.fits(op):
                 group = growth.around(op, seen)
                 seen.update(group.ops)
                 tiles = choose_threads(group.counts(), target)
@@ -67,10 +67,15 @@ def _counts(order: Order, sizes: TensorSizes) -> list[int]:
     """The numbers of rows that tensors which are moved may have, the fewest, and longest, first."""
     found: set[int] = set()
     for op in order.ops:
-        if op.name in _MOVES:
+        if _moves(op):
             shape = sizes.shape(op.results[0])
             found.update(prod(shape[:k]) for k in range(len(shape) + 1) if is_few(shape[k:]))
     return sorted((count for count in found - {1} if len(factors(count)[1]) <= 1), key=sizes.taken)
+
+
+def _moves(op: ir.Operation) -> bool:
+    """Whether an operator has numbers in other places than those that it reads."""
+    return op.name in _MOVES or op.name == "linalg.generic" and bool(extracts_of(op))
 
 
 class _Growth:
@@ -181,7 +186,7 @@ class _Group:
         """Microseconds that kernels would take which write, and read again, what is moved between operators; 0.0 where
         that is too little to count on."""
         made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
-        moves = [op for op in self.ops if op.name in _MOVES and any(root(value) in made for value in read_by(op))]
+        moves = [op for op in self.ops if _moves(op) and any(root(value) in made for value in read_by(op))]
         inner = [op for op in moves if any(one in self.ops for one in readers(op.results[0]))]
         if len(inner) < _LEAST_MOVES:
             return 0.0
