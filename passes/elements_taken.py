@@ -31,7 +31,7 @@ from .taken_views import VIEWS, read_through, taken_of
 
 _EXTRACT = "tensor.extract"
 _FEWER = 2  # times as many there must be as are taken
-_MOST_AROUND = 8  # times that an element may be asked whether it is of what stands around a tensor
+_MOST_AROUND = 2  # times that an element may be asked whether it is of what stands around a tensor
 
 
 def take_elements(module: ir.Module) -> None:

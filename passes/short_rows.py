@@ -238,6 +238,11 @@ class RowLoops:
             return None
         return exprs
 
+    def read_along(self, number: int) -> list[tuple[int, bool]]:
+        """Of each loop over the numbers of a row its turns, and whether an operand has elements for them."""
+        found = {loop for expr in self.place(number) or [] for loop in rows.loops_of(expr)}
+        return [(self.sizes[d], d in found) for d in self.inner if self.sizes[d] != 1]
+
     def takes_own(self, extract: ir.Operation) -> bool:
         """Whether an element that is taken by number is one of a row's own, and of few numbers."""
         table, *places = extract.operands

@@ -101,6 +101,7 @@ class Evaluator:
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
         self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
+        self._places: dict[tuple[ir.Value, int], ir.Value] = {}  # what is taken by number, of so many elements
         self._bodies: dict[int, _Body] = {}  # by the operator's first result
         self._depth = 0  # of elements that are computed for others
 
@@ -117,7 +118,8 @@ class Evaluator:
         inner = Evaluator(self.memories, nested)
         inner._depth = self._depth
         inner._known = dict(self._known)
-        inner._scalars, inner._tables, inner._bodies = dict(self._scalars), dict(self._tables), self._bodies
+        inner._scalars, inner._tables, inner._places = dict(self._scalars), dict(self._tables), dict(self._places)
+        inner._bodies = self._bodies
         return inner
 
     def __call__(self, value: ir.Value, index: Sequence[Int]) -> ir.Value:
@@ -292,14 +294,22 @@ class Evaluator:
                 return self(table, known)
             if at[axis] is not None:
                 return chosen([*known, at[axis]])
-            place = index_checks.row_inside(op, axis, _use(values, index[axis]))
-            found = chosen([*known, 0])
-            for number in range(1, shape_of(table)[axis]):
+            size = shape_of(table)[axis]
+            place, found = self._place(op, axis, _use(values, index[axis]), size), chosen([*known, 0])
+            for number in range(1, size):
                 is_here = arith.cmpi(arith.CmpIPredicate.eq, place, arith.constant(place.type, number))
                 found = arith.select(is_here, chosen([*known, number]), found)
             return found
 
         return chosen([])
+
+    def _place(self, op: ir.Operation, axis: int, place: ir.Value, size: int) -> ir.Value:
+        """An index (i32) of one of so many elements, which is checked once for all that are taken there."""
+        cast = rows.producer(place)
+        key = cast.operands[0] if cast is not None and cast.name == "arith.index_cast" else place, size
+        if key not in self._places:
+            self._places[key] = arith.index_cast(device.i32(), index_checks.row_inside(op, axis, place))
+        return self._places[key]
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""
