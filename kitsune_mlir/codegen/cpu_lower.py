@@ -19,6 +19,7 @@ from .cpu_math import expand_math
 from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
+from .cpu_recurrent import lower_recurrent
 from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
@@ -26,6 +27,7 @@ from .cpu_systems import lower_systems
 from .filter_gradient import outline_filter_gradients
 from .firsts import sort_whole_rows
 from .fourier import outline_transforms
+from .recurrent import outline_recurrent
 from .systems import outline_systems
 
 _FUSE = (
@@ -63,12 +65,14 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     widen_long_sums(module)
     outline_transforms(module)
     outline_systems(module)
+    outline_recurrent(module)
     outline_filter_gradients(module)
     sort_whole_rows(module)
     bufferize(module)
     lower_sorts(module)
     lower_transforms(module)
     lower_systems(module)
+    lower_recurrent(module)
     lower_filter_gradients(module)
     pass_results_by_reference(module)
     scratch = {}

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, memref
 
 
 def set_size(kernel: ir.OpView, ctas: int) -> None:
     """The kernel's (a gpu.func's) launches are of clusters of that many neighbouring CTAs."""
     kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([ctas, 1, 1])
+
+
+def size_of(kernel: ir.Operation) -> int:
+    """How many CTAs those clusters have."""
+    if "nvvm.cluster_dim" not in kernel.attributes:
+        return 1
+    return ir.DenseI32ArrayAttr(kernel.attributes["nvvm.cluster_dim"])[0]
 
 
 def rank() -> ir.Value:
@@ -72,3 +79,26 @@ def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     """Stores a vector of four i32 to a `remote` place, a multiple of 16; its bytes count as those of `send_word`."""
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
     device.assembly(text, destination, *device.parts(words), barrier)
+
+
+# A word of the own shared memory, whose address is 64 bits wide, in another CTA's.
+STORE = """{
+.reg .b32 place;
+cvt.u32.u64 place, $0;
+mapa.shared::cluster.u32 place, place, $1;
+st.shared::cluster.f32 [place], $2;
+}"""
+MEET = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;"
+
+
+def store(buffer: ir.Value, number: ir.Value, word: ir.Value, cta: ir.Value) -> None:
+    """Stores an f32 as the element of that number (an index) of a buffer in shared memory, of the cluster's CTA of that
+    rank (i32): it is seen behind `meet`."""
+    first = memref.extract_aligned_pointer_as_index(buffer)
+    place = arith.addi(first, arith.muli(number, arith.ConstantOp.create_index(4).result))
+    device.assembly(STORE, arith.index_cast(device.i64(), place), cta, word)
+
+
+def meet() -> None:
+    """`barrier`, as one instruction of inline PTX."""
+    device.assembly(MEET)
