@@ -10,8 +10,8 @@ shared memory, column by column, and the whole state twice, in turn: as it was b
     each element's new state and cell, of the sums of all slices; the state goes to all CTAs of the cluster
     barrier of the cluster: nobody writes a state before all have read what was in its place
 
-A CTA that is alone meets itself. Sums are of f32, and states in f32, rounded as results are. What is behind the last row
-or column is computed as well, of others' numbers, and not written.
+A CTA that is alone meets itself. Sums are of f32, and states in f32, rounded as results are. What is behind the last
+row or column is computed as well, of others' numbers, and not written.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import reduce
+from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, func, gpu, ir, location, math, memref, scf
-from kitsune_mlir.planning.recurrences import Layer, Shares, choose
+from kitsune_mlir.planning.recurrences import READ_AHEAD, STATIC, Layer, Shares, choose
 from kitsune_mlir.planning.target import Target
 
-from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, only_if, product
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, product
 from .gpu_word_access import load_word
 from .hopper import cluster
 from .pipeline.device import below, narrow, when
@@ -94,6 +96,46 @@ def _turns(first: ir.Value, last: int, step: int) -> Iterator[ir.Value]:
         scf.yield_([])
 
 
+@dataclass(frozen=True)
+class _Buffer:
+    """A part of a buffer in shared memory, of so many dimensions, from its element of number `first` on."""
+
+    whole: ir.Value
+    first: int
+    shape: tuple[int, ...]
+
+    def number(self, at: Sequence[ir.Value]) -> ir.Value:
+        """That of an element, in the whole buffer."""
+        found = at[0]
+        for index, size in zip(at[1:], self.shape[1:], strict=True):
+            found = arith.addi(arith.muli(found, as_value(size)), index)
+        return arith.addi(found, as_value(self.first)) if self.first else found
+
+    def load(self, at: Sequence[ir.Value], count: int = 1) -> list[ir.Value]:
+        """So many neighbours."""
+        return load_word(self.whole, [self.number(at)], count)
+
+    def store(self, value: ir.Value, at: Sequence[ir.Value]) -> None:
+        memref.store(value, self.whole, [self.number(at)])
+
+
+def _buffers(kernel: Kernel, element: ir.Type, own: Shares) -> list[_Buffer]:
+    """Those of weights, states and sums: of f32 parts of one."""
+    f32 = ir.F32Type.get()
+    shapes = [(own.own, own.pitch if own.held else 0), (2, own.rows, own.padded), (own.slices, own.rows, own.own)]
+    counts = [-(-prod(shape) // own.word) * own.word for shape in shapes]
+    if own.is_one:
+        whole = kernel.shared([sum(counts)], f32)
+        return [_Buffer(whole, sum(counts[:i]), shape) for i, shape in enumerate(shapes)]
+    if counts[0] and own.weight_bytes() + own.static_bytes() > STATIC:
+        counts[0] = max(counts[0], STATIC // own.layer.element_bytes + own.word)  # it is as large as the launch says
+    kinds = [element, f32, f32]
+    return [
+        _Buffer(kernel.shared([max(count, own.word)], kind), 0, shape)
+        for count, kind, shape in zip(counts, kinds, shapes, strict=True)
+    ]
+
+
 class _Code:
     """The code of a CTA."""
 
@@ -104,9 +146,7 @@ class _Code:
         self._begun, self._results = [see(state) for state in of.states], [see(result) for result in results]
         self._batch, self._steps = as_value(_rows(of, see)), as_value(extent(see(of.given), of.time))
         self._f32 = ir.F32Type.get()
-        self._weights = kernel.shared([own.own, own.pitch], of.element) if own.resident else None
-        self._state = kernel.shared([2, own.rows, own.padded], self._f32)
-        self._sums = kernel.shared([own.slices, own.rows, own.own], self._f32)
+        self._weights, self._state, self._sums = _buffers(kernel, of.element, own)
         self._thread = gpu.thread_id(gpu.Dimension.x)
         block = gpu.block_id(gpu.Dimension.x)
         number = arith.divui(block, as_value(own.cluster))
@@ -153,14 +193,17 @@ class _Code:
     # What stays, and what is there before the first step.
 
     def _load_weights(self) -> None:
-        """The CTA's columns of the weights, a thread one after another: of neighbours that stand together there."""
-        if self._weights is None:
-            return
+        """What is held of the CTA's columns of the weights, a thread one after another: of neighbours that stand
+        together there."""
         own, zero = self._own, arith.constant(self._of.element, 0.0)
-        with self._each(own.own * own.padded) as number:
-            k, column = arith.divui(number, as_value(own.own)), arith.remui(number, as_value(own.own))
+        if not own.held:
+            return
+        with self._each(own.own * own.slices * own.held) as number:
+            rest, column = arith.divui(number, as_value(own.own)), arith.remui(number, as_value(own.own))
+            part, within = arith.divui(rest, as_value(own.held)), arith.remui(rest, as_value(own.held))
+            k = arith.addi(arith.muli(part, as_value(own.slice)), within)
             there, at = self._weight_at(k, column)
-            memref.store(arith.select(there, memref.load(self._all, at), zero), self._weights, [column, k])
+            self._weights.store(arith.select(there, memref.load(self._all, at), zero), [column, rest])
 
     def _weight_at(self, k: ir.Value, column: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         """Whether there is a weight for column k of the state and a column of the CTA's, and a place in any case."""
@@ -180,7 +223,7 @@ class _Code:
             there = arith.andi(below(k, as_value(self._of.width)), below(turn, as_value(1)))
             at = [self._direction, self._row(row), arith.minui(k, as_value(self._of.width - 1))]
             value = arith.select(there, widened(memref.load(self._begun[0], at)), zero)
-            memref.store(value, self._state, [turn, row, k])
+            self._state.store(value, [turn, row, k])
 
     def _each(self, count: int) -> AbstractContextManager[ir.Value]:
         """The numbers below one, a thread's one after another."""
@@ -195,43 +238,60 @@ class _Code:
     def _multiply(self, now: ir.Value) -> None:
         """The thread's sums: of a slice of the state, for some of the columns, and all rows."""
         own = self._own
-        used = min(own.threads, own.own * own.slices)
-        thread = arith.minui(self._thread, as_value(used - 1))
-        part, first = arith.divui(thread, as_value(own.own)), arith.remui(thread, as_value(own.own))
-        if own.slices == 1:
-            part, first = as_value(0), thread
+        thread = arith.minui(self._thread, as_value(own.across * own.slices - 1))
+        part, first = arith.divui(thread, as_value(own.across)), arith.remui(thread, as_value(own.across))
         last = as_value(own.own - 1)
-        columns = [arith.minui(arith.addi(first, as_value(e * own.threads)), last) for e in range(own.each)]
+        columns = [arith.minui(arith.addi(first, as_value(e * own.across)), last) for e in range(own.each)]
         begin = arith.muli(part, as_value(own.slice))
-        start = [arith.constant(self._f32, 0.0)] * (own.each * own.rows)
-        loop = scf.ForOp(as_value(0), as_value(own.slice), as_value(own.word), start)
-        with ir.InsertionPoint(loop.body):
-            k, sums = arith.addi(begin, loop.induction_variable), list(loop.inner_iter_args)
-            weights = [self._weights_from(k, column) for column in columns]
-            for row in range(own.rows):
-                states: list[ir.Value] = []
-                for at in range(0, own.word, 4):
-                    place = [now, as_value(row), arith.addi(k, as_value(at))]
-                    states += load_word(self._state, place, 4)
-                for e in range(own.each):
-                    for weight, state in zip(weights[e], states, strict=True):
-                        sums[e * own.rows + row] = math.fma(weight, state, sums[e * own.rows + row])
-            scf.yield_(sums)
-        for e, column in enumerate(columns):
-            number = arith.addi(self._thread, as_value(e * own.threads))
-            with only_if(number, own.own * own.slices):
-                for row in range(own.rows):
-                    memref.store(loop.results[e * own.rows + row], self._sums, [part, as_value(row), column])
+        held = arith.muli(part, as_value(own.held))
 
-    def _weights_from(self, k: ir.Value, column: ir.Value) -> list[ir.Value]:
-        """A word of a column's weights, in f32."""
-        if self._weights is not None:
-            return [widened(x) for x in load_word(self._weights, [column, k], self._own.word)]
-        found = []
-        for e in range(self._own.word):  # behind the last the state is zero
-            _, at = self._weight_at(arith.addi(k, as_value(e)), column)
-            found.append(widened(memref.load(self._all, at)))
-        return found
+        def in_shared(k: ir.Value, column: ir.Value, count: int) -> list[ir.Value]:
+            return self._weights.load([column, arith.addi(held, k)], count)
+
+        def in_memory(k: ir.Value, column: ir.Value, count: int) -> list[ir.Value]:
+            places = [self._weight_at(arith.addi(begin, arith.addi(k, as_value(e))), column) for e in range(count)]
+            return [memref.load(self._all, at) for _, at in places]  # behind the last the state is zero
+
+        sums = [arith.constant(self._f32, 0.0)] * (own.each * own.rows)
+        ahead = own.held + (own.slice - own.held) // READ_AHEAD * READ_AHEAD
+        for start, end, step, weights in (
+            (0, own.held, own.word, in_shared),
+            (own.held, ahead, READ_AHEAD, in_memory),
+            (ahead, own.slice, own.word, in_memory),
+        ):
+            if start < end:
+                sums = self._summed(sums, now, begin, columns, (start, end, step), weights)
+        for e, column in enumerate(columns):
+            there = below(arith.addi(first, as_value(e * own.across)), as_value(own.own))
+            with when(arith.andi(there, below(self._thread, as_value(own.across * own.slices)))):
+                for row in range(own.rows):
+                    self._sums.store(sums[e * own.rows + row], [part, as_value(row), column])
+
+    def _summed(
+        self,
+        sums: Sequence[ir.Value],
+        now: ir.Value,
+        begin: ir.Value,
+        columns: Sequence[ir.Value],
+        turns: tuple[int, int, int],
+        weights: Callable[[ir.Value, ir.Value, int], list[ir.Value]],
+    ) -> list[ir.Value]:
+        """The sums with those of some turns of a slice, which begins at a number of the state; `weights` has those of a
+        column from a number of the slice on."""
+        rows, (start, end, step) = self._own.rows, turns
+        loop = scf.ForOp(as_value(start), as_value(end), as_value(step), list(sums))
+        with ir.InsertionPoint(loop.body):
+            k, found = loop.induction_variable, list(loop.inner_iter_args)
+            given = [[widened(x) for x in weights(k, column, step)] for column in columns]
+            for at in range(0, step, 4):
+                place = arith.addi(begin, arith.addi(k, as_value(at)))
+                for row in range(rows):
+                    states = self._state.load([now, as_value(row), place], 4)
+                    for e, own in enumerate(given):
+                        for weight, state in zip(own[at : at + 4], states, strict=True):
+                            found[e * rows + row] = math.fma(weight, state, found[e * rows + row])
+            scf.yield_(found)
+        return list(loop.results)
 
     def _place(self, number: int) -> _Place:
         """The thread's element of that number."""
@@ -276,11 +336,8 @@ class _Code:
         own, sums = self._own, []
         for gate in range(self._of.gates):
             column = arith.addi(place.within, as_value(gate * own.columns))
-            parts = [memref.load(self._sums, [as_value(part), place.own_row, column]) for part in range(own.slices)]
-            total = parts[0]
-            for part in parts[1:]:
-                total = arith.addf(total, part)
-            sums.append(total)
+            parts = [self._sums.load([as_value(part), place.own_row, column])[0] for part in range(own.slices)]
+            sums.append(reduce(arith.addf, parts))
         hidden, *others = stepped(self._of.cell, given, sums, bias, before)
         shown = narrowed(hidden, self._of.element)
         hidden = widened(shown)
@@ -293,15 +350,11 @@ class _Code:
 
     def _give(self, value: ir.Value, at: Sequence[ir.Value]) -> None:
         """Stores an element of the state in the shared memory of all CTAs of the cluster."""
-        own = self._own
-        if own.cluster == 1:
-            memref.store(value, self._state, list(at))
-            return
-        turn, row, column = at
-        number = arith.addi(arith.muli(turn, as_value(own.rows)), row)
-        number = arith.addi(arith.muli(number, as_value(own.padded)), column)
-        for cta in range(own.cluster):
-            cluster.store(self._state, number, value, narrow(as_value(cta)))
+        if self._own.cluster == 1:
+            self._state.store(value, at)
+        else:
+            for cta in range(self._own.cluster):
+                cluster.store(self._state.whole, self._state.number(at), value, narrow(as_value(cta)))
 
     def _if_there(self, place: _Place) -> AbstractContextManager[ir.Operation]:
         """Code for the threads whose element is one of the layer's."""
