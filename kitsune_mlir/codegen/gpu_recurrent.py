@@ -5,10 +5,11 @@
 A cluster of CTAs has some rows of a direction's batch. Each CTA has some columns of the state, and their weights in its
 shared memory, column by column, and the whole state twice, in turn: as it was before a step, and as it will be.
 
-    loads what inputs make of the gates of its elements
+    loads what inputs make of the gates of its elements in the next step
     sums of a slice of the state by a column of the weights, for each thread; all sums go to shared memory;  barrier
     each element's new state and cell, of the sums of all slices; the state goes to all CTAs of the cluster
     barrier of the cluster: nobody writes a state before all have read what was in its place
+    stores the elements of the result, on which the barrier would have waited
 
 A CTA that is alone meets itself. Sums are of f32, and states in f32, rounded as results are. What is behind the last
 row or column is computed as well, of others' numbers, and not written.
@@ -58,8 +59,14 @@ def _lower(of: Recurrent, kernels: Kernels, target: Target) -> None:
     kernel.in_clusters(own.cluster)
     with kernel.body():
         _Code(kernel, of, own, results).build()
-    kernel.launch(lambda: product([ceildiv(_rows(of, on_host), own.rows), own.cluster * of.directions]))
+    kernel.launch(lambda: product([ceildiv(_rows(of, on_host), own.rows), own.cluster * of.directions, _any_step(of)]))
     of.replace(results)
+
+
+def _any_step(of: Recurrent) -> Size:
+    """1 where there are steps, and 0, so that nothing is launched, where there are none."""
+    steps = extent(of.given, of.time)
+    return min(steps, 1) if isinstance(steps, int) else arith.minsi(steps, as_value(1))
 
 
 def _rows(of: Recurrent, see: See) -> Size:
@@ -166,29 +173,39 @@ class _Code:
             for place in places
             for state in self._begun
         ]
+        count, last = len(self._begun), arith.subi(self._steps, one)
+        first = [value for place in places for value in self._gate_values(place, self._given_at, self._step(zero))]
         self._meet()
-        loop = scf.ForOp(zero, self._steps, one, begun)
+        loop = scf.ForOp(zero, self._steps, one, [*begun, *first])
         with ir.InsertionPoint(loop.body):
-            turn, states = loop.induction_variable, list(loop.inner_iter_args)
-            back = arith.subi(arith.subi(self._steps, one), turn)
-            is_first = arith.cmpi(arith.CmpIPredicate.eq, self._direction, zero)
-            step = arith.select(is_first, turn, back)
-            given = [self._gate_values(place, self._given_at, step) for place in places]
-            now = arith.andi(turn, one)
+            turn, carried = loop.induction_variable, list(loop.inner_iter_args)
+            after = self._step(arith.minui(arith.addi(turn, one), last))
+            ahead = [value for place in places for value in self._gate_values(place, self._given_at, after)]
+            states, given = carried[: len(begun)], carried[len(begun) :]
+            now, new = arith.andi(turn, one), list[ir.Value]()
             self._multiply(now)
             gpu.barrier()
-            new = []
             for number, place in enumerate(places):
-                each = len(self._begun)
-                before = states[number * each : (number + 1) * each]
-                new += self._leave(place, step, now, given[number], bias[number], before)
+                before = states[number * count :][:count]
+                new += self._leave(place, now, given[number * self._of.gates :], bias[number], before)
             self._meet()
-            scf.yield_(new)
+            step = self._step(turn)  # a store before the barrier is one that all wait for
+            for number, place in enumerate(places):
+                with self._if_there(place):
+                    at = arith.addi(arith.muli(self._direction, as_value(self._of.width)), place.column)
+                    shown = narrowed(new[number * count], self._of.element)
+                    memref.store(shown, self._results[0], self._of.place(place.row, step, at))
+            scf.yield_([*new, *ahead])
         for number, place in enumerate(places):
-            each = len(self._begun)
             with self._if_there(place):
-                for value, result in zip(list(loop.results)[number * each :][:each], self._results[1:], strict=True):
+                for value, result in zip(list(loop.results)[number * count :][:count], self._results[1:], strict=True):
                     memref.store(narrowed(value, self._of.element), result, [self._direction, place.row, place.column])
+
+    def _step(self, turn: ir.Value) -> ir.Value:
+        """The step of a turn: the second direction goes back from the last one."""
+        back = arith.subi(arith.subi(self._steps, as_value(1)), turn)
+        is_first = arith.cmpi(arith.CmpIPredicate.eq, self._direction, as_value(0))
+        return arith.select(is_first, turn, back)
 
     # What stays, and what is there before the first step.
 
@@ -326,24 +343,19 @@ class _Code:
     def _leave(
         self,
         place: _Place,
-        step: ir.Value,
         now: ir.Value,
         given: Sequence[ir.Value],
         bias: Sequence[ir.Value],
         before: Sequence[ir.Value],
     ) -> list[ir.Value]:
-        """The new state, and cell, of an element, which is written, and given to all of the cluster."""
+        """The new state, rounded as results are, and cell, of an element, which is given to all of the cluster."""
         own, sums = self._own, []
         for gate in range(self._of.gates):
             column = arith.addi(place.within, as_value(gate * own.columns))
             parts = [self._sums.load([as_value(part), place.own_row, column])[0] for part in range(own.slices)]
             sums.append(reduce(arith.addf, parts))
-        hidden, *others = stepped(self._of.cell, given, sums, bias, before)
-        shown = narrowed(hidden, self._of.element)
-        hidden = widened(shown)
-        with self._if_there(place):
-            at = arith.addi(arith.muli(self._direction, as_value(self._of.width)), place.column)
-            memref.store(shown, self._results[0], self._of.place(place.row, step, at))
+        hidden, *others = stepped(self._of.cell, given[: self._of.gates], sums, bias, before)
+        hidden = widened(narrowed(hidden, self._of.element))
         with when(place.there):
             self._give(hidden, [arith.subi(as_value(1), now), place.own_row, place.column])
         return [hidden, *others]

@@ -2,7 +2,7 @@
 one operator for the steps (kitsune.recurrent), whatever the batch and the number of steps are, open ones included.
 
 Gradients, dropout between layers, projected states, f64, and layers that are too wide, are what torch's own forms make
-of them, step by step. So are steps whose products are large and of 16 bits, if they are few: tensor cores do these
+of them, step by step. So are steps whose products are large, if they are no more than some: tensor cores do these
 (passes/step_kernel.py), an operator's threads do not.
 """
 
@@ -25,8 +25,8 @@ from .own_operators import LSTM_STEPS, STEPS
 aten = torch.ops.aten
 
 _KINDS = (torch.float32, torch.bfloat16, torch.float16)
-_FEW, _MANY = 3, 64  # steps, of which as many or fewer are taken one by one; of large products, too
-_LARGE = 30e6  # products of numbers of 16 bits in a step
+_FEW, _MANY = 3, 100  # steps, of which as many or fewer are taken one by one; of large products, too
+_LARGE = {torch.bfloat16: 8e6, torch.float16: 8e6, torch.float32: 40e6}  # products of numbers in a step (H200)
 
 
 def _layers(
@@ -51,7 +51,7 @@ def _layers(
     if any(value.requires_grad for value in (x, *states, *params)) and torch.is_grad_enabled():
         return None
     steps, work = _example(x.shape[time]), directions * GATES[cell] * width * width * _example(x.shape[1 - time])
-    is_large = x.dtype != torch.float32 and width % 64 == 0 and work >= _LARGE and steps <= _MANY
+    is_large = width % 64 == 0 and work >= _LARGE[x.dtype] and steps <= _MANY
     if isinstance(x.shape[time], int) and (steps <= _FEW or is_large):
         return None
     last: list[list[Tensor]] = [[] for _ in states]

@@ -26,11 +26,12 @@ READ_AHEAD = 16  # numbers of a column that a thread loads out of L2 before it m
 _RESERVE = 2 << 10
 _SUMS = 64  # registers of a thread for sums, at most
 _MOST_SLICES = 32
-_MULTIPLIED = 128.0  # products of f32 of an SM in a cycle
-_LANES, _LATENCY = 32.0, 40.0  # cycles until a word of shared memory is there
-_GIVEN, _AWAITED = 24.0, 900.0  # bytes of L2 that an SM gets in a cycle while others do; cycles until the first come
-_ALONE, _MEETING = 250.0, 900.0  # cycles of a step, besides: of a CTA alone, of a cluster's (H100)
-_LEAVES = 220.0  # instructions of what follows the products, for each element of the state
+_LANES = 32.0
+# Cycles, of 126 kernels (H200): of a step, a warp's word of shared memory, its product of 32 numbers, a turn of a loop
+# over a slice, and in it a sum, a sum that is put into shared memory, and taken from there, what follows for a warp.
+_STEP, _READ, _MULTIPLIED, _TURN, _SUM, _PUT, _TAKEN = 1421.0, 0.31, 0.105, 48.4, 4.84, 4.15, 4.05
+_LEAVES, _ADDED = 24.4, 0.34
+_GIVEN, _AWAITED = 50.0, 609.0  # bytes of L2 that an SM gets in a cycle; until a thread's numbers of it are there
 
 
 @dataclass(frozen=True)
@@ -142,15 +143,14 @@ def _shares(of: Layer, target: Target) -> Iterator[Shares]:
 
 def _priced(own: Shares, target: Target) -> Shares:
     of, warps = own.layer, own.threads / _LANES
-    words = own.each * of.element_bytes / 4 + own.rows  # of shared memory that a warp reads for a product, in turns
-    products = warps * own.slice * max(words, own.each * own.rows * _LANES / _MULTIPLIED)
-    products += own.slice / own.word * _LATENCY
+    words = own.each * of.element_bytes / 4 + own.rows  # of shared memory that a warp reads for a product
+    turns = own.slice / own.word
+    step = _STEP + warps * own.slice * (_READ * words + _MULTIPLIED * own.each * own.rows)
+    step += turns * (_TURN + _SUM * own.each * own.rows) + _PUT * warps * own.rows * own.each
+    step += own.items * (_TAKEN * of.gates * own.slices + warps * (_LEAVES + _ADDED * of.gates * own.slices))
     if (streamed := own.slice - own.held) > 0:
-        came = own.own * own.slices * streamed * of.element_bytes / _GIVEN
-        products += max(came, ceil(streamed / READ_AHEAD) * _AWAITED)
-    leaves = own.items * warps * (_LEAVES / 4 + own.cluster + of.gates * own.slices)
-    step = products + leaves + (_MEETING if own.cluster > 1 else _ALONE)
-    turns = ceil(of.directions * ceil(of.rows / own.rows) / target.clusters_at_once(own.cluster))
+        step += own.own * own.slices * streamed * of.element_bytes / _GIVEN + ceil(streamed / READ_AHEAD) * _AWAITED
+    times = ceil(of.directions * ceil(of.rows / own.rows) / target.clusters_at_once(own.cluster))
     start = own.weight_bytes() / _GIVEN
-    us = target.launch_us + turns * (start + of.steps * step) / CYCLES_A_US
+    us = target.launch_us + times * (start + of.steps * step) / CYCLES_A_US
     return replace(own, microseconds=us)
