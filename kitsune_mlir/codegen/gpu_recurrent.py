@@ -8,8 +8,7 @@ shared memory, column by column, and the whole state twice, in turn: as it was b
     loads what inputs make of the gates of its elements in the next step
     sums of a slice of the state by a column of the weights, for each thread; all sums go to shared memory;  barrier
     each element's new state and cell, of the sums of all slices; the state goes to all CTAs of the cluster
-    barrier of the cluster: nobody writes a state before all have read what was in its place
-    stores the elements of the result, on which the barrier would have waited
+    waits until all of the new state has come;  stores the elements of the result
 
 A CTA that is alone meets itself. Sums are of f32, and states in f32, rounded as results are. What is behind the last
 row or column is computed as well, of others' numbers, and not written.
@@ -30,12 +29,13 @@ from kitsune_mlir.mlir import arith, func, gpu, ir, location, math, memref, scf
 from kitsune_mlir.planning.recurrences import READ_AHEAD, STATIC, Layer, Shares, choose
 from kitsune_mlir.planning.target import Target
 
-from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, product
+from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, only_if, product
 from .gpu_word_access import load_word
 from .hopper import cluster
-from .pipeline.device import below, narrow, when
+from .pipeline.device import below, i64, narrow, when
 from .recurrent import Recurrent, narrowed, recurrent, stepped, widened
 
+_TOGETHER = 8  # weights that a thread loads before it stores the first
 _UNKNOWN = 64  # rows, or steps, where no example says how many
 
 
@@ -154,6 +154,7 @@ class _Code:
         self._batch, self._steps = as_value(_rows(of, see)), as_value(extent(see(of.given), of.time))
         self._f32 = ir.F32Type.get()
         self._weights, self._state, self._sums = _buffers(kernel, of.element, own)
+        self._barriers = kernel.shared([2], i64()) if own.cluster > 1 else None
         self._thread = gpu.thread_id(gpu.Dimension.x)
         block = gpu.block_id(gpu.Dimension.x)
         number = arith.divui(block, as_value(own.cluster))
@@ -164,6 +165,7 @@ class _Code:
     def build(self) -> None:
         """Builds all of it."""
         own, zero, one = self._own, as_value(0), as_value(1)
+        self._begin()
         self._load_weights()
         self._load_states()
         places = [self._place(number) for number in range(own.items)]
@@ -188,14 +190,15 @@ class _Code:
             for number, place in enumerate(places):
                 before = states[number * count :][:count]
                 new += self._leave(place, now, given[number * self._of.gates :], bias[number], before)
-            self._meet()
-            step = self._step(turn)  # a store before the barrier is one that all wait for
+            self._receive(turn)
+            step = self._step(turn)
             for number, place in enumerate(places):
                 with self._if_there(place):
                     at = arith.addi(arith.muli(self._direction, as_value(self._of.width)), place.column)
                     shown = narrowed(new[number * count], self._of.element)
                     memref.store(shown, self._results[0], self._of.place(place.row, step, at))
             scf.yield_([*new, *ahead])
+        self._meet()  # others may still send what nobody reads
         for number, place in enumerate(places):
             with self._if_there(place):
                 for value, result in zip(list(loop.results)[number * count :][:count], self._results[1:], strict=True):
@@ -215,12 +218,17 @@ class _Code:
         own, zero = self._own, arith.constant(self._of.element, 0.0)
         if not own.held:
             return
-        with self._each(own.own * own.slices * own.held) as number:
-            rest, column = arith.divui(number, as_value(own.own)), arith.remui(number, as_value(own.own))
-            part, within = arith.divui(rest, as_value(own.held)), arith.remui(rest, as_value(own.held))
-            k = arith.addi(arith.muli(part, as_value(own.slice)), within)
-            there, at = self._weight_at(k, column)
-            self._weights.store(arith.select(there, memref.load(self._all, at), zero), [column, rest])
+        count = own.own * own.slices * own.held
+        with _turns(self._thread, count, _TOGETHER * own.threads) as first:
+            found = []
+            for number in range(_TOGETHER):  # loads are on their way together
+                at = arith.minui(arith.addi(first, as_value(number * own.threads)), as_value(count - 1))
+                rest, column = arith.divui(at, as_value(own.own)), arith.remui(at, as_value(own.own))
+                part, within = arith.divui(rest, as_value(own.held)), arith.remui(rest, as_value(own.held))
+                there, place = self._weight_at(arith.addi(arith.muli(part, as_value(own.slice)), within), column)
+                found.append((arith.select(there, memref.load(self._all, place), zero), [column, rest]))
+            for value, at in found:
+                self._weights.store(value, at)
 
     def _weight_at(self, k: ir.Value, column: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         """Whether there is a weight for column k of the state and a column of the CTA's, and a place in any case."""
@@ -360,13 +368,38 @@ class _Code:
             self._give(hidden, [arith.subi(as_value(1), now), place.own_row, place.column])
         return [hidden, *others]
 
+    # What goes from CTA to CTA.
+
+    def _begin(self) -> None:
+        """A barrier for each of the two states, on which what comes counts."""
+        if self._own.cluster > 1:
+            with only_if(self._thread, 1):
+                for number in (0, 1):
+                    cluster.begin(self._barrier(as_value(number)))
+
+    def _barrier(self, number: ir.Value) -> ir.Value:
+        return cluster.place_in(self._barriers, number, 8)
+
     def _give(self, value: ir.Value, at: Sequence[ir.Value]) -> None:
-        """Stores an element of the state in the shared memory of all CTAs of the cluster."""
+        """An element of the state goes into the shared memory of all CTAs of the cluster."""
         if self._own.cluster == 1:
             self._state.store(value, at)
-        else:
-            for cta in range(self._own.cluster):
-                cluster.store(self._state.whole, self._state.number(at), value, narrow(as_value(cta)))
+            return
+        place, barrier = cluster.place_in(self._state.whole, self._state.number(at), 4), self._barrier(at[0])
+        for cta in range(self._own.cluster):
+            cluster.send_to(place, barrier, narrow(as_value(cta)), value)
+
+    def _receive(self, turn: ir.Value) -> None:
+        """Waits for all of the state behind a step. Who has it knows that all have read the one before, which they did
+        before they sent, and that all sums of the CTA have been taken, likewise: both are free. What another CTA sends
+        in its next step counts on the other barrier."""
+        if self._own.cluster == 1:
+            gpu.barrier()
+            return
+        barrier = self._barrier(arith.subi(as_value(1), arith.andi(turn, as_value(1))))
+        with only_if(self._thread, 1):
+            cluster.expect(barrier, 4 * self._own.rows * self._of.width)
+        cluster.await_(barrier, narrow(arith.andi(arith.shrui(turn, as_value(1)), as_value(1))))
 
     def _if_there(self, place: _Place) -> AbstractContextManager[ir.Operation]:
         """Code for the threads whose element is one of the layer's."""

@@ -241,13 +241,16 @@ class Lockstep:
         if word_updates.run(text, [m for m in self.arguments if isinstance(m, MemRef)], self._all(op.operands), mask):
             return []
         if text == cluster.MEET:
-            if not np.all(mask):
-                raise MemoryFault("a barrier that some threads of a cluster do not reach")
-            for buffer in self.shared:
-                buffer.met_cluster()
+            self._awaited(mask)
             return []
-        if text == cluster.STORE:
-            self._send(*(np.broadcast_to(x, mask.shape) for x in self._all(op.operands)), mask)
+        if text in (cluster.INIT, cluster.EXPECT):
+            return []
+        if text == cluster.SEND:
+            place, _, rank, word = (np.broadcast_to(x, mask.shape) for x in self._all(op.operands))
+            self._send(place, rank, word.view(np.float32), mask)
+            return []
+        if text == cluster.AWAIT:  # all have sent
+            self._awaited(mask)
             return []
         if (parts := mma.parse(text)) is not None:
             return [self._mma(parts, self._all(op.operands), mask)]
@@ -255,6 +258,12 @@ class Lockstep:
             raise unknown(f"the instruction '{text}'")
         index_reports.run(text, self._see(op.operands[0]) != 0, mask)
         return []
+
+    def _awaited(self, mask: np.ndarray) -> None:
+        if not np.all(mask):
+            raise MemoryFault("a barrier that some threads of a cluster do not reach")
+        for buffer in self.shared:
+            buffer.met_cluster()
 
     def _send(self, place: np.ndarray, rank: np.ndarray, word: np.ndarray, mask: np.ndarray) -> None:
         """A word of each thread to shared memory of its cluster; `place` is where its own has it."""
