@@ -29,6 +29,7 @@ SHARED = "workgroup_attributions"  # of a kernel, how many of its block's last a
 STATIC = (
     48 << 10
 )  # bytes of one of these, at most; a larger one, of which a kernel has one, is as large as launches say
+PRICED = "kitsune.predicted_us"  # of a kernel: microseconds of a launch
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
 WARP = 32
 
@@ -118,6 +119,10 @@ class Kernel:
         kind = ir.MemRefType.get(list(shape), element, memory_space=space)
         self._shared.append(memref.AllocaOp(kind, [], []).operation)  # until `launch`
         return self._shared[-1].results[0]
+
+    def priced(self, us: float) -> None:
+        """Says what a launch at the example's sizes takes: more is known than what its code shows."""
+        self._function.attributes[PRICED] = ir.FloatAttr.get_f64(us)
 
     def in_clusters(self, ctas: int) -> None:
         """Has so many neighbouring blocks run at once, which reach one another's shared memory (hopper/cluster.py)."""

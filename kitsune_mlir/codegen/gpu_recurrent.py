@@ -57,6 +57,7 @@ def _lower(of: Recurrent, kernels: Kernels, target: Target) -> None:
         results = [_result(of, number) for number in range(len(op.results))]
     kernel = Kernel(kernels, op, "recurrent", own.threads)
     kernel.in_clusters(own.cluster)
+    kernel.priced(own.microseconds)
     with kernel.body():
         _Code(kernel, of, own, results).build()
     kernel.launch(lambda: product([ceildiv(_rows(of, on_host), own.rows), own.cluster * of.directions, _any_step(of)]))
@@ -132,10 +133,10 @@ def _buffers(kernel: Kernel, element: ir.Type, own: Shares) -> list[_Buffer]:
     shapes = [(own.own, own.pitch if own.held else 0), (2, own.rows, own.padded), (own.slices, own.rows, own.own)]
     counts = [-(-prod(shape) // own.word) * own.word for shape in shapes]
     if own.is_one:
-        whole = kernel.shared([sum(counts)], f32)
+        whole = kernel.shared([max(sum(counts), own.least_bytes // 4)], f32)
         return [_Buffer(whole, sum(counts[:i]), shape) for i, shape in enumerate(shapes)]
-    if counts[0] and own.weight_bytes() + own.static_bytes() > STATIC:
-        counts[0] = max(counts[0], STATIC // own.layer.element_bytes + own.word)  # it is as large as the launch says
+    if own.least_bytes or counts[0] and own.weight_bytes() + own.static_bytes() > STATIC:  # as large as the launch says
+        counts[0] = max(counts[0], max(own.least_bytes, STATIC) // own.layer.element_bytes + own.word)
     kinds = [element, f32, f32]
     return [
         _Buffer(kernel.shared([max(count, own.word)], kind), 0, shape)

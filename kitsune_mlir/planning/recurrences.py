@@ -24,14 +24,14 @@ WORD = 16  # bytes that a thread loads at once
 STATIC = 48 << 10  # bytes of shared memory that every kernel may have
 READ_AHEAD = 16  # numbers of a column that a thread loads out of L2 before it multiplies them
 _RESERVE = 2 << 10
-_SUMS = 64  # registers of a thread for sums, at most
-_MOST_SLICES = 32
+_SUMS = 32  # registers of a thread for sums, at most
+_MOST_SLICES = 16
 _LANES = 32.0
-# Cycles, of 126 kernels (H200): of a step, a warp's word of shared memory, its product of 32 numbers, a turn of a loop
-# over a slice, and in it a sum, a sum that is put into shared memory, and taken from there, what follows for a warp.
-_STEP, _READ, _MULTIPLIED, _TURN, _SUM, _PUT, _TAKEN = 1421.0, 0.31, 0.105, 48.4, 4.84, 4.15, 4.05
-_LEAVES, _ADDED = 24.4, 0.34
-_GIVEN, _AWAITED = 50.0, 609.0  # bytes of L2 that an SM gets in a cycle; until a thread's numbers of it are there
+# Cycles, of 98 kernels (H200): of a step, a warp's word of shared memory, its product of 32 numbers, a turn of a loop
+# over a slice, and in it a sum, a sum that is taken from shared memory, what follows for a warp, and for it a sum.
+_STEP, _READ, _MULTIPLIED, _TURN, _SUM, _TAKEN = 991.0, 0.35, 0.233, 12.1, 4.32, 2.04
+_LEAVES, _ADDED = 8.56, 1.36
+_GIVEN, _AWAITED = 50.0, 507.0  # bytes of L2 that an SM gets in a cycle; until a thread's numbers of it are there
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Layer:
 @dataclass(frozen=True)
 class Shares:
     """How a `layer` is shared: rows and CTAs of a cluster, threads of a CTA, columns of gates that each of these has;
-    bytes of shared memory that there are for weights; microseconds of a call."""
+    bytes of shared memory that there are for weights, and that a CTA has at least; microseconds of a call."""
 
     layer: Layer
     rows: int
@@ -58,6 +58,7 @@ class Shares:
     threads: int
     each: int
     room: int = 0
+    least_bytes: int = 0
     microseconds: float = 0.0
 
     @cached_property
@@ -117,6 +118,11 @@ class Shares:
         """Whether all of shared memory is one buffer, of f32: a kernel has one that is larger than all may have."""
         return self.layer.element_bytes == 4
 
+    def times(self, target: Target) -> int:
+        """How often places are found for as many clusters as a GPU has at once."""
+        clusters = self.layer.directions * ceil(self.layer.rows / self.rows)
+        return ceil(clusters / target.clusters_at_once(self.cluster))
+
     def static_bytes(self) -> int:
         """Shared memory for states, those before and those behind a step, and for sums."""
         return 4 * self.rows * (2 * self.padded + self.slices * self.own)
@@ -138,7 +144,9 @@ def _shares(of: Layer, target: Target) -> Iterator[Shares]:
             continue
         used, most = own.static_bytes() + _RESERVE, target.shared_bytes if own.is_one else STATIC
         if used <= most:
-            yield replace(own, room=target.shared_bytes - used)
+            found = replace(own, room=target.shared_bytes - used)
+            # CTAs that find a place each would share SMs otherwise, which steps all wait for.
+            yield replace(found, least_bytes=target.shared_bytes // 2 + _RESERVE) if found.times(target) == 1 else found
 
 
 def _priced(own: Shares, target: Target) -> Shares:
@@ -146,11 +154,11 @@ def _priced(own: Shares, target: Target) -> Shares:
     words = own.each * of.element_bytes / 4 + own.rows  # of shared memory that a warp reads for a product
     turns = own.slice / own.word
     step = _STEP + warps * own.slice * (_READ * words + _MULTIPLIED * own.each * own.rows)
-    step += turns * (_TURN + _SUM * own.each * own.rows) + _PUT * warps * own.rows * own.each
+    step += turns * (_TURN + _SUM * own.each * own.rows)
     step += own.items * (_TAKEN * of.gates * own.slices + warps * (_LEAVES + _ADDED * of.gates * own.slices))
     if (streamed := own.slice - own.held) > 0:
         step += own.own * own.slices * streamed * of.element_bytes / _GIVEN + ceil(streamed / READ_AHEAD) * _AWAITED
-    times = ceil(of.directions * ceil(of.rows / own.rows) / target.clusters_at_once(own.cluster))
+    times = own.times(target)
     start = own.weight_bytes() / _GIVEN
     us = target.launch_us + times * (start + of.steps * step) / CYCLES_A_US
     return replace(own, microseconds=us)
