@@ -17,9 +17,9 @@ from .cost import CYCLES_A_US
 from .target import Target
 
 GATES = {"gru": 3, "lstm": 4, "relu": 1, "tanh": 1}  # of each kind of cell
-MOST_WIDTH = 2048  # columns of a state
+MOST_WIDTH = 1536  # columns of a state
 CLUSTERS = (1, 2, 4, 8, 16)
-ROWS, EACH, THREADS = (1, 2, 4, 8, 16), (1, 2, 4, 8), (128, 256, 512)
+ROWS, EACH, THREADS = (1, 2, 4, 8, 16), (1, 2, 4, 8, 16), (128, 256, 512)
 WORD = 16  # bytes that a thread loads at once
 STATIC = 48 << 10  # bytes of shared memory that every kernel may have
 READ_AHEAD = 16  # numbers of a column that a thread loads out of L2 before it multiplies them
