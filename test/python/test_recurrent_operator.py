@@ -50,7 +50,7 @@ def kernels(made):
 CASES = {
     "lstm": (lambda: nn.LSTM(9, 40, batch_first=True), (6, 5), F32),
     "gru, both ways, two layers": (lambda: nn.GRU(9, 24, num_layers=2, bidirectional=True), (5, 3), F32),
-    "tanh, time second": (lambda: nn.RNN(9, 33, batch_first=True), (1, 7), F32),
+    "tanh, time second": (lambda: nn.RNN(9, 33, batch_first=True), (2, 7), F32),
     "relu, no biases": (lambda: nn.RNN(9, 17, nonlinearity="relu", bias=False), (4, 2), F32),
     "lstm in bf16": (lambda: nn.LSTM(9, 72, batch_first=True, bidirectional=True), (30, 4), BF16),
     "gru in f16": (lambda: nn.GRU(9, 130), (4, 9), F16),
