@@ -272,7 +272,7 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
 
 def _shaped(value: ir.Value, sizes: Sequence[int], shape: Shape, number: Callable[[int], ir.Value]) -> ir.Value:
     """A tensor as one of these sizes, of which `number` gives open ones as values."""
-    op, several = rows.producer(value), len(set(filter(open_sizes.is_open, sizes))) > 1
+    op, several = rows.producer(value), sum(map(open_sizes.is_open, sizes)) > 1
     if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):
         if not several or shape(op.operands[0]) == list(sizes):
             return op.operands[0]
