@@ -197,7 +197,7 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
         target.name: _for_target(program, spec, target, before, remarks, steps) for spec, target in wanted.items()
     }
     content = Content(
-        interface=Interface(program.name, program.signature, program.arguments, program.outputs),
+        interface=Interface(program.name, program.signature, program.arguments, program.outputs, program.conditions),
         kinds={target.name: target.kind for target in wanted.values()},
         sections={name: section for name, (section, _) in results.items()},
         plans={name: found for name, (_, found) in results.items()},
