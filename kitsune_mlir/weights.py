@@ -8,7 +8,6 @@ memory on it.
 from __future__ import annotations
 
 from collections import deque
-
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir, walk
