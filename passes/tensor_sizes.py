@@ -119,6 +119,10 @@ class TensorSizes:
             ]
         return list(self._shapes[value])
 
+    def are_alike(self, one: ir.Value, other: ir.Value) -> bool:
+        """Whether two tensors of one type, the same elements in the same order, are known to have the same sizes."""
+        return rows.shape_of(one).count(rows.DYNAMIC) < 2 or self.shape(one) == self.shape(other)
+
     def _unknown(self, value: ir.Value, d: int) -> int:
         found = self._given if isinstance(value.owner, ir.Block) else self._fresh
         if found is self._fresh and not rows.is_tensor(value) and self._is_of_arguments(value):

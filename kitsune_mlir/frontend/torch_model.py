@@ -115,7 +115,13 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
                 return exported
             end_transforms()
             try:
-                return _export_behind_autograd(model, given, dynamic_shapes)
+                found = _export_behind_autograd(model, given, dynamic_shapes)
+                if dynamic_shapes is not None and is_of_example(found):
+                    end_transforms()
+                    with contextlib.suppress(Exception), by_backward():
+                        other = _export_behind_autograd(model, given, dynamic_shapes)
+                        return found if is_of_example(other) else other
+                return found
             except Exception as other:
                 end_transforms()
                 with contextlib.suppress(Exception), by_backward():
