@@ -316,9 +316,9 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
 
 
 def _is_all_of(op: ir.Operation, p: int) -> bool:
-    """Whether the dynamic sizes of a slice are `tensor.dim`s, as all of a dimension is written."""
-    sizes = [value for value in list(op.operands)[1:]]
-    return all((owner := producer(size)) is not None and owner.name == "tensor.dim" for size in sizes)
+    """Whether the dynamic sizes of a slice, of its first `p` dimensions alone, are known to be those of the tensor."""
+    dims = [d for d, size in enumerate(slice_of(op).sizes[:p]) if size == DYNAMIC]
+    return all(is_size_of(size, op.operands[0], d) for d, size in zip(dims, list(op.operands)[1:], strict=True))
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:

@@ -34,7 +34,7 @@ def part_open_views(graph: Graph, known: Known) -> None:
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in _VIEWS:
             continue
-        before, after = list(node.args[0].meta["val"].shape), list(node.meta["val"].shape)
+        before, after = list(node.args[0].meta["val"].shape), _sizes_of(node)
         if before and after and (max(_open(before), _open(after)) > 1 or _changes_open_size(before, after, known)):
             with graph.inserting_before(node):
                 node.replace_all_uses_with(_Steps(node, known).all(before, after))
@@ -126,6 +126,13 @@ class _Steps:
         value = target(*torch.fx.node.map_arg(args, lambda node: node.meta["val"]))
         made.meta |= {"stack_trace": self.view.stack_trace, "val": value}
         return made
+
+
+def _sizes_of(view: Node) -> list[Size]:
+    """The sizes of a view: those that it is given as numbers are these, for which torch may have quotients of symbols,
+    as for the 4 in x.view(-1, 4, n, n)."""
+    sizes = zip(view.args[1], view.meta["val"].shape, strict=True)
+    return [given if isinstance(given, int) and given >= 0 else size for given, size in sizes]
 
 
 def _open(shape: Sequence[Size]) -> int:
