@@ -174,7 +174,7 @@ def _factors(before: Sequence[Size], after: Sequence[Size], known: Known) -> tup
     found: list[Factors] = [[[]], [[]]]
     while all(sides):
         ends = [side.pop() for side in sides]
-        divided = _divided(*ends, known)
+        divided = _divided(*ends, known) or _cut(*ends, sides, known)
         if divided is None:
             return None
         factor, left = divided
@@ -194,6 +194,18 @@ def _divided(a: Size, b: Size, known: Known) -> tuple[Size, tuple[Size | None, S
     if _divides(b, a, known):
         return b, (a // b, None)
     return (a, (None, b // a)) if _divides(a, b, known) else None
+
+
+def _cut(
+    a: Size, b: Size, sides: list[list[Size]], known: Known
+) -> tuple[Size, tuple[Size | None, Size | None]] | None:
+    """The same where one is a number by which symbols do not tell that the other divides, but its neighbour is the
+    other over it: of [n, m] viewed as [n // 2, 2, m // 2, 2]. Shapes of as many elements have no remainders then."""
+    if isinstance(b, int) and b > 0 and sides[1] and known.holds(a // b == sides[1][-1]):
+        return b, (a // b, None)
+    if isinstance(a, int) and a > 0 and sides[0] and known.holds(b // a == sides[0][-1]):
+        return a, (None, b // a)
+    return None
 
 
 def _divides(small: Size, large: Size, known: Known) -> bool:

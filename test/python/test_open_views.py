@@ -228,3 +228,24 @@ def test_heads_beside_sizes_that_convolutions_leave():
     for batch, length in ((2, 80), (3, 51)):
         x = torch.randn(batch, 3, length)
         torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.pixel_unshuffle(x, 2),
+        lambda x: torch.nn.functional.pixel_shuffle(torch.nn.functional.pixel_unshuffle(x, 2).cos(), 2),
+        lambda x: x.view(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).transpose(3, 4).flatten(4).softmax(-1),
+    ],
+    ids=["unshuffle", "there and back", "windows"],
+)
+def test_windows_of_images_of_any_size(function):
+    """[n, m] viewed as [n // 2, 2, m // 2, 2], where torch knows only of all elements that none is left over."""
+    sizes = ({d: torch.export.Dim.AUTO for d in (0, 2, 3)},)
+    for run in on_both(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes):
+        for shape in ((2, 4, 8, 12), (3, 4, 6, 10), (1, 4, 4, 6)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(torch.as_tensor(run(x)), function(x), rtol=1e-5, atol=1e-5)
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes)
+    with pytest.raises(UserError, match="sizes do not fit"):
+        compiled(torch.randn(2, 4, 7, 12))
