@@ -33,7 +33,7 @@ from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
-from .schedule_build import cloned, generic, reshaped
+from .schedule_build import cloned, generic, reshaped, sizes_of
 
 _MOST = 16  # operators that are computed again
 _LEAST = 1 << 16  # elements, below which a kernel takes no longer for what it moves
@@ -116,10 +116,9 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
     kind, kept = ir.RankedTensorType(start.type), s.maps[s.inputs]
     with sum_.location, ir.InsertionPoint(sum_):
         if (filled := rows.producer(start)) is not None and filled.name == "linalg.fill":
-            exprs = [expr for expr in kept.results if isinstance(expr, ir.AffineDimExpr)]
-            sizes = [size for size, expr in zip(kind.shape, kept.results) if isinstance(expr, ir.AffineDimExpr)]
-            kept = ir.AffineMap.get(kept.n_dims, 0, exprs)
-            start = linalg.fill(filled.operands[0], outs=[tensor.empty(sizes, kind.element_type)])
+            dims = [d for d, expr in enumerate(kept.results) if isinstance(expr, ir.AffineDimExpr)]
+            kept = ir.AffineMap.get(kept.n_dims, 0, [kept.results[d] for d in dims])
+            start = linalg.fill(filled.operands[0], outs=[tensor.empty(sizes_of(start, dims), kind.element_type)])
         maps = [*(map_ for _, map_ in read), kept]
         made = generic([value for value, _ in read], [start], maps, s.iterators, body)
         return reshaped(made.results[0], list(kind.shape))
