@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir
+from kitsune_mlir.planning.linear_sums import LinearSum
 from kitsune_mlir.program import NO_SYMBOL
 
 from .broadcast_reads import symbol_of
@@ -36,33 +37,16 @@ _OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}
 _FAR = 1 << 62  # no number is larger
 
 
-@dataclass(frozen=True)
-class _Number:
-    """A number and so many times others, which are no less than 0 where they are sizes."""
-
-    known: int
-    terms: tuple[tuple[str, int], ...] = ()
-
-    @staticmethod
-    def of(known: int, terms: Mapping[str, int]) -> _Number:
-        return _Number(known, tuple(sorted((name, times) for name, times in terms.items() if times)))
-
-    def plus(self, other: _Number, times: int = 1) -> _Number:
-        terms = dict(self.terms)
-        for name, own in other.terms:
-            terms[name] = terms.get(name, 0) + times * own
-        return _Number.of(self.known + times * other.known, terms)
-
-    def scaled(self, times: int) -> _Number:
-        return _Number(0).plus(self, times)
+class _Number(LinearSum):
+    """A number of a function. What its terms name is no less than 0 where it is a size."""
 
     @property
     def least(self) -> int:
-        return self.known if all(times > 0 and name[0] == _SIZE for name, times in self.terms) else -_FAR
+        return self.known if all(times > 0 and name[0] == _SIZE for name, times in self.terms.items()) else -_FAR
 
     @property
     def most(self) -> int:
-        return self.known if all(times < 0 and name[0] == _SIZE for name, times in self.terms) else _FAR
+        return self.known if all(times < 0 and name[0] == _SIZE for name, times in self.terms.items()) else _FAR
 
 
 _SCALAR = ("arith.", "affine.apply", "tensor.dim")
@@ -137,7 +121,7 @@ class _Numbers:
         return self.known[value]
 
     def _term(self, what: object, kind: str) -> _Number:
-        return _Number(0, ((self.names.setdefault(what, f"{kind}{len(self.names)}"), 1),))
+        return _Number.of(self.names.setdefault(what, f"{kind}{len(self.names)}"))
 
     def _computed(self, op: ir.Operation) -> _Number | None:
         if op.name == "arith.constant":
@@ -198,9 +182,9 @@ class _Numbers:
             return a.scaled(b.known) if a.terms else b.scaled(a.known)
         if name == "muli" and min(a.least, b.least) >= 0:
             if a.known or b.known or len(a.terms) > 1 or len(b.terms) > 1:
-                return self._term((name, *sorted((a, b), key=str)), _SIZE)
-            ((one, times),), ((other, more),) = a.terms, b.terms
-            return self._term((name, *sorted((one, other))), _SIZE).scaled(times * more)
+                return self._term((name, frozenset((a, b))), _SIZE)
+            ((one, times),), ((other, more),) = a.terms.items(), b.terms.items()
+            return self._term((name, frozenset((one, other))), _SIZE).scaled(times * more)
         if (
             name in ("floordivsi", "divui", "divsi")
             and not b.terms
@@ -214,7 +198,7 @@ class _Numbers:
     def _quotient(self, a: _Number, by: int) -> _Number:
         """A number divided, and rounded down: the part that it divides, and the rest, which is no less than its least
         divided."""
-        whole = _Number.of(a.known // by, {name: times // by for name, times in a.terms if times % by == 0})
+        whole = _Number(a.known // by, {name: times // by for name, times in a.terms.items() if times % by == 0})
         rest = a.plus(whole, -by)
         if not rest.terms:
             return whole

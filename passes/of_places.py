@@ -12,6 +12,7 @@ from typing import Any
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .schedule_build import generic
 
@@ -199,31 +200,19 @@ def range_of(mask: ir.Value, row: int, column: int, negated: bool = False) -> Ra
     """The columns that a mask of places takes, of dimensions `row` and `column` of it: what is outside it takes none
     of. Of one that is `negated` those that it does not take."""
     rank = ir.RankedTensorType(mask.type).rank
-    at = [_Linear({d: 1}) for d in range(rank)]
+    at = [LinearSum.of(d) for d in range(rank)]
     found = _Conditions(row, column, negated).element(mask, at)
     return found if isinstance(found, Range) else Range()
 
 
-@dataclass(frozen=True)
-class _Linear:
-    """A sum of places times numbers, and of a number."""
-
-    factors: dict[int, int]
-    number: int = 0
-
-    def plus(self, other: _Linear, sign: int = 1) -> _Linear:
-        both = {d: self.factors.get(d, 0) + sign * other.factors.get(d, 0) for d in {*self.factors, *other.factors}}
-        return _Linear({d: x for d, x in both.items() if x}, self.number + sign * other.number)
-
-
 class _Conditions(_Elements):
-    """The same on what is known of numbers: `_Linear` of integers, `Range` of conditions, None of others."""
+    """The same on what is known of numbers: `LinearSum` of integers, `Range` of conditions, None of others."""
 
     def __init__(self, row: int, column: int, negated: bool):
         self.row, self.column, self.negated = row, column, negated
 
     def zero(self) -> Any:
-        return _Linear({})
+        return LinearSum()
 
     def constant(self, value: ir.Value) -> Any:
         op = rows.producer(value)
@@ -231,7 +220,7 @@ class _Conditions(_Elements):
         if not isinstance(attribute, ir.IntegerAttr):
             return None
         is_condition = isinstance(value.type, ir.IntegerType) and value.type.width == 1
-        return None if is_condition else _Linear({}, attribute.value)
+        return None if is_condition else LinearSum(attribute.value)
 
     def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
         if op.name in _CASTS:
@@ -239,13 +228,13 @@ class _Conditions(_Elements):
         if op.name == ("arith.ori" if self.negated else "arith.andi"):
             ranges = [x for x in operands if isinstance(x, Range)]
             return ranges[0].joined(ranges[-1]) if ranges else None
-        if not all(isinstance(x, _Linear) for x in operands):
+        if not all(isinstance(x, LinearSum) for x in operands):
             return None
         if op.name in ("arith.addi", "arith.subi"):
             return operands[0].plus(operands[1], 1 if op.name == "arith.addi" else -1)
         return self._compared(op, *operands) if op.name == "arith.cmpi" else None
 
-    def _compared(self, op: ir.Operation, a: _Linear, b: _Linear) -> Range | None:
+    def _compared(self, op: ir.Operation, a: LinearSum, b: LinearSum) -> Range | None:
         predicate = ir.IntegerAttr(op.attributes["predicate"]).value
         predicate = _NOT.get(predicate, predicate) if self.negated else predicate
         if predicate in _MORE:
@@ -254,8 +243,8 @@ class _Conditions(_Elements):
             return None
         rest = a.plus(b, -1)  # at most -lacks
         lacks = _LESS.get(predicate, _MORE.get(predicate, 0))
-        if rest.factors == {self.column: 1, self.row: -1}:
-            return Range(last=-rest.number - lacks)
-        if rest.factors == {self.column: -1, self.row: 1}:
-            return Range(first=rest.number + lacks)
+        if rest.terms == {self.column: 1, self.row: -1}:
+            return Range(last=-rest.known - lacks)
+        if rest.terms == {self.column: -1, self.row: 1}:
+            return Range(first=rest.known + lacks)
         return None
