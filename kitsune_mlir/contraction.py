@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.operations import permutation_of
+
 from .example_sizes import shape_of
 from .mlir import ir, linalg
 
@@ -134,7 +136,7 @@ def _computable(left: ir.Type, right: ir.Type, result: ir.Type) -> bool:
 def _through_transpose(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
     if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.transpose":
         return value, roles
-    permutation = list(value.owner.attributes["permutation"])
+    permutation = permutation_of(value.owner)
     source = [""] * len(roles)
     for role, axis in zip(roles, permutation, strict=True):
         source[axis] = role

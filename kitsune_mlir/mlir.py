@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cmp_to_key
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from torch_mlir import ir, passmanager
@@ -375,20 +375,6 @@ def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | N
 
 
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)+)":(\d+):\d+')
-
-
-class Slice(NamedTuple):
-    """What a slice or a view takes along each dimension; `ir.ShapedType.get_dynamic_size()` where a call decides."""
-
-    offsets: list[int]
-    sizes: list[int]
-    strides: list[int]
-
-
-def slice_of(op: ir.Operation) -> Slice:
-    """What a tensor.extract_slice, a tensor.insert_slice, a memref.subview or their like takes."""
-    names = ("static_offsets", "static_sizes", "static_strides")
-    return Slice(*(list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names))
 
 
 def location(loc: ir.Location) -> str:

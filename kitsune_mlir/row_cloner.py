@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kitsune_mlir.mlir import ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.operations import permutation_of, slice_of
 from kitsune_mlir.rows import (
     DYNAMIC,
     RESHAPES,
@@ -60,7 +61,7 @@ class RowCloner:
             elif op.name in RESHAPES:
                 results = [self._reshape(op, p)]
             elif op.name == "tensor.concat":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value - p + 1
+                dim = attr_int(op, "dim") - p + 1
                 type_ = self.type_of(op.results[0].type, p)
                 results = [tensor.ConcatOp(type_, dim, [self._input(value, p) for value in op.operands]).result]
             elif op.name == "tensor.extract_slice":
@@ -93,7 +94,7 @@ class RowCloner:
         s = Structured(op)
         loops = s.row_loops(p) if p else []
         if op.name == "linalg.transpose":
-            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            permutation = permutation_of(op)
             rest = [d - p + 1 for d in permutation[p:]]
             if rest == list(range(1, len(rest) + 1)):
                 return [self[op.operands[0]]]
@@ -101,7 +102,7 @@ class RowCloner:
             return list(linalg.transpose(self[op.operands[0]], outs=[out], permutation=[0, *rest]).results)
         outs = [self.init(value, p) for value in list(op.operands)[s.inputs :]]
         reading = operand_rows(op, p) if p else reduces_rows(op)
-        inputs = [self._input(value, rows) for value, rows in zip(list(op.operands)[: s.inputs], reading)]
+        inputs = [self._input(value, rows) for value, rows in zip(s.given, reading)]
         operands = [*inputs, *outs]
         new = op.clone(ir.InsertionPoint.current)
         for i, value in enumerate(operands):
@@ -159,7 +160,7 @@ def _flatten_loops(s: Structured, loops: Sequence[int]) -> None:
     parse = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
     s.op.attributes["iterator_types"] = ir.ArrayAttr.get(parse)
     for index in s.index_ops():
-        dim = number[ir.IntegerAttr(index.attributes["dim"]).value]
+        dim = number[attr_int(index, "dim")]
         index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
 
 

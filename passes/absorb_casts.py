@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.weights import is_weight
 
 from .generic_operands import indexing_maps, input_count
@@ -176,7 +177,7 @@ def _can_yield(source: ir.Value, cast: ir.Operation) -> bool:
 def _yield(producer: ir.Operation, cast: ir.Operation) -> None:
     """Makes the producer yield the cast value into a tensor of the cast's type."""
     block = producer.regions[0].blocks[0]
-    terminator = list(block.operations)[-1].operation
+    terminator = end_of(block)
     moved = _scalar_cast(cast).clone(ip=ir.InsertionPoint(terminator))
     moved.operation.operands[0] = terminator.operands[0]
     type_ = cast.results[0].type

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import attr_int, ir, replace_op
+from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .broadcast_reads import same_size
@@ -49,7 +50,7 @@ class _Place(LinearSum):
 def read_by_maps(op: ir.Operation) -> None:
     """Gives a linalg.generic an operand in the place of each tensor.extract of such numbers."""
     s = rows.Structured(op)
-    body = [inner.operation for inner in s.body.operations]
+    body = operations_of(s.body)
     extracts = [inner for inner in body if inner.name == "tensor.extract"]
     if not extracts or "reduction" in s.iterators or len(op.results) != 1 or not _is_identity(s.maps[-1]):
         return
@@ -61,7 +62,7 @@ def read_by_maps(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         maps = [ir.AffineMap.get(len(loops), 0, [number.map() for number in each]) for each in read.values()]
         sources = [result.owner.operands[0] for result in read]
-        inputs, start = list(op.operands)[: s.inputs], op.operands[s.inputs]
+        inputs, start = s.given, op.operands[s.inputs]
         made = empty_generic([*inputs, *sources], [start], [*s.maps[: s.inputs], *maps, s.maps[-1]], s.iterators)
         *arguments, out = made.regions[0].blocks[0].arguments
         values = dict(
@@ -148,7 +149,7 @@ def _element(value: ir.Value, places: Sequence[_Place]) -> _Place | None:
         made = rows.Structured(op)
         if "reduction" in made.iterators or len(op.results) != 1 or not _is_identity(made.maps[-1]):
             return None
-        return _number(list(made.body.operations)[-1].operands[0], made, places)
+        return _number(end_of(made.body).operands[0], made, places)
     if op.name == "tensor.expand_shape":
         shape = rows.shape_of(value)
         return _element(

@@ -16,6 +16,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 from .schedule_build import constant_index, moved, without_units
@@ -25,7 +26,7 @@ _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.cons
 
 def read_plainly(generic: ir.Operation) -> None:
     """Takes the tensor for a generic that gives each of its elements; one that repeats them reads them by its map."""
-    body = [op.operation for op in generic.regions[0].blocks[0].operations]
+    body = operations_of(generic.regions[0].blocks[0])
     extracts = [op for op in body if op.name == "tensor.extract"]
     if len(generic.operands) != 1 or len(extracts) != 1 or not all(op.name in _BODY for op in body):
         return

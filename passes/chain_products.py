@@ -15,7 +15,7 @@ from kitsune_mlir.chains.product_plan import Product, Segment, starts_from_zero
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.mlir import attr_int, ir, scf
 
 from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
@@ -106,7 +106,7 @@ class ChainProducts:
             value = stack.pop(0)
             made = rows.producer(value)
             beside_ = made is not None and made.name == "tensor.concat"
-            if beside_ and ir.IntegerAttr(made.attributes["dim"]).value == 1:
+            if beside_ and attr_int(made, "dim") == 1:
                 stack = [*made.operands, *stack]
             else:
                 weights = [op.operands[1]] if self.layers is None else self.layers.of(op.operands[1])

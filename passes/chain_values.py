@@ -9,7 +9,8 @@ from kitsune_mlir.chains.operands import is_loaded
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_columns import take_columns

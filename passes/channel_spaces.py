@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, in_block_order, ir, slice_of
+from kitsune_mlir.mlir import attr_int, in_block_order, ir
+from kitsune_mlir.operations import slice_of, users_of
 
 from .split_windows import reads_windows
 
@@ -48,8 +49,8 @@ class Space:
     def _passes(self) -> bool:
         """Whether operators of the space alone make tensors of its shape, and read them."""
         made = {op.results[0] for op in self.ops}
-        read = [value for op in self.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
-        users = [use.owner.operation for value in made if self.is_full(value) for use in value.uses]
+        read = [value for op in self.ops for value in rows.Structured(op).given]
+        users = [user for value in made if self.is_full(value) for user in users_of(value)]
         own = all(x in made or self.parts(x) or windows_behind(x) for x in read if self.is_full(x))
         return own and all(user in self.ops for user in users)
 
@@ -71,12 +72,12 @@ class Space:
             found = {op for value in waiting.pop().operands if value in made and (op := rows.producer(value))}
             waiting += found - makers
             makers |= found
-        behind = [use.owner.operation for use in first.results[0].uses]
+        behind = users_of(first.results[0])
         seen, sums = set(behind), 0
         while behind:
             op = behind.pop()
             if _is_plain(op) or op.name in rows.RESHAPES:
-                found = {use.owner.operation for use in op.results[0].uses} - seen
+                found = set(users_of(op.results[0])) - seen
                 behind += found
                 seen |= found
             elif op.name == "linalg.generic":
@@ -125,7 +126,7 @@ class Space:
                 takes.add(op.results[0])
         goes = set(takes)
         for op in reversed(order):
-            users = [use.owner.operation for use in op.results[0].uses]
+            users = users_of(op.results[0])
             if all(len(user.results) == 1 and user.results[0] in goes for user in users):
                 goes.add(op.results[0])
         self.ops = {made[value] for value in goes if value in made}
@@ -194,7 +195,7 @@ def _neighbours(op: ir.Operation) -> Iterator[ir.Operation]:
         if (maker := rows.producer(value)) is not None:
             yield maker
     for result in op.results:
-        yield from (use.owner.operation for use in result.uses)
+        yield from users_of(result)
 
 
 def is_cut(value: ir.Value) -> bool:

@@ -17,7 +17,8 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, replace_op, slice_of, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
+from kitsune_mlir.operations import permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
@@ -71,7 +72,7 @@ def _computed(op: ir.Operation, known: dict[ir.Value, ir.Value], dim: int, first
     """What an elementwise operator makes of `size` elements from `first` on along a loop; `known` has some inputs'."""
     s = rows.Structured(op)
     inputs = []
-    for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+    for value, map_ in zip(s.given, s.maps):
         axes = [axis for axis, expr in enumerate(map_.results) if rows.dim_of(expr) == dim]
         inputs.append(known[value] if value in known else _cut(value, axes[0], first, size, op) if axes else value)
     with op.location, ir.InsertionPoint(op):
@@ -82,7 +83,7 @@ def _computed(op: ir.Operation, known: dict[ir.Value, ir.Value], dim: int, first
 def _cut(value: ir.Value, axis: int, first: int, size: int, reader: ir.Operation) -> ir.Value:
     """A part of what an operator reads; what is computed for it alone is computed in parts, too."""
     op = rows.producer(value)
-    alone = op is not None and op.block == reader.block and {use.owner.operation for use in value.uses} == {reader}
+    alone = op is not None and op.block == reader.block and set(users_of(value)) == {reader}
     if alone and _is_elementwise(op):
         return _computed(op, {}, axis, first, size)
     with reader.location, ir.InsertionPoint(reader):
@@ -112,7 +113,7 @@ def _read_in_order(op: ir.Operation) -> None:
         moved = rows.producer(cut.operands[0]) if cut is not None else found
         if moved is None or moved.name != "linalg.transpose" or not _keeps_rows(moved, value):
             continue
-        order = list(ir.DenseI64ArrayAttr(moved.attributes["permutation"]))
+        order = permutation_of(moved)
         if cut is not None and (rows.DYNAMIC in slice_of(cut).offsets or cut.results[0].type.rank != len(order)):
             continue
         op.operands[number] = moved.operands[0] if cut is None else _cut_before(moved, cut, order)
@@ -123,7 +124,7 @@ def _read_in_order(op: ir.Operation) -> None:
 
 def _keeps_rows(transpose: ir.Operation, read: ir.Value) -> bool:
     """Whether rows, of which whole sectors are read, stay as they are."""
-    order = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    order = permutation_of(transpose)
     kind = ir.RankedTensorType(read.type)
     last = kind.shape[-1]
     return order[-1] == len(order) - 1 and last != rows.DYNAMIC and last * element_bytes(kind.element_type) >= SECTOR
@@ -147,5 +148,5 @@ def _is_elementwise(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
     s = rows.Structured(op)
-    plain = not s.index_ops() and not s.tables() and not list(list(s.body.arguments)[-1].uses)
+    plain = not s.index_ops() and not s.tables() and not s.reads_start
     return plain and s.is_elementwise()

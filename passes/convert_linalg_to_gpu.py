@@ -58,6 +58,7 @@ from kitsune_mlir.codegen.math_marks import mark_narrowed
 from kitsune_mlir.codegen.systems import outline_systems
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
@@ -196,7 +197,7 @@ class ConvertLinalgToGpu(ModulePass):
             write_in_place(main)
             store_twice(main)
             fills = Fills()
-            operations = [op.operation for op in main.body.blocks[0].operations]
+            operations = operations_of(main.body.blocks[0])
             done: set[int] = set()
             for number, op in enumerate(operations):
                 if number in done:
@@ -262,7 +263,7 @@ def _place_results(main: func.FuncOp) -> None:
     """Makes every result a view of a buffer, where @main says that it may share it with other results or is an
     argument's, or else an allocation, in whatever shape, that is returned once; the rest is copied."""
     block = main.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     numbers = _memory(main, len(end.operands))
     owners: dict[int, int] = {}  # by buffer, whose it is
     with main.context, main.location, ir.InsertionPoint(end):

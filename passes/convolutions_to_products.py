@@ -35,6 +35,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
@@ -105,7 +106,7 @@ def _matched(target: targets.Target, op: ir.Operation) -> Convolution | None:
 
 def _sweep(block: ir.Block) -> None:
     """Erases what nothing reads any more."""
-    for op in reversed([op.operation for op in block.operations]):
+    for op in reversed(operations_of(block)):
         if op.name.startswith(_LEFT_OVER) and len(op.results) and not any(list(result.uses) for result in op.results):
             op.erase()
 
@@ -133,7 +134,7 @@ class _Rewriter:
         end = follows[-1] if follows else of.op
         result = end.results[0]
         turned = turned_last(result, of)
-        lasts = [use.owner.operation for use in result.uses if turns_last(use.owner.operation)]
+        lasts = [user for user in users_of(result) if turns_last(user)]
         read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         is_last = read_again or turned is not None or bool(lasts) or same
@@ -213,7 +214,7 @@ class _Rewriter:
             Read(list(space.roles), partial(made.get, value))
             if value in made
             else self._read(value, s.maps[i], of, space)
-            for i, value in enumerate(list(op.operands)[: s.inputs])
+            for i, value in enumerate(s.given)
         ]
         if None in found:
             return None

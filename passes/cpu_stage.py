@@ -11,6 +11,7 @@ from kitsune_mlir.cpu_symbols import PANELS, PRODUCT, STAGE, row_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
+from kitsune_mlir.operations import end_of
 
 from .cpu_pipeline import PipelineArguments, declare, unique
 
@@ -168,7 +169,7 @@ class StageBuilder:
                     op.operands[i] = self._zero_rows(op.operands[i], self._summed_dimension(op, i), stop)
             return
         loop = rows.Structured(op).iterators.index("reduction")
-        end = list(op.regions[0].blocks[0].operations)[-1].operation
+        end = end_of(op.regions[0].blocks[0])
         before = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
         with ir.InsertionPoint(end):
             inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(loop).result, stop)

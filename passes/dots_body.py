@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of
 
 from .schedule_build import i64
 
@@ -31,7 +32,7 @@ def clone(
     first."""
     source, block = op.regions[0].blocks[0], into.regions[0].blocks[0]
     values = {hash(source.arguments[i]): own for i, own in zip(kept, block.arguments)}
-    inner = [one.operation for one in source.operations]
+    inner = operations_of(source)
     needed, wanted = set(), [inner[-1]]
     while wanted:
         one = wanted.pop()

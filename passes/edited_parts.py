@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import slice_of, users_of
 
 from .row_groups import root, scalar_of
 from .schedule_build import cloned, constant_index, generic, map_of, sizes_of
@@ -138,7 +139,7 @@ def _repeated(op: ir.Operation) -> ir.Value | None:
 
 def _is_read_by_edits(whole: ir.Value, op: ir.Operation) -> bool:
     """Whether nothing reads a tensor but its change: else both would be in memory."""
-    waiting, seen = [use.owner.operation for use in whole.uses], set[ir.Operation]()
+    waiting, seen = users_of(whole), set[ir.Operation]()
     while waiting:
         one = waiting.pop()
         if one == op or one in seen or one.name == "tensor.dim":
@@ -146,7 +147,7 @@ def _is_read_by_edits(whole: ir.Value, op: ir.Operation) -> bool:
         seen.add(one)
         if one.name not in _VIEWS and one.name not in ("linalg.generic", "tensor.insert_slice") or not one.results:
             return False
-        waiting += [use.owner.operation for use in one.results[0].uses]
+        waiting += users_of(one.results[0])
         if len(seen) > _MOST_SEEN:
             return False
     return True

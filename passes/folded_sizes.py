@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir
+from kitsune_mlir.operations import operations_of, padding_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 from kitsune_mlir.program import NO_SYMBOL
 
@@ -57,7 +58,7 @@ def fold_sizes(main: ir.Operation) -> None:
     """Replaces such numbers of a function."""
     numbers = _Numbers()
     first: dict[tuple[str, _Number], ir.Value] = {}
-    for op in [op.operation for op in main.regions[0].blocks[0].operations]:
+    for op in operations_of(main.regions[0].blocks[0]):
         if len(op.results) != 1 or not isinstance(op.results[0].type, ir.IndexType | ir.IntegerType):
             continue
         value, kind = op.results[0], str(op.results[0].type)
@@ -95,7 +96,7 @@ def _moved(number: _Number, first: Mapping[tuple[str, _Number], ir.Value]) -> ir
 def _bring_forward(block: ir.Block) -> None:
     """Has what is computed of constants and of sizes of arguments stand in front of all other operations."""
     early, behind = set[ir.Value](), None
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         known = all(value in early or isinstance(value.owner, ir.Block) for value in op.operands)
         if op.name.startswith(_SCALAR) and known and len(op.results) == 1 and not len(op.regions):
             early.add(op.results[0])
@@ -161,7 +162,7 @@ class _Numbers:
             return _Number(kind.shape[axis])
         op = rows.producer(tensor)
         if op is not None and op.name == "tensor.pad" and len(op.operands) == 1:
-            around = [ir.DenseI64ArrayAttr(op.attributes[name])[axis] for name in ("static_low", "static_high")]
+            around = [each[axis] for each in padding_of(op)]
             return self._size(op.operands[0], axis).plus(_Number(sum(around)))
         found = rows.source_of_size(tensor, axis)
         if isinstance(found, ir.Value):

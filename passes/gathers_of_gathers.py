@@ -18,7 +18,8 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
-from kitsune_mlir.mlir import arith, ir, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, ir, tensor, walk
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .numbered_matrices import Taken, taken_by

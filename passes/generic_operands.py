@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import end_of
 
 
 def input_count(generic: ir.Operation) -> int:
@@ -79,7 +80,7 @@ def _dead_result(generic: ir.Operation, index: int) -> bool:
     if len(generic.results) == 1 or list(generic.results[index].uses):
         return False
     block = generic.regions[0].blocks[0]
-    terminator = list(block.operations)[-1]
+    terminator = end_of(block)
     pending = [value for i, value in enumerate(terminator.operands) if i != index]
     argument = block.arguments[input_count(generic) + index]
     seen: set[int] = set()
@@ -119,7 +120,7 @@ def _rebuild(generic: ir.Operation, kept: list[int], maps: list[ir.AffineMap]) -
         ip=ir.InsertionPoint(generic),
     )
     block = generic.regions[0].blocks[0]
-    terminator = list(block.operations)[-1]
+    terminator = end_of(block)
     with ir.InsertionPoint(terminator):
         yielded = [terminator.operands[i] for i in results]
         ir.Operation.create("linalg.yield", operands=yielded, loc=terminator.location)

@@ -29,6 +29,7 @@ from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
@@ -221,7 +222,7 @@ def _factor(op: ir.Operation) -> ir.Value | None:
         return None
     if _element(op) != ir.RankedTensorType(op.operands[0].type).element_type:
         return None
-    scales = next(each.operation for each in s.body.operations if each.operation.name == names[0])
+    scales = operations_of(s.body, names[0])[0]
     numbers = list(scales.operands)[names[0] == "arith.divf" :]
     found = [x for x in numbers if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant"]
     return found[0] if found and isinstance(found[0].type, ir.F32Type) else None
@@ -315,7 +316,7 @@ def _elementwise(
 
     def body(x: ir.Value, own_factor: ir.Value, _: ir.Value) -> ir.Value:
         values = {s.body.arguments[0]: x, factor: own_factor}
-        *inner, end = [each.operation for each in s.body.operations]
+        *inner, end = operations_of(s.body)
         clone_operations(inner, values)
         return values[end.operands[0]]
 

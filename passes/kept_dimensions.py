@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import users_of
 
 from .generic_operands import indexing_maps, set_maps
 
@@ -29,7 +30,7 @@ def keep_dimensions(module: ir.Module) -> None:
 def _keep(values: Sequence[ir.Value]) -> None:
     """The same for what expands these values: not all of that is still there when its turn comes."""
     for value in values:
-        readers = [use.owner.operation for use in value.uses]
+        readers = users_of(value)
         for expand in [op for op in readers if op.name == "tensor.expand_shape"][:1]:
             _keep_dimension(expand)
 
@@ -41,7 +42,7 @@ def _keep_dimension(expand: ir.Operation) -> None:
     made = rows.producer(value)
     if not _adds_one(expand) or made is None or not _is_of_reduction(value):
         return
-    readers = [use.owner.operation for use in value.uses]
+    readers = users_of(value)
     if not all(reader.name == expand.name and reader.results[0].type == kind for reader in readers):
         return
     structured = rows.Structured(made)

@@ -27,6 +27,7 @@ from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .open_lengths import computed_of
@@ -315,7 +316,7 @@ def _widened(x: ir.Value) -> ir.Value:
 def _element(member: Member, join: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Value:
     """What a reduction joins to what was before it, computed at the insertion point."""
     total = list(member.s.body.arguments)[-1]
-    users = [use.owner.operation for use in total.uses]
+    users = users_of(total)
     before = {total, *(result for op in users if op != join for result in op.results)}
     (x,) = (operand for operand in join.operands if operand not in before)
     for inner in member.s.body.operations:

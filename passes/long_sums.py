@@ -69,7 +69,7 @@ def _split(s: rows.Structured) -> None:
     outer = [sizes[loop] for loop in range(last)]
     with s.op.location, ir.InsertionPoint(s.op):
         inputs, maps = list[ir.Value](), list[ir.AffineMap]()
-        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             own = [rows.dim_of(expr) for expr in map_.results]
             if last in own:
                 value = reshaped(value, [*rows.known_sizes(value)[:-1], sizes[last] // _COLUMNS, _COLUMNS])

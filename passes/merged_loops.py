@@ -15,7 +15,8 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 

@@ -18,6 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
 from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .row_groups import root
@@ -81,8 +82,8 @@ def taken_by(gather: ir.Operation | None, dimensions: int = _MATRIX) -> Taken | 
     if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1:
         return None
     s = rows.Structured(gather)
-    extracts = [op.operation for op in s.body.operations if op.operation.name == "tensor.extract"]
-    if len(extracts) != 1 or list(s.body.operations)[-1].operands[0] != extracts[0].results[0]:
+    extracts = operations_of(s.body, "tensor.extract")
+    if len(extracts) != 1 or end_of(s.body).operands[0] != extracts[0].results[0]:
         return None
     table, number, *inside = extracts[0].operands
     outer, shape = len(s.iterators) - dimensions, rows.shape_of(gather.results[0])

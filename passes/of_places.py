@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .schedule_build import generic
@@ -52,10 +53,10 @@ def _operations(value: ir.Value, most: int) -> int | None:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     s = rows.Structured(op)
-    plain = [inner.operation for inner in s.body.operations]
+    plain = operations_of(s.body)
     count = len(plain) - 1
     known = count <= most and all(map(_is_near, plain))
-    if not known or "reduction" in s.iterators or list(list(s.body.arguments)[-1].uses):
+    if not known or "reduction" in s.iterators or s.reads_start:
         return None
     if not all(map(_is_constant, rows.used_values(op)[len(op.operands) :])):
         return None
@@ -63,7 +64,7 @@ def _operations(value: ir.Value, most: int) -> int | None:
         return None
     if any(rows.dim_of(expr) is None and str(expr) != "0" for map_ in s.maps[: s.inputs] for expr in map_.results):
         return None
-    for operand in list(op.operands)[: s.inputs]:
+    for operand in s.given:
         inside = _operations(operand, most - count)
         if inside is None:
             return None
@@ -149,13 +150,13 @@ class _Elements:
             if list(argument.uses):
                 dims = [rows.dim_of(expr) for expr in map_.results]
                 values[argument] = self.element(operand, [self.zero() if d is None else loops[d] for d in dims])
-        for inner in (inner.operation for inner in s.body.operations):
+        for inner in operations_of(s.body):
             if inner.name == "linalg.yield":
                 return (
                     values.get(inner.operands[0]) if inner.operands[0] in values else self.constant(inner.operands[0])
                 )
             if inner.name == "linalg.index":
-                values[inner.results[0]] = loops[ir.IntegerAttr(inner.attributes["dim"]).value]
+                values[inner.results[0]] = loops[attr_int(inner, "dim")]
                 continue
             if inner.name == "arith.constant":
                 values[inner.results[0]] = self.constant(inner.results[0])
@@ -235,7 +236,7 @@ class _Conditions(_Elements):
         return self._compared(op, *operands) if op.name == "arith.cmpi" else None
 
     def _compared(self, op: ir.Operation, a: LinearSum, b: LinearSum) -> Range | None:
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = attr_int(op, "predicate")
         predicate = _NOT.get(predicate, predicate) if self.negated else predicate
         if predicate in _MORE:
             a, b = b, a

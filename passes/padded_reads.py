@@ -9,7 +9,8 @@ from math import isinf
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import filler_of, padding_of, slice_of
 
 Border = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 
@@ -115,9 +116,9 @@ def _padded(value: ir.Value) -> Around | None:
 
 def around_of(pad: ir.Operation) -> Border | None:
     """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
-    low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(pad)
     kind = ir.RankedTensorType(pad.operands[0].type)
-    filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
+    filler = rows.producer(filler_of(pad))
     known = all(kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
     value = None if filler is None else _number(filler)
     return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.operations import slice_of
 
 from .padded_reads import Border, around_of
 from .rolled_reads import is_read_elementwise

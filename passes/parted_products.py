@@ -22,7 +22,8 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import ir, slice_of, tensor
+from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
@@ -57,12 +58,12 @@ def parts_of(product: ir.Operation) -> Parts | None:
     if found.right != product.operands[1] or not is_weight(found.right):
         return None
     value, chain, expansion = product.results[0], [], None
-    while (op := _only_reader(value)) is not None and is_elementwise(op, [value]) and _has_parts(op, value):
+    while (op := only_user(value)) is not None and is_elementwise(op, [value]) and _has_parts(op, value):
         chain.append(op)
         value = op.results[0]
     if op is not None and op.name == "tensor.expand_shape" and _keeps_columns(op):
         expansion, value = op, op.results[0]
-    slices = [use.owner.operation for use in value.uses]
+    slices = users_of(value)
     if not 1 < len(slices) <= MOST or kind.shape[1] % len(slices):
         return None
     columns = kind.shape[1] // len(slices)
@@ -71,11 +72,6 @@ def parts_of(product: ir.Operation) -> Parts | None:
     if by_first.keys() != set(wanted):
         return None
     return Parts(product, found, chain, expansion, tuple(by_first[first] for first in wanted))
-
-
-def _only_reader(value: ir.Value) -> ir.Operation | None:
-    uses = list(value.uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
 
 
 def _has_parts(op: ir.Operation, value: ir.Value) -> bool:

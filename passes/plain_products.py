@@ -26,7 +26,8 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.operations import permutation_of, users_of
 
 from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
@@ -64,12 +65,12 @@ def plain_products(module: ir.Module) -> None:
 def concatenate_collapsed(concat: ir.Operation) -> None:
     """Gives what is concatenated the dimensions of what reads it, where that has fewer, so that products find the
     parts of their operands as they are loaded: [rows, 1, columns] are rows and columns."""
-    readers = [use.owner.operation for use in concat.results[0].uses]
+    readers = users_of(concat.results[0])
     if [op.name for op in readers] != ["tensor.collapse_shape"]:
         return
     (reader,) = readers
     groups = rows.groups_of(reader)
-    dim = ir.IntegerAttr(concat.attributes["dim"]).value
+    dim = attr_int(concat, "dim")
     number, group = next((i, group) for i, group in enumerate(groups) if dim in group)
     shape = ir.RankedTensorType(concat.results[0].type).shape
     if any(shape[d] != 1 for d in group if d != dim):
@@ -115,7 +116,7 @@ def _without_units(transpose: ir.Operation) -> None:
     """Collapses dimensions of one element before the transpose, which goes where it moves no others, and brings them
     back behind it."""
     source, result = transpose.operands[0], transpose.results[0]
-    permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    permutation = permutation_of(transpose)
     kept = [d for d, size in enumerate(rows.shape_of(source)) if size != 1]
     if not kept:
         return
@@ -201,7 +202,7 @@ def _as_sums(product: ir.Operation) -> None:
         return
     if turned is None or turned.name != "linalg.transpose" or not is_zero_filled(start):
         return
-    summed, *others = (list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))[d] for d in (2, 0, 1))
+    summed, *others = (permutation_of(turned)[d] for d in (2, 0, 1))
     if summed == 2:
         return
     batch, row = (ir.AffineDimExpr.get(d) for d in range(2))

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.operations import permutation_of
 
 from .absorb_casts import absorb_cast, multiply_narrow
 from .affine_reads import read_by_maps
@@ -157,7 +158,7 @@ def _absorb_transposes(product: ir.Operation) -> None:
         transpose = product.operands[i].owner
         if isinstance(transpose, ir.Block) or transpose.name != "linalg.transpose":
             continue
-        permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+        permutation = permutation_of(transpose)
         if product.name == "linalg.batch_matmul" and permutation[0] != 0:
             continue
         results: list[ir.AffineExpr] = [maps[i].results[0]] * len(permutation)

@@ -242,7 +242,7 @@ def tiled(
 def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:
     """Tensors of numbers for both rows and columns that what follows products reads besides them."""
     made = {op.results[0] for op in [*products, *follows.ops]}
-    read = (value for op in follows.ops for value in list(op.operands)[: rows.Structured(op).inputs])
+    read = (value for op in follows.ops for value in rows.Structured(op).given)
     long = (value for value in read if rows.is_tensor(value) and sum(size != 1 for size in value.type.shape) > 1)
     return list(dict.fromkeys(value for value in long if value not in made))
 
@@ -294,7 +294,7 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
     found = []
     for op in follows.ops:
         s = rows.Structured(op)
-        for value in list(op.operands)[: s.inputs]:
+        for value in s.given:
             kind = ir.RankedTensorType(value.type) if rows.is_tensor(value) else None
             if kind is None or kind.shape != [columns] or not isinstance(kind.element_type, ir.FloatType):
                 continue
@@ -319,7 +319,7 @@ def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
         return False
     s, own = rows.Structured(op), [hash(value) for value in values]
     identity = ir.AffineMap.get_identity(len(s.iterators))
-    if not s.is_elementwise() or list(list(s.body.arguments)[-1].uses) or hash(op.operands[s.inputs]) in own:
+    if not s.is_elementwise() or s.reads_start or hash(op.operands[s.inputs]) in own:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False

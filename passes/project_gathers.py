@@ -24,7 +24,8 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import operations_of
 
 from .base import ModulePass
 from .schedule_build import elementwise, zero_tensor
@@ -84,7 +85,7 @@ def _project(op: ir.Operation) -> None:
 
 
 def _dim_of(concat: ir.Operation) -> int:
-    return ir.IntegerAttr(concat.attributes["dim"]).value
+    return attr_int(concat, "dim")
 
 
 def _is_projected(part: ir.Value) -> bool:
@@ -102,12 +103,12 @@ def _takes_rows(op: ir.Operation) -> bool:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
     s = rows.Structured(op)
-    body = [inner.operation for inner in s.body.operations]
+    body = operations_of(s.body)
     extracts = [inner for inner in body if inner.name == "tensor.extract"]
     if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or body[-1].operands[0] != extracts[0].results[0]:
         return False
     table, *index = extracts[0].operands
-    places = {inner: ir.IntegerAttr(inner.attributes["dim"]).value for inner in s.index_ops()}
+    places = {inner: attr_int(inner, "dim") for inner in s.index_ops()}
     if len(index) != 2 or table.type.element_type != op.results[0].type.element_type:
         return False
     column = rows.producer(index[1])
@@ -178,7 +179,7 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
     found = gather.clone(ir.InsertionPoint.current)
     found.operands[len(found.operands) - 1] = start
     found.results[0].set_type(start.type)
-    body = [op.operation for op in found.regions[0].blocks[0].operations]
+    body = operations_of(found.regions[0].blocks[0])
     next(op for op in body if op.name == "tensor.extract").operands[0] = table
     return found.results[0]
 

@@ -80,7 +80,7 @@ def _is_cheap(op: ir.Operation, readers: int) -> bool:
     s = rows.Structured(op)
     if not all(one.operation.name.startswith(("arith.", "linalg.yield")) for one in s.body.operations):
         return False
-    read = sum(tensor_bytes(value) for value in list(op.operands)[: s.inputs] if rows.is_tensor(value))
+    read = sum(tensor_bytes(value) for value in s.given if rows.is_tensor(value))
     return (readers - 1) * read <= (readers + 1) * tensor_bytes(op.results[0])
 
 

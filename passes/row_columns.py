@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of
 
 
 class Column(NamedTuple):

@@ -308,13 +308,13 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_leng
                 return None
         roles.append(role)
     result = _role(s.maps[-1], shape(op.results[0]), own, columns, sizes)
-    if result != Role(own, kind == "tile") or not all(map(is_brought, list(op.operands)[: s.inputs])):
+    if result != Role(own, kind == "tile") or not all(map(is_brought, s.given)):
         return None
     if kind == "reduction":
         start = scalar_of(op.operands[-1])
         if start is None or rows.producer(start).name != "arith.constant" or joined(op) is None:
             return None
-    elif list(list(s.body.arguments)[-1].uses):
+    elif s.reads_start:
         return None
     return Member(op, s, kind, own, tuple(sizes[d] for d in own), tuple(roles[: s.inputs]))
 

@@ -25,7 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import end_of, operations_of, slice_of
 
 from .schedule_build import generic, map_of, sizes_of
 
@@ -122,7 +123,7 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
     s = rows.Structured(op)
     if s.inputs or s.iterators != ["parallel"]:
         return None
-    yielded = list(list(s.body.operations)[-1].operands)
+    yielded = list(end_of(s.body).operands)
     number, column = (yielded[ir.OpResult(value).result_number] for value in (first, second))
     taken = rows.producer(number)
     cast = rows.producer(column)
@@ -144,7 +145,7 @@ def _constant_along_rows(value: ir.Value) -> ir.Value | None:
     s = rows.Structured(op)
     source = op.operands[0]
     by_row = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)])
-    first, *rest = (one.operation for one in s.body.operations)
+    first, *rest = operations_of(s.body)
     moves = not rest or (first.name == "arith.extsi" and len(rest) == 1)
     plain = moves and first.operands[0] == list(s.body.arguments)[0]
     if not plain or s.inputs != 1 or s.maps != [by_row, ir.AffineMap.get_identity(2)]:
@@ -182,7 +183,7 @@ def _rows_of(updates: ir.Value, spread: _Spread, columns: int) -> ir.Value | Non
         return None
     if op == spread.op:
         result = ir.OpResult(updates).result_number
-        taken = rows.producer(list(list(rows.Structured(op).body.operations)[-1].operands)[result])
+        taken = rows.producer(list(end_of(rows.Structured(op).body).operands)[result])
         if taken is None or taken.name != "tensor.extract" or not _is_place(list(taken.operands)[1:], columns):
             return None
         source = ir.RankedTensorType(taken.operands[0].type)

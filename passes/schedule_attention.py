@@ -272,7 +272,7 @@ class _Pair:
         until the call is a part of a dimension."""
         found = follows_of(self.second.op)
         made = [self.second.op.results[0], *(op.results[0] for op in found.ops)]
-        inputs = [value for op in found.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
+        inputs = [value for op in found.ops for value in rows.Structured(op).given]
         read = [value for value in inputs if rows.is_tensor(value) and value not in made]
         sizes = [size for value in read for size in self.groups.sizes.shape(value) if is_open(size)]
         return found if all(map(is_alone, sizes)) else Follows()

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_word_access import WORD
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor, walk
+from kitsune_mlir.operations import erase_unused, slice_of
 from kitsune_mlir.traffic import line_bytes
 
 from .schedule_build import constant_index, generic
@@ -102,8 +103,7 @@ def read_padded(main: ir.Operation) -> None:
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_by_number(op.results[0], source, found))
     for op in reversed(walk(main, "tensor.concat", "tensor.extract_slice")):
-        if not list(op.results[0].uses):
-            op.erase()
+        erase_unused(op)
 
 
 def _place(padding: Padding) -> Place | None:

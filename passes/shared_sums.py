@@ -58,7 +58,7 @@ def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
 
 
 def _read(s: rows.Structured) -> list[tuple[ir.Value, ir.AffineMap]]:
-    return list(zip(list(s.op.operands)[: s.inputs], s.maps))
+    return list(zip(s.given, s.maps))
 
 
 def _has_all_loops(map_: ir.AffineMap, loops: int) -> bool:

@@ -9,7 +9,8 @@ from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, slice_of
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import permutation_of, slice_of, users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .plain_bodies import is_brought, is_plain
@@ -41,7 +42,7 @@ def cut_of(op: ir.Operation) -> Cut | None:
     maker = rows.producer(source)
     if maker is None or maker.name != "linalg.transpose":
         return Cut(source, cut.offsets, cut.sizes, cut.strides)
-    permutation = list(ir.DenseI64ArrayAttr(maker.attributes["permutation"]))
+    permutation = permutation_of(maker)
     longer = [d for d, size in zip(permutation, cut.sizes, strict=True) if size != 1]
     if longer != sorted(longer):
         return None
@@ -52,7 +53,7 @@ def cut_of(op: ir.Operation) -> Cut | None:
 def read_by(op: ir.Operation) -> list[ir.Value]:
     """What an operator reads, a slice of a transposed tensor that tensor."""
     if op.name == "linalg.generic":
-        return list(op.operands)[: rows.Structured(op).inputs]
+        return rows.Structured(op).given
     cut = cut_of(op) if op.name == "tensor.extract_slice" else None
     return list(op.operands) if cut is None else [cut.source]
 
@@ -73,7 +74,7 @@ def _slices_behind(op: ir.Operation) -> list[ir.Operation]:
     """The readers of a transpose, all of which are slices that keep the order of numbers; none where one is not."""
     if op.name != "linalg.transpose":
         return []
-    found = [use.owner.operation for use in op.results[0].uses]
+    found = users_of(op.results[0])
     return found if all(one.name == "tensor.extract_slice" and cut_of(one) for one in found) else []
 
 
@@ -143,7 +144,7 @@ class ShortRows:
         if loops.along:
             fits = scalar(loops.op.operands[-1]) is not None and not set(loops.along) & set(loops.outer)
         else:
-            fits = not list(list(loops.s.body.arguments)[-1].uses)
+            fits = not loops.s.reads_start
         return fits and all(loops.place(i) is not None for i in range(loops.s.inputs))
 
 

@@ -12,7 +12,8 @@ reads it.
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import slice_of
 
 from .tensor_sizes import TensorSizes
 
@@ -78,7 +79,7 @@ def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     owner = op.operands[0].owner
     if isinstance(owner, ir.Block) or owner.name != "tensor.concat":
         return None
-    along = ir.IntegerAttr(owner.attributes["dim"]).value
+    along = attr_int(owner, "dim")
     offsets, sizes, steps = slice_of(op)
     mark, first = ir.ShapedType.get_dynamic_size(), 0
     if mark in (offsets[along], sizes[along], steps[along]):

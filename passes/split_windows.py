@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import filler_of, padding_of
 
 from .padded_reads import is_window
 from .schedule_build import constant_index, generic
@@ -88,10 +89,10 @@ def _source(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value | None:
     pad = rows.producer(value)
     if pad is None or pad.name != "tensor.pad":
         return _expanded(value, parts)
-    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(pad)
     if len(pad.operands) != 1 or any(own and (low[d] or high[d]) for d, own in enumerate(parts)):
         return None
-    filler = list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0]
+    filler = filler_of(pad)
     if isinstance(filler.owner, ir.Block) or filler.owner.operation.block == pad.regions[0].blocks[0]:
         return None
     source = _expanded(pad.operands[0], parts)

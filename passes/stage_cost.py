@@ -10,6 +10,7 @@ from kitsune_mlir.chains.pressure import registers_of
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
@@ -128,7 +129,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
 def _beside(stage: kitsune.StageOp) -> int:
     """The number of the tensor, or the queue, that a stage multiplies with a weight, where join-products may make one
     product of that and others of the same operand; 0 where it may not."""
-    products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+    products = operations_of(stage.block, "linalg.matmul")
     if len(products) != 1 or stage.puts or not is_weight(products[0].operands[1]):
         return 0
     left = rows.producer(products[0].operands[0])
@@ -168,12 +169,12 @@ def _is_loaded(value: ir.Value) -> bool:
 
 def _is_part(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation and nothing else, whose kernel computes it in place."""
-    return [use.owner.operation.name for use in op.results[0].uses] == ["tensor.concat"]
+    return [user.name for user in users_of(op.results[0])] == ["tensor.concat"]
 
 
 def _is_part_of_operand(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation that a product takes, in registers."""
-    readers = [use.owner.operation for use in op.results[0].uses]
+    readers = users_of(op.results[0])
     return any(use.owner.operation.name == "linalg.matmul" for reader in readers for use in reader.results[0].uses)
 
 

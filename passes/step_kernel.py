@@ -16,7 +16,8 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, in_block_order, ir, replace_op, scf, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, replace_op, scf, tensor
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -322,7 +323,7 @@ def _step_of(whole: ir.Value, at: int) -> ir.Value:
 def give_whole(concat: ir.Operation) -> None:
     """Has a tensor in the place of the concatenation of all its elements along the first dimension, in their order."""
     found = [_element_of(operand) for operand in concat.operands]
-    if ir.IntegerAttr(concat.attributes["dim"]).value or None in found:
+    if attr_int(concat, "dim") or None in found:
         return
     whole = found[0][0]
     if whole.type == concat.results[0].type and found == [(whole, number) for number in range(len(found))]:

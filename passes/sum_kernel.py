@@ -312,7 +312,7 @@ class SumKernel:
         def value(of: ir.Value) -> ir.Value:
             if of not in made:
                 op = rows.producer(of)
-                for operand in list(op.operands)[: rows.Structured(op).inputs]:
+                for operand in rows.Structured(op).given:
                     if _stands_beside(operand, beside.op):
                         value(operand)
                 made[of] = tiled(op, made, at)
@@ -331,7 +331,7 @@ def _computed(tile: ir.Value, made: dict[int, ir.Value]) -> ir.Value:
     """A tile on chunks of what it is computed from, element by element."""
     if hash(tile) not in made:
         op, identity = rows.producer(tile), ir.AffineMap.get_identity(2)
-        inputs = [_computed(operand, made) for operand in list(op.operands)[: rows.Structured(op).inputs]]
+        inputs = [_computed(operand, made) for operand in rows.Structured(op).given]
         element = ir.RankedTensorType(tile.type).element_type
         start = tensor.empty([TILE_ROWS, CHUNK], element)
         maps, body = [identity] * (len(inputs) + 1), rows.Structured(op).body

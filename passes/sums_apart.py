@@ -30,6 +30,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import erase_unused
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
@@ -58,8 +59,7 @@ def keep_sums_apart(block: ir.Block) -> None:
         for i, operand in enumerate(sum_.operands):
             sum_.operands[i] = own.get(operand, operand)
         for op in reversed(chain):
-            if not list(op.results[0].uses):
-                op.erase()
+            erase_unused(op)
 
 
 def _sum_what_is_read(block: ir.Block) -> None:
@@ -74,14 +74,13 @@ def _sum_what_is_read(block: ir.Block) -> None:
     for sum_, chain in merged.items():
         replace_op(sum_, _with_chain(sum_, chain))
         for op in reversed(chain):
-            if not list(op.results[0].uses):
-                op.erase()
+            erase_unused(op)
 
 
 def _waits(chain: list[ir.Operation], leaves: set[ir.Value]) -> bool:
     """Whether arithmetic takes numbers of rows that are computed."""
     made = leaves | {op.results[0] for op in chain}
-    values = (value for op in chain for value in list(op.operands)[: rows.Structured(op).inputs] if value not in made)
+    values = (value for op in chain for value in rows.Structured(op).given if value not in made)
     return any(rows.is_tensor(value) and rows.producer(value) is not None for value in values)
 
 
@@ -96,7 +95,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
     read: dict[tuple[ir.Value, ir.AffineMap], int] = {}
     for op in (*chain, sum_):
         s = rows.Structured(op)
-        for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             if value not in made:
                 read.setdefault((value, map_), len(read))
 
@@ -105,7 +104,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
 
         def given(op: ir.Operation) -> list[ir.Value]:
             s = rows.Structured(op)
-            pairs = zip(list(op.operands)[: s.inputs], s.maps)
+            pairs = zip(s.given, s.maps)
             return [computed[value] if value in made else arguments[read[value, map_]] for value, map_ in pairs]
 
         for op in chain:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, slice_of, tensor
+from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.operations import slice_of
 
 from .padded_reads import around_of
 from .schedule_build import constant_index

@@ -200,11 +200,11 @@ class TensorSizes:
     def _computed(self, op: ir.Operation) -> int | None:
         """The size that an operation computes, where it is known how."""
         if op.name == "arith.constant":
-            return ir.IntegerAttr(op.attributes["value"]).value
+            return attr_int(op, "value")
         if op.name == "tensor.dim":
             axis = rows.producer(op.operands[1])
             known = axis is not None and axis.name == "arith.constant"
-            return self.shape(op.operands[0])[ir.IntegerAttr(axis.attributes["value"]).value] if known else None
+            return self.shape(op.operands[0])[attr_int(axis, "value")] if known else None
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
             numbers = [self.number(value) for value in op.operands]
@@ -220,7 +220,7 @@ class TensorSizes:
     def _is_below_zero(self, value: ir.Value) -> bool:
         """Whether it asks if a size is negative, as torch-mlir does of each size of a view, which no size is."""
         op = rows.producer(value)
-        if op is None or op.name != "arith.cmpi" or ir.IntegerAttr(op.attributes["predicate"]).value != _LESS:
+        if op is None or op.name != "arith.cmpi" or attr_int(op, "predicate") != _LESS:
             return False
         size, bound = map(rows.producer, op.operands)
         zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0

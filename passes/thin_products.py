@@ -12,6 +12,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.operations import permutation_of, users_of
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
@@ -61,7 +62,7 @@ def _rows_along_k(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
     if turned is None or turned.name != "linalg.transpose":
         return value, roles
     rank = ir.RankedTensorType(turned.operands[0].type).rank
-    order = list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))
+    order = permutation_of(turned)
     if order != [*range(rank - 2), rank - 1, rank - 2]:
         return value, roles
     groups = [list(range(rank - 2)), [rank - 2], [rank - 1]]
@@ -113,7 +114,7 @@ def _is_turned(found: Contraction) -> bool:
 def _is_summed(value: ir.Value) -> bool:
     """Whether sums of its elements, or of what elementwise operators make of them, are all that reads it: they are of
     one kernel with it, and nothing else is written."""
-    while len(uses := [use.owner.operation for use in value.uses if use.owner.name != "tensor.dim"]) == 1:
+    while len(uses := [user for user in users_of(value) if user.name != "tensor.dim"]) == 1:
         reader = uses[0]
         if reader.name == "linalg.generic":
             s = rows.Structured(reader)

@@ -67,7 +67,7 @@ class _Turned:
         lengths = self._lengths(member)
         shape = [lengths[d] for d in loops]
         inputs, maps = [], []
-        for value, map_ in zip(list(member.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             if (scalar := scalar_of(value)) is not None:
                 inputs.append(scalar)
                 maps.append(map_of(len(loops), []))

@@ -21,6 +21,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import only_user, permutation_of
 
 from .generic_operands import set_maps
 from .row_groups import root
@@ -85,7 +86,7 @@ def _is_turned(s: rows.Structured, units: set[int | None]) -> bool:
 def _turn_without(op: ir.Operation) -> None:
     """The same of a transpose."""
     value, start = op.operands
-    order, sizes = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.shape_of(value)
+    order, sizes = permutation_of(op), rows.shape_of(value)
     kept = [d for d, size in enumerate(sizes) if size != 1]
     places = [d for d in order if d in kept]
     into = _collapsed(start, [order.index(d) for d in places])
@@ -181,10 +182,10 @@ def _made(value: ir.Value) -> ir.Operation | None:
 
 def _reader(value: ir.Value) -> ir.Operation | None:
     """The one operator that reads a value in other dimensions."""
-    is_reshaped = False
-    while len(uses := list(value.uses)) == 1 and uses[0].owner.name in rows.RESHAPES:
-        value, is_reshaped = uses[0].owner.results[0], True
-    return uses[0].owner.operation if is_reshaped and len(uses) == 1 else None
+    first = reader = only_user(value)
+    while reader is not None and reader.name in rows.RESHAPES:
+        reader = only_user(reader.results[0])
+    return reader if reader is not first else None
 
 
 def _collapsed(value: ir.Value, kept: list[int]) -> ir.Value:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
+from kitsune_mlir.operations import operations_of
 
 from .row_groups import root, users
 from .schedule_build import elementwise, generic, map_of, sizes_of
@@ -42,7 +43,7 @@ def join_variances(block: ir.Block, parts_of: PartsOf) -> None:
     """Rewrites such sums of a block; `parts_of` says in which parts a reduction is done, None where in one."""
     found = dict[ir.Value, tuple[_Rows, list[_Sum]]]()
     done = set[ir.Value]()
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         parts = _summed_in(op, parts_of)
         if parts is None or op.results[0] in done:
             continue

@@ -17,6 +17,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.kernels import COPY_ROWS
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.schedule import numeric
 
 from .product_plan import starts_from_zero
@@ -89,7 +90,7 @@ class Summation:
         if not stores:
             return None
         stage, store = stores[0]
-        products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+        products = operations_of(stage.block, "linalg.matmul")
         results = [result for result in pipeline.result_ops if result.position == store.position]
         if len(stores) > 1 or len(products) != 1 or len(results) != 1:
             raise UnsupportedError("beside a sum over the rows, warpgroups compute one product")
@@ -165,7 +166,7 @@ def loads_of(tile: ir.Value) -> Iterator[ir.Value]:
     s = rows.Structured(op) if op is not None and is_elementwise(op) else None
     if s is None or s.index_ops() or s.gathers() or any(map_ != identity for map_ in s.maps):
         raise UnsupportedError("a tile that is not computed element by element is not multiplied across its rows")
-    for operand in list(op.operands)[: s.inputs]:
+    for operand in s.given:
         yield from loads_of(operand)
 
 
@@ -196,7 +197,7 @@ def _check_epilogue(value: ir.Value, total: ir.Value, stage: kitsune.StageOp) ->
     op = rows.producer(value)
     if op is None or not is_elementwise(op):
         raise UnsupportedError("what follows a product beside a sum over the rows is not elementwise")
-    for operand in list(op.operands)[: rows.Structured(op).inputs]:
+    for operand in rows.Structured(op).given:
         _check_epilogue(operand, total, stage)
 
 

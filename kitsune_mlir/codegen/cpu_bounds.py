@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
+from kitsune_mlir.operations import end_of, operations_of
 
 from .cpu_build import index
 
@@ -66,7 +67,7 @@ def clamp_gathers(op: ir.Operation) -> None:
 
 
 def _extracts(op: ir.Operation) -> list[ir.Operation]:
-    inside = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    inside = operations_of(op.regions[0].blocks[0])
     return [inner for inner in inside if inner.name == "tensor.extract"]
 
 
@@ -84,12 +85,12 @@ def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
     """Guards the integer divisions of a module on tensors, and those of open sizes, of which any may be none; its
     results are those of `guard_indices`."""
     checks: list[tuple[ir.Value, str]] = []
-    for op in [each.operation for each in main.body.blocks[0].operations]:
+    for op in operations_of(main.body.blocks[0]):
         if op.name in _DIVISIONS and not _is_constant(op.operands[1]):
             with op.context, op.location, ir.InsertionPoint(op):
                 op.operands[1] = _safe_divisor(*op.operands)
     for op in walk(module, "linalg.generic"):
-        for division in [inner.operation for inner in op.regions[0].blocks[0].operations]:
+        for division in operations_of(op.regions[0].blocks[0]):
             if division.name not in _DIVISIONS or _is_constant(division.operands[1]):
                 continue
             with op.context, op.location:
@@ -263,7 +264,7 @@ def _return_too(main: func.FuncOp, values: list[ir.Value]) -> None:
     if not values:
         return
     block = main.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     with main.context, end.location:
         func.ReturnOp([*end.operands, *values], ip=ir.InsertionPoint(end))
         results = [*main.type.results, *(value.type for value in values)]

@@ -17,6 +17,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, attr_int, ir, walk
+from kitsune_mlir.operations import end_of
 
 from .cpu_products import cast_elements
 
@@ -54,7 +55,7 @@ def _is_long_sum(op: ir.Operation) -> bool:
 def _addition(op: ir.Operation) -> ir.Operation | None:
     """What adds a term to the sum so far, the only one that reads it."""
     *_, total = (block := op.regions[0].blocks[0]).arguments
-    made = rows.producer(block.operations[len(block.operations) - 1].operands[0])
+    made = rows.producer(end_of(block).operands[0])
     is_sum = made is not None and made.name == "arith.addf" and total in made.operands
     return made if is_sum and len(list(total.uses)) == 1 else None
 

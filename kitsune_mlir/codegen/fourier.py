@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import arith, ir, replace_op, slice_of, walk
+from kitsune_mlir.mlir import arith, ir, replace_op, walk
+from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.planning.fourier import radices
 from kitsune_mlir.rows import is_size_of
 
@@ -117,7 +118,7 @@ def outline_transforms(module: ir.Module) -> None:
 
 def _cut(op: ir.Operation) -> None:
     """Has a transform give no more than the first results that anybody reads."""
-    uses = [use.owner.operation for result in op.results for use in result.uses]
+    uses = [user for result in op.results for user in users_of(result)]
     kind, d = ir.RankedTensorType(op.results[0].type), op.opview.axis
     kept = {slice_of(user).sizes[d] for user in uses if user.name == "tensor.extract_slice" and _begins(user, d)}
     if len(kept) != 1 or not all(user.name == "tensor.extract_slice" and _begins(user, d) for user in uses):

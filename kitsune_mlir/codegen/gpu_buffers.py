@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import operations_of
 
 VIEWS = (
     "memref.cast",
@@ -70,7 +71,7 @@ def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
 
 def behind(first: ir.Operation, last: ir.Operation | None = None) -> list[ir.Operation]:
     """The operations of a block behind one of it, in front of another one if that is given."""
-    operations = [op.operation for op in first.block.operations]
+    operations = operations_of(first.block)
     return operations[operations.index(first) + 1 : None if last is None else operations.index(last)]
 
 

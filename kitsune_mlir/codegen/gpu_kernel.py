@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, replace_op, scf, walk
-from kitsune_mlir.rows import producer
+from kitsune_mlir.operations import producer
 
 from .index_checks import COMPUTED, KNOWN, Checks, origin
 from .pipeline import device

@@ -19,6 +19,7 @@ from math import isqrt, prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
@@ -345,7 +346,7 @@ def _most_rows(generic: Generic, wanted: int) -> int:
 
 def _loads(generic: Generic) -> tuple[int, bool]:
     """How many elements of its own a row reads by number, and whether rows share others."""
-    body = [op.operation for op in generic.block.operations]
+    body = operations_of(generic.block)
     loads, seen = sum(op.name == "memref.load" for op in body), sum(COLUMN in op.attributes for op in body)
     is_filter = 0 < seen < loads
     return (0 if is_filter else loads), is_filter

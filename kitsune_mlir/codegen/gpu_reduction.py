@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir
-from kitsune_mlir.rows import producer
+from kitsune_mlir.operations import producer, users_of
 
 from .gpu_kernel import WARP, shuffled
 
@@ -117,7 +117,7 @@ def add_negatives(block: ir.Block, inputs: int) -> None:
 
 def _widened(argument: ir.Value) -> ir.Value | None:
     """A 16-bit float as f32, if nothing else is made of it."""
-    uses = [use.owner.operation for use in argument.uses]
+    uses = users_of(argument)
     return uses[0].results[0] if [op.name for op in uses] == ["arith.extf"] else None
 
 

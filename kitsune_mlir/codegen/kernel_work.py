@@ -19,6 +19,7 @@ import numpy as np
 from kitsune_mlir.codegen.followed_numbers import Array, computed, constant
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.planning.kernel_cost import (
     ADDRESSED,
     BY_CONSTANT,
@@ -157,7 +158,7 @@ class _Reader:
                     return
                 for moved in (self.work.read, self.work.written):
                     self._access(op.operands[buffer], list(op.operands)[buffer + 1 :], turn, moved)
-                kind = ir.IntegerAttr(op.attributes["kind"]).value if "kind" in op.attributes else None
+                kind = attr_int(op, "kind") if "kind" in op.attributes else None
                 self._atomic(turn, TRIES if kind in _TRIED else 1)
                 thread.instructions += ADDRESSED
             case "llvm.inline_asm" if _joins_words(op):
@@ -188,7 +189,7 @@ class _Reader:
             elif mask.any():
                 share = attr_int(op, SHARE_HINT) / 100 if SHARE_HINT in op.attributes else 1.0
                 thread.inner += share * self._run(region.blocks[0], _Turn(mask, share * turn.times, turn.trips))
-            end = region.blocks[0].operations[len(region.blocks[0].operations) - 1]
+            end = end_of(region.blocks[0])
             found.append([self._see(value) for value in end.operands])
         for i, result in enumerate(op.results):
             known = condition is not None and all(isinstance(values[i], np.ndarray) for values in found)

@@ -15,7 +15,8 @@ from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
-from kitsune_mlir.rows import producer, size_of, used_values
+from kitsune_mlir.operations import end_of, operations_of, producer
+from kitsune_mlir.rows import size_of, used_values
 
 from .sampled_elements import Sample, around, between, rolled, windows
 from .tensor_specs import entry_function, retype
@@ -51,7 +52,7 @@ def lift(module: ir.Module) -> list[Lifted]:
         for result in op.results:
             result.replace_all_uses_with(block.add_argument(result.type, op.location))
         op.erase()
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     _return(end, [*end.operands, *given])
     return found
 
@@ -63,7 +64,7 @@ def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
     if function is None or not lifted:
         return
     block = function.regions[0].blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     returned = list(end.operands)
     own = len(returned) - sum(one.parts for one in lifted)
     first = argument = len(block.arguments) - sum(one.results for one in lifted)
@@ -264,7 +265,7 @@ def _return(end: ir.Operation, values: list[ir.Value]) -> None:
 
 def _in_order(block: ir.Block) -> None:
     """Moves operations behind those that make what they are given."""
-    operations = [op.operation for op in block.operations]
+    operations = operations_of(block)
     end, placed = operations[-1], set[ir.Operation]()
 
     def place(op: ir.Operation) -> None:

@@ -2,6 +2,7 @@
 
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.passes.tensor_sizes import TensorSizes
 
 
@@ -50,7 +51,7 @@ def test_what_an_operation_is_replaced_by_has_its_sizes():
     )
     block = module.body.operations[1].regions[0].blocks[0]
     sizes = TensorSizes(block)
-    made = next(op.operation for op in block.operations if op.operation.name == "func.call")
+    made = operations_of(block, "func.call")[0]
     rows = sizes.shape(block.arguments[0])[0]
     assert sizes.shape(made.results[0])[0] == rows
     other = made.clone(ip=ir.InsertionPoint(made))

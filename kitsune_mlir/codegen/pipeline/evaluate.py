@@ -13,7 +13,8 @@ from functools import cached_property
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, slice_of
+from kitsune_mlir.mlir import arith, attr_int, ir
+from kitsune_mlir.operations import permutation_of, slice_of
 
 from . import device
 from .device import Int, Offset
@@ -230,7 +231,7 @@ class Evaluator:
             if scalar.name == "linalg.yield":
                 return scalar.given(values)
             if scalar.name == "linalg.index":
-                place = loops[ir.IntegerAttr(op.attributes["dim"]).value]
+                place = loops[attr_int(op, "dim")]
                 places[scalar.results[0]] = place
                 values[scalar.results[0]] = arith.index_cast(ir.IndexType.get(), device.value(place))
             elif scalar.name == "tensor.extract":
@@ -280,7 +281,7 @@ class Evaluator:
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""
-        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        dim = attr_int(op, "dim")
         type_ = compute_type(element_of(op.results[0]))
 
         def pick(parts: list[ir.Value], start: int, inside: Evaluator) -> ir.Value:
@@ -303,7 +304,7 @@ class Evaluator:
 
 def _part_at(op: ir.Operation, index: Sequence[Int]) -> tuple[ir.Value, list[Int]] | None:
     """The operand of a concatenation that holds an element, and where; None where the place is known to code alone."""
-    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    dim = attr_int(op, "dim")
     place = index[dim]
     for part in op.operands:
         is_last = part == op.operands[len(op.operands) - 1]
@@ -324,7 +325,7 @@ def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
         return False
     for op in s.index_ops():
         uses = list(op.results[0].uses)
-        if ir.IntegerAttr(op.attributes["dim"]).value in columns and not all(_is_last_index(use) for use in uses):
+        if attr_int(op, "dim") in columns and not all(_is_last_index(use) for use in uses):
             return False
     return True
 
@@ -385,7 +386,7 @@ def _moved(op: ir.Operation, value: ir.Value, index: Sequence[Int]) -> list[Int]
     if op.name in rows.RESHAPES:
         return _reshaped(index, shape_of(value), shape_of(op.operands[0]))
     if op.name == "linalg.transpose":
-        permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        permutation = permutation_of(op)
         return [index[permutation.index(d)] for d in range(len(index))]
     return None
 

@@ -8,8 +8,8 @@ from math import gcd, prod
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import RankOp
-from kitsune_mlir.mlir import ir
-from kitsune_mlir.rows import producer
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import producer
 
 
 def is_from_tiles(bound: ir.Value) -> bool:
@@ -24,7 +24,7 @@ def divisor(index: ir.Value) -> int:
         lower, _, step = list(index.owner.owner.operands)[:3]
         return gcd(divisor(lower), divisor(step))
     if op is not None and op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
+        return attr_int(op, "value")
     if op is not None and op.name == "arith.muli":
         return prod(map(divisor, op.operands))
     if op is not None and op.name == "arith.addi":

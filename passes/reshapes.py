@@ -8,6 +8,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 
@@ -115,7 +116,7 @@ def map_of(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:
 def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Value]:
     """What a body yields, computed at the insertion point from these arguments; None for those that it does not use."""
     values = dict(zip(body.arguments, arguments, strict=True))
-    *inner, end = [op.operation for op in body.operations]
+    *inner, end = operations_of(body)
     clone_operations(inner, values)
     return [values.get(value, value) for value in end.operands]
 
