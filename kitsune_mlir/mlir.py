@@ -71,6 +71,7 @@ __all__ = [
     "context",
     "dialect_names",
     "ext",
+    "i64",
     "importer",
     "in_block_order",
     "ir",
@@ -367,6 +368,11 @@ def clone_on(op: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Op
                 new.operands[i] = values[operand]
     values.update(zip(op.results, copy.results, strict=True))
     return copy
+
+
+def i64(number: int) -> ir.IntegerAttr:
+    """A number as an attribute."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:

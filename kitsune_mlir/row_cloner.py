@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.generics import set_iterators, set_maps
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, tensor
 from kitsune_mlir.operations import permutation_of, slice_of
 from kitsune_mlir.rows import (
     DYNAMIC,
@@ -155,13 +156,10 @@ def _flatten_loops(s: Structured, loops: Sequence[int]) -> None:
         streams = [dim_of(expr) for expr in exprs[: len(loops)]] == list(loops)
         rest = [_renumber(expr, number) for expr in (exprs[len(loops) :] if streams else exprs)]
         maps.append(ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(0), *rest] if streams else rest))
-    s.op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
-    kinds = ["parallel", *(s.iterators[loop] for loop in others)]
-    parse = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
-    s.op.attributes["iterator_types"] = ir.ArrayAttr.get(parse)
+    set_maps(s.op, maps)
+    set_iterators(s.op, ["parallel", *(s.iterators[loop] for loop in others)])
     for index in s.index_ops():
-        dim = number[attr_int(index, "dim")]
-        index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+        index.attributes["dim"] = i64(number[attr_int(index, "dim")])
 
 
 def _renumber(expr: ir.AffineExpr, number: dict[int, int]) -> ir.AffineExpr:

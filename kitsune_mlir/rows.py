@@ -293,15 +293,15 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return "takes some of the rows"
     if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
         return "has a dynamic slice"
-    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
+    if DYNAMIC in sizes[:p] and not _is_all_of(op):
         return "may take some of the rows"
     return [p, *([RESIDENT] * (len(op.operands) - 1))]
 
 
-def _is_all_of(op: ir.Operation, p: int) -> bool:
+def _is_all_of(op: ir.Operation) -> bool:
     """Whether the dynamic sizes of a slice are `tensor.dim`s, as all of a dimension is written."""
-    sizes = [value for value in list(op.operands)[1:]]
-    return all((owner := producer(size)) is not None and owner.name == "tensor.dim" for size in sizes)
+    made = map(producer, list(op.operands)[1:])
+    return all(owner is not None and owner.name == "tensor.dim" for owner in made)
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:

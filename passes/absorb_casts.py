@@ -17,7 +17,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import end_of
 from kitsune_mlir.weights import is_weight
 
-from .generic_operands import indexing_maps, input_count
+from .generic_operands import input_count
 
 _WIDENING = ("arith.extf", "arith.extsi")
 _CASTS = (*_WIDENING, "arith.truncf")
@@ -37,13 +37,13 @@ def absorb_cast(cast: ir.Operation) -> None:
             cast.erase()
         else:
             absorb_cast(cast)
-    elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source, cast):
+    elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source):
         _yield(source.owner, cast)
     elif uses and all(_reads(use) for use in uses) and not (len(uses) > 1 and _is_of_convolution(cast)):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
-    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
+    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source):
         _yield(source.owner, cast)
 
 
@@ -104,7 +104,7 @@ def _is_cast(generic: ir.Operation) -> bool:
     if len(generic.operands) != 2 or len(operations) != 2 or operations[0].name not in _CASTS:
         return False
     argument = generic.regions[0].blocks[0].arguments[0]
-    maps = indexing_maps(generic)
+    maps = rows.Structured(generic).maps
     casts = operations[0].operands[0] == argument and operations[1].operands[0] == operations[0].results[0]
     return casts and maps[0] == maps[1] == ir.AffineMap.get_identity(maps[0].n_dims)
 
@@ -157,7 +157,7 @@ def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) 
     user.operands[index] = source
 
 
-def _can_yield(source: ir.Value, cast: ir.Operation) -> bool:
+def _can_yield(source: ir.Value) -> bool:
     """Whether the producer is an elementwise generic that nothing else uses."""
     producer = source.owner
     if isinstance(producer, ir.Block) or producer.name != "linalg.generic" or len(producer.results) != 1:

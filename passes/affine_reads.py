@@ -19,12 +19,12 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.generics import clone_operations, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op
 from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .broadcast_reads import same_size
-from .schedule_build import clone_operations, empty_generic
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 _LESS = 2  # the predicate a < b of arith.cmpi

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline.evaluate import ROUNDS
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
@@ -23,7 +24,6 @@ from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 from .generic_operands import prune
 from .of_places import MOST_OPERATIONS, is_of_places, matched_dims
 from .product_follows import is_elementwise
-from .schedule_build import cloned, generic
 
 _MOST = 8  # operations that are done once more by each reader
 _Refused = dict[ir.Operation, int]  # of how many operations at most none are of broadcasts alone

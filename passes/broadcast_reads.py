@@ -15,11 +15,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.generics import constant_index, moved
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-from .schedule_build import constant_index, moved, without_units
+from .reshapes import without_units
 
 _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 

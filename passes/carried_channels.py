@@ -21,12 +21,12 @@ from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import ir, linalg, tensor
 from kitsune_mlir.operations import padding_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import last_of, last_order, padded, second_order, transposed, turns_last
-from .schedule_build import cloned, generic, sizes_of
 
 _CHANNELS = 1  # the dimension of channels as the model has them
 _WINDOWS = {

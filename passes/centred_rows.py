@@ -21,7 +21,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import clone_on, ir
 from kitsune_mlir.operations import operations_of
 
-from .generic_operands import indexing_maps, input_count
+from .generic_operands import input_count
 from .scalar_bodies import constant_of
 
 TOLERANCE = 1e-6  # of the factor, beside 1 / n
@@ -56,8 +56,8 @@ def _mean_of(sub: ir.Operation | None) -> tuple[ir.Operation, ir.Operation] | No
     total = rows.producer(scale.operands[0])
     if not _is_generic(total, "arith.addf", 1) or sorted(_arguments(total)) != [0, 1] or total.operands[0] != x:
         return None
-    s, (whole, of_mean) = rows.Structured(total), indexing_maps(sub)[:2]
-    plain = [whole, s.maps[0], *indexing_maps(scale)]
+    s, (whole, of_mean) = rows.Structured(total), rows.Structured(sub).maps[:2]
+    plain = [whole, s.maps[0], *rows.Structured(scale).maps]
     if any(map_ != ir.AffineMap.get_identity(map_.n_dims) for map_ in plain) or s.maps[1] != of_mean:
         return None
     sizes = [size for size, kind in zip(ir.RankedTensorType(x.type).shape, s.iterators) if kind == "reduction"]

@@ -24,6 +24,7 @@ from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
 from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.row_cloner import RowCloner
@@ -31,7 +32,6 @@ from kitsune_mlir.row_cloner import RowCloner
 from .chain_deferred import defers
 from .chain_tiles import beside, part
 from .kernel_build import read_box
-from .schedule_build import constant_index
 
 Source: TypeAlias = kitsune.LoadOp | ir.Operation  # of rows: a load, or a gather
 _LEAVING = 56  # registers of a thread that rows take which leave by number, beside their tile

@@ -10,10 +10,9 @@ from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import cloned_on
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import operations_of, slice_of, users_of
-
-from .schedule_build import cloned_on
 
 
 class Columns:

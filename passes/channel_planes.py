@@ -34,11 +34,11 @@ from functools import reduce
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import evaluate
+from kitsune_mlir.generics import clone_operations, constant_index, generic, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
 from kitsune_mlir.operations import operations_of, slice_of, users_of
 
 from .channel_spaces import Space, is_cut, windows_behind
-from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 
 def split_channels(block: ir.Block) -> None:

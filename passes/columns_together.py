@@ -20,6 +20,7 @@ then moved apart.
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import clone_operations, constant_index, generic, sizes_of
 from kitsune_mlir.mlir import attr_int, ir, tensor, walk
 from kitsune_mlir.operations import operations_of, permutation_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
@@ -27,7 +28,6 @@ from kitsune_mlir.planning.kernel_cost import DEAR
 from .channel_planes import inserted
 from .neighbour_arithmetic import at_known_places
 from .row_groups import users
-from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 _MOST = 8  # columns
 _SHARED = 8  # operations that all columns have alike, from which on they are better computed once

@@ -17,12 +17,12 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
 from kitsune_mlir.operations import permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
-from .schedule_build import constant_index, generic
 
 
 def read_parts(main: ir.Operation) -> None:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled, match_product
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import scalar_of
-from .schedule_build import generic, map_of, sizes_of
 
 _MOST = 4  # such columns
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.operations import permutation_of, users_of
 
 from .convolutions import Convolution
-from .schedule_build import generic, map_of, reshaped, sizes_of
+from .reshapes import reshaped
 
 
 def filters_last(of: Convolution) -> ir.Value:

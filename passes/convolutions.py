@@ -10,6 +10,7 @@ from math import ceil, gcd, prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import padding_of, users_of
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
@@ -19,7 +20,6 @@ from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
-from .schedule_build import constant_index
 from .window_reads import MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
@@ -314,7 +314,7 @@ def is_zero_padded(pad: ir.Operation) -> bool:
     return filler is not None and filler.name == "arith.constant" and filler.attributes["value"].value == 0
 
 
-def spread(value: ir.Value, positions: Sequence[int | None], rank: int) -> bool:
+def spread(positions: Sequence[int | None], rank: int) -> bool:
     """Whether an operand of an operator on images has their whole space as its last dimensions, or nothing of it."""
     space = [d for d in positions if d is not None and d > 1]
     whole = list(range(2, 2 + rank))

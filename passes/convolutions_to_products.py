@@ -34,7 +34,8 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.mlir import arith, i64, ir, linalg, remark, tensor, walk
 from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
@@ -57,7 +58,7 @@ from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .open_windows import read_open_windows
 from .product_follows import follows_of_one_result
-from .schedule_build import constant_index, generic, i64, reshaped
+from .reshapes import reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
 from .summed_windows import read_summed_windows
@@ -238,7 +239,7 @@ class _Rewriter:
         if not rows.is_tensor(value):
             return Read([], lambda: value)
         at = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results]
-        if not spread(value, at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
+        if not spread(at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
             return None
         named: list[str | None] = [None if d is None else "bo"[d] for d in at if d is None or d < 2]
         if len(named) == len(at):

@@ -29,6 +29,7 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, is_zero_filled
 from kitsune_mlir.dialects import dots, kitsune
+from kitsune_mlir.generics import constant_index, empty_generic, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, tensor
 from kitsune_mlir.operations import only_user, operations_of, users_of
 from kitsune_mlir.planning import dots as planning
@@ -41,7 +42,6 @@ from .dots_operands import Gathered, Given, Part, parts_of
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .operand_layout import PADDED
 from .product_follows import tiled
-from .schedule_build import constant_index, empty_generic, zero_tensor
 
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, tensor
 from kitsune_mlir.operations import operations_of
-
-from .schedule_build import i64
 
 
 def behind(tiles: Sequence[ir.Value]) -> ir.Value:

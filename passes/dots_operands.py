@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, tensor
 from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .dots_body import behind, clone
 from .kernel_build import read_box
-from .schedule_build import constant_index, empty_generic
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, constant_index, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import slice_of, users_of
 
 from .row_groups import root, scalar_of
-from .schedule_build import cloned, constant_index, generic, map_of, sizes_of
 
 _VIEWS = ("tensor.extract_slice", "tensor.dim", *rows.RESHAPES)
 

@@ -12,10 +12,9 @@ Slices alone are views of memory; one whose dimensions are collapsed would be co
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, walk
 from kitsune_mlir.operations import slice_of
-
-from .schedule_build import constant_index
 
 
 def read_where_sliced(main: ir.Operation) -> None:

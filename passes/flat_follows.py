@@ -17,12 +17,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, match_product
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, tensor, walk
 from kitsune_mlir.operations import erase_unused, slice_of, users_of
 
 from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
-from .schedule_build import generic, sizes_of
 
 Groups = list[list[int]]  # of dimensions that become one
 

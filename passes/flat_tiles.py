@@ -21,11 +21,9 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.generics import constant_index, set_iterators, set_maps
 from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import operations_of, users_of
-
-from .generic_operands import set_maps
-from .schedule_build import constant_index
 
 _UNUSED = (*rows.RESHAPES, *rows.SUPPORT)
 _MOST_COLUMNS = 8192  # of a tile: 16 rows, the fewest of a product, of 16-bit numbers in shared memory
@@ -225,8 +223,7 @@ class _Stage:
         clone = op.clone(ir.InsertionPoint.current)
         clone.results[0].set_type(type_)
         set_maps(clone, maps)
-        kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in loops.iterators]
-        clone.attributes["iterator_types"] = ir.ArrayAttr.get(kinds)
+        set_iterators(clone, loops.iterators)
         for index in rows.Structured(clone).index_ops():
             index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
         self._replace(op, clone.results[0])

@@ -14,9 +14,8 @@ is read, as the windows of linalg's pooling operators do.
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-
-from .schedule_build import cloned, generic, map_of
 
 
 def size_reductions(main: ir.Operation) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.operations import end_of
 
@@ -11,16 +12,6 @@ from kitsune_mlir.operations import end_of
 def input_count(generic: ir.Operation) -> int:
     """The number of `ins`; the other operands are `outs`, one a result."""
     return len(generic.operands) - len(generic.results)
-
-
-def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
-    """One map an operand, iteration space to the operand's."""
-    return [ir.AffineMapAttr(attribute).value for attribute in ir.ArrayAttr(op.attributes["indexing_maps"])]
-
-
-def set_maps(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
-    """Gives an operation these maps."""
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
 
 
 def splat_of(value: ir.Value) -> ir.Attribute | None:
@@ -56,7 +47,7 @@ def prune(generic: ir.Operation) -> ir.Operation:
     Operands stay that fix a loop's bound. Gives the operation that stands there afterwards.
     """
     inputs, block = input_count(generic), generic.regions[0].blocks[0]
-    maps, operands = indexing_maps(generic), list(generic.operands)
+    maps, operands = rows.Structured(generic).maps, list(generic.operands)
     first: dict[tuple[int, str], int] = {}
     for i in range(inputs):
         original = first.setdefault((hash(operands[i]), str(maps[i])), i)

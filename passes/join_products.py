@@ -28,6 +28,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning import target as targets
@@ -41,7 +42,6 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us

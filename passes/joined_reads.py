@@ -24,6 +24,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.affine_index import linear
+from kitsune_mlir.generics import cloned, constant_index, generic, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, tensor, walk
 from kitsune_mlir.operations import end_of, operations_of, padding_of, slice_of
 
@@ -31,7 +32,6 @@ from .elements_taken import is_place
 from .padded_slices import offsets_of
 from .product_follows import is_reduced
 from .rolled_reads import is_read_elementwise
-from .schedule_build import cloned, constant_index, generic, sizes_of
 from .sliced_elements import takes_little
 from .tensor_sizes import TensorSizes
 

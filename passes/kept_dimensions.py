@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import users_of
-
-from .generic_operands import indexing_maps, set_maps
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
@@ -50,7 +49,7 @@ def _keep_dimension(expand: ir.Operation) -> None:
     with made.location, ir.InsertionPoint(made):
         made.operands[structured.inputs] = _longer_start(start, kind)
         if "reduction" in structured.iterators:
-            maps = indexing_maps(made)
+            maps = structured.maps
             maps[-1] = _with(maps[-1], ir.AffineConstantExpr.get(0), maps[-1].n_dims)
             set_maps(made, maps)
             longer = []

@@ -26,15 +26,16 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
+from kitsune_mlir.generics import constant_index, elementwise, generic, map_of
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
 from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .open_lengths import computed_of
+from .reshapes import reshaped
 from .row_bodies import Key, RowBody, join_of, rounded
 from .row_groups import Member
 from .row_passes import Level, levels_of, ready_in
-from .schedule_build import constant_index, elementwise, generic, map_of, reshaped
 from .softmax_rows import Online, find_online, of_any, or_zero
 
 

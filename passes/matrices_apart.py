@@ -23,12 +23,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.generics import indexing_maps, moved, set_maps, zero_tensor
 from kitsune_mlir.mlir import ir, linalg, tensor
 from kitsune_mlir.operations import permutation_of
 
-from .generic_operands import indexing_maps, set_maps
 from .numbered_matrices import taken_by
-from .schedule_build import moved, reshaped, zero_tensor
+from .reshapes import reshaped
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
 _LEFT, _RIGHT = 0, 1  # operands of a product: batch x rows x sum, batch x sum x columns

@@ -15,13 +15,14 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import ir, linalg, tensor, walk
 from kitsune_mlir.operations import slice_of
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import generic, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:

@@ -20,13 +20,13 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.index_checks import KNOWN, origin
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import operations_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
 
 from .elements_taken import computed_there, is_place
 from .padded_reads import Border, around_of
-from .schedule_build import constant_index, generic
 
 # Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
 # read it again, of memory and of an H100.

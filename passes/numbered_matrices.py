@@ -17,12 +17,13 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
 from kitsune_mlir.dialects.look_up import LookUpOp
-from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import attr_int, i64, ir
 from kitsune_mlir.operations import end_of, operations_of
 from kitsune_mlir.row_numbers import row_number
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, i64, reshaped
 
 _MATRIX = 2  # the dimensions of one
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
-
-from .schedule_build import generic
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 _NEAR = (  # what gives no integers far larger than places, which are computed in 32 bits

@@ -25,9 +25,9 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 
-from .schedule_build import constant_index
 from .tensor_sizes import TensorSizes
 
 

@@ -21,13 +21,13 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
-from kitsune_mlir.mlir import arith, ir, tensor, walk
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, i64, ir, tensor, walk
 from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.planning.windows import Windows
 
 from .open_images import windows_on
-from .schedule_build import constant_index, i64
 from .single_products import LEAST
 from .split_windows import reads_windows
 

@@ -9,11 +9,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
+from kitsune_mlir.generics import constant_index, generic, moved, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, generic, moved, reshaped, sizes_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 OPEN_PADDED = "kitsune.open_padded"  # the same behind lines of an open length, or behind those of its pieces
@@ -33,11 +34,11 @@ def laid_out(whole: ir.Value, pieces: int, granule: int = GRANULE) -> list[ir.Va
     return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
 
 
-def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
+def weight_laid_out(whole: ir.Value) -> ir.Value:
     """The same of an operand that all tiles read. Where it is a weight, laid out once, rows begin at whole sectors of
     the L2, the longer ones at every other: 19,490 x 104 times 104 x 512 took 18.6 us with rows of 208 bytes and 12.2
     with rows of 256 (H200)."""
-    return laid_out(whole, pieces, weight_granule(whole))
+    return laid_out(whole, 1, weight_granule(whole))[0]
 
 
 def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:

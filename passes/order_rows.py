@@ -28,6 +28,7 @@ from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.example_sizes import known_shape
+from kitsune_mlir.generics import constant_index, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
 from kitsune_mlir.planning import target as targets
@@ -36,7 +37,6 @@ from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 from .base import ModulePass
 from .dataflow_graph import IN_ORDER
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
-from .schedule_build import constant_index, generic, map_of, sizes_of
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 # What a key, or the number of places, may be computed by: few operations, done twice.

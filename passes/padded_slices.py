@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.operations import slice_of
 
 from .padded_reads import Border, around_of
 from .rolled_reads import is_read_elementwise
-from .schedule_build import constant_index, generic, sizes_of
 from .tensor_sizes import TensorSizes
 
 Offsets = list[list[int | ir.Value]]  # those of slices of slices, by dimension

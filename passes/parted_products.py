@@ -22,12 +22,12 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
+from kitsune_mlir.generics import cloned_on, constant_index, generic, zero_tensor
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import cloned_on, constant_index, generic, zero_tensor
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts

@@ -22,11 +22,11 @@ from functools import partial
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.generics import elementwise, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, math, replace_op, tensor
 from kitsune_mlir.operations import operations_of
 
 from .row_groups import root, users
-from .schedule_build import elementwise, generic, map_of, sizes_of
 from .split_sums import Parts
 from .variances import PartsOf, element_of, inputs_of, takes_off
 

@@ -37,6 +37,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp, result
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.rows import RESHAPES
@@ -44,8 +45,8 @@ from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
 from .operand_layout import PADDED
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, reshaped
 from .strided_views import lying, place_among
 
 _COPY, _READ = schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME

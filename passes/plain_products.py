@@ -26,12 +26,13 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.generics import constant_index, generic, indexing_maps, set_iterators, set_maps
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
 from kitsune_mlir.operations import permutation_of, users_of
 
-from .generic_operands import indexing_maps, input_count
+from .generic_operands import input_count
 from .matrices_apart import take_apart
-from .schedule_build import constant_index, generic, slice_at
+from .reshapes import slice_at
 
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
@@ -276,7 +277,7 @@ def _before_expansion(generic: ir.Operation) -> None:
     identity = ir.AffineMap.get_identity(rank)
     indexed = walk(generic, "linalg.index")
     started = list(generic.regions[0].blocks[0].arguments[1].uses)
-    if rows_are_split or indexed or started or any(map_ != identity for map_ in indexing_maps(generic)):
+    if rows_are_split or indexed or started or any(map_ != identity for map_ in rows.Structured(generic).maps):
         return
     before = expansion.operands[0]
     kind = ir.RankedTensorType(before.type)
@@ -288,10 +289,8 @@ def _before_expansion(generic: ir.Operation) -> None:
         moved = generic.clone()
         moved.operands[0], moved.operands[1] = before, empty
         moved.results[0].set_type(empty.type)
-        maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))] * 2
-        moved.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        moved.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * kind.rank)
+        set_maps(moved, [ir.AffineMap.get_identity(kind.rank)] * 2)
+        set_iterators(moved, ["parallel"] * kind.rank)
         type_, open_ = ir.RankedTensorType(generic.results[0].type), list(expansion.operands)[1:]
         split = tensor.ExpandShapeOp(type_, moved.results[0], groups, open_, list(type_.shape))
         generic.results[0].replace_all_uses_with(split.result)

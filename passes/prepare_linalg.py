@@ -32,6 +32,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.generics import indexing_maps, set_maps
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
 from kitsune_mlir.operations import permutation_of
 
@@ -46,7 +47,7 @@ from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .folded_sizes import fold_sizes
 from .gathers_of_gathers import gather_once
-from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
+from .generic_operands import inline_constants, prune, splat_of
 from .kept_dimensions import keep_dimensions
 from .open_reshapes import reassociate, split_in_place
 from .plain_products import concatenate_collapsed, plain_products

@@ -12,6 +12,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.target import Target
@@ -20,7 +21,6 @@ from kitsune_mlir.traffic import element_bytes, tensor_bytes
 from .chain_tiles import engine_of
 from .kernel_build import read_box
 from .operand_layout import GRANULE
-from .schedule_build import constant_index, generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
 AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32

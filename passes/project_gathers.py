@@ -24,11 +24,11 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.generics import elementwise, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import operations_of
 
 from .base import ModulePass
-from .schedule_build import elementwise, zero_tensor
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
 _ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)

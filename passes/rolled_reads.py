@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
 from .product_follows import is_reduced
-from .schedule_build import constant_index, generic
 
 
 def read_rolled(main: ir.Operation) -> None:

@@ -25,10 +25,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import end_of, operations_of, slice_of
-
-from .schedule_build import generic, map_of, sizes_of
 
 SCATTER = "tm_tensor.scatter"
 

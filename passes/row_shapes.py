@@ -20,13 +20,14 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
 from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
+from .reshapes import reshaped
 from .row_groups import Member, Role, Space, fit, root, space_of
-from .schedule_build import generic, map_of, reshaped
 from .tensor_sizes import or_none
 
 

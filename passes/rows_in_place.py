@@ -19,12 +19,12 @@ from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
 from kitsune_mlir.operations import erase_unused, operations_of, permutation_of, users_of
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, MOST_TURNED
 
 from .product_follows import is_elementwise
-from .schedule_build import generic, sizes_of
 
 
 def take_rows_in_place(block: ir.Block) -> None:

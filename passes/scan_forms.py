@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor, walk
+from kitsune_mlir.generics import constant_index, empty_generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, i64, ir, linalg, tensor, walk
 from kitsune_mlir.operations import operations_of, producer, slice_of, users_of
 from kitsune_mlir.rows import shape_of
 
 from .row_groups import scalar_of
 from .row_scans import SCAN
-from .schedule_build import constant_index, empty_generic, i64, map_of, sizes_of
 
 
 def form_scans(block: ir.Block) -> None:

@@ -41,6 +41,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import has_open_windows, windows_of
 from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.generics import generic, sizes_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
@@ -65,7 +66,6 @@ from .product_kernel import ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, is_faster, rows_of
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
-from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import TensorSizes

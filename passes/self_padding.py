@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_word_access import WORD
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor, walk
 from kitsune_mlir.operations import erase_unused, slice_of
 from kitsune_mlir.traffic import line_bytes
-
-from .schedule_build import constant_index, generic
 
 Place = Callable[[ir.Value], ir.Value]  # of an index (i32) of the padded tensor, the one of the tensor itself
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import operations_of, users_of
 
 from .broadcast_reads import same_size
 from .neighbour_arithmetic import at_known_places
-from .schedule_build import cloned, generic, sizes_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 MOST_BESIDE = 400  # operations of operators that are joined for what they read: registers hold what they have loaded

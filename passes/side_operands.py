@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir, replace_op, walk
 from kitsune_mlir.operations import users_of
 from kitsune_mlir.traffic import element_bytes
@@ -23,7 +24,6 @@ from kitsune_mlir.traffic import element_bytes
 from . import convolutions
 from .generic_operands import prune
 from .product_follows import is_elementwise
-from .schedule_build import cloned, generic
 
 _MOST_READ = 2  # tensors as large as the result: threads load them ahead
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice")

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.operations import permutation_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
+from .reshapes import reshaped, slice_at
 from .rolled_reads import is_read_elementwise
-from .schedule_build import generic, reshaped, sizes_of, slice_at
 
 _FEW = 16  # columns
 _TIMES, _LITTLE = 4, 16  # slices that overlap, and operations of an element of which each may compute its own

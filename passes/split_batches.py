@@ -26,11 +26,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.operations import only_user, permutation_of, slice_of, users_of
 from kitsune_mlir.planning import open_sizes
 
-from .schedule_build import constant_index, reshaped, reshaped_as
+from .reshapes import reshaped, reshaped_as
 from .tensor_sizes import Shape, or_dynamic, or_none
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)

@@ -22,12 +22,13 @@ from typing import TypeVar
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.row_tiles import WIDEST
 
+from .reshapes import reshaped
 from .row_groups import Space, root, space_of, users
-from .schedule_build import generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.operations import filler_of, padding_of
 
 from .padded_reads import is_window
-from .schedule_build import constant_index, generic
 
 
 def split_windows(main: ir.Operation) -> bool:

@@ -12,11 +12,11 @@ they would share sectors of memory that are written as often as there are tensor
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import root
-from .schedule_build import generic, sizes_of
 
 _COUNTS = (2, 4)
 _WORD = 16  # bytes

@@ -16,6 +16,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, replace_op, scf, tensor
 from kitsune_mlir.operations import slice_of
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
@@ -44,7 +45,7 @@ from .operand_layout import laid_out
 from .product_follows import tiled, work_of
 from .product_pieces import piece_of_tile
 from .recurrent_steps import Steps, dependents
-from .schedule_build import constant_index, reshaped
+from .reshapes import reshaped
 
 _WARPS = 4
 _COPIES, _PRODUCTS = "tma", "wgmma"  # engines

@@ -21,12 +21,12 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.generics import generic, map_of, zero_tensor
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
 from .open_images import known_windows_on
-from .schedule_build import generic, map_of, zero_tensor
 from .single_products import LEAST
 from .split_windows import reads_windows
 

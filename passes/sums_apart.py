@@ -29,12 +29,13 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import erase_unused
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
-from .schedule_build import cloned, generic, reshaped, sizes_of
+from .reshapes import reshaped
 
 _MOST = 16  # operators that are computed again
 _LEAST = 1 << 16  # elements, below which a kernel takes no longer for what it moves

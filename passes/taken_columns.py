@@ -15,11 +15,12 @@ from __future__ import annotations
 import math
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
 from kitsune_mlir.operations import operations_of, slice_of, users_of
 
+from .reshapes import reshaped
 from .row_groups import Group, fit
-from .schedule_build import generic, map_of, reshaped, sizes_of
 from .tensor_sizes import TensorSizes
 
 _MOST = 4  # columns that are taken so

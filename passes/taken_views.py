@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.operations import slice_of
 
 from .padded_reads import around_of
-from .schedule_build import constant_index
 
 VIEWS = ("tensor.extract_slice", "tensor.pad", *rows.RESHAPES)
 _PRED = arith.CmpIPredicate

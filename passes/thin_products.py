@@ -11,6 +11,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.operations import permutation_of, users_of
 from kitsune_mlir.planning.target import Target
@@ -18,7 +19,7 @@ from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import transposed
-from .schedule_build import generic, map_of, reshaped, slice_at
+from .reshapes import reshaped, slice_at
 from .tensor_sizes import or_none
 
 THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows

@@ -10,16 +10,17 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, tensor
+from kitsune_mlir.generics import constant_index, generic, map_of
+from kitsune_mlir.mlir import arith, attr_int, clone_on, i64, ir, linalg, tensor
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import WARP, RowTiles
 from kitsune_mlir.planning.target import Target
 
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
+from .reshapes import reshaped
 from .row_bodies import gather
 from .row_groups import root
-from .schedule_build import constant_index, generic, i64, map_of, reshaped
 from .short_rows import Cut, RowLoops, ShortRows, cut_of, scalar
 from .tensor_sizes import or_none
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.operations import permutation_of
-
-from .schedule_build import generic, map_of, sizes_of
 
 
 def turn_broadcasts(module: ir.Module) -> None:

@@ -20,12 +20,11 @@ from itertools import pairwise
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.generics import constant_index, generic, map_of, set_maps, sizes_of
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import only_user, permutation_of
 
-from .generic_operands import set_maps
 from .row_groups import root
-from .schedule_build import constant_index, generic, i64, map_of, sizes_of
 from .split_windows import reads_windows
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kitsune_mlir.generics import empty_generic, generic
 from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
 from kitsune_mlir.operations import end_of, operations_of
 
@@ -20,7 +21,6 @@ from .cpu_build import index
 
 _DIVISIONS = {f"arith.{name}{sign}" for name in ("div", "rem", "floordiv", "ceildiv") for sign in ("si", "ui")}
 CHECKS = "kitsune.checks"
-_REDUCTION, _PARALLEL = "#linalg.iterator_type<reduction>", "#linalg.iterator_type<parallel>"
 
 
 def guard_indices(main: func.FuncOp) -> list[str]:
@@ -159,7 +159,8 @@ def _check(op: ir.Operation, value: ir.Value, is_wrong: Callable[[ir.Value], ir.
         for own in (maps[number] for number in arguments)
     ]
     with ir.InsertionPoint(op):
-        check, inner = _reduction([op.operands[number] for number in arguments], layouts, len(used))
+        check = _reduction([op.operands[number] for number in arguments], layouts, len(used))
+        inner = check.owner.regions[0].blocks[0]
         with ir.InsertionPoint(inner):
             clones = {hash(block.arguments[number]): inner.arguments[i] for i, number in enumerate(arguments)}
             for step in made:
@@ -197,16 +198,18 @@ def _guard_scatter(op: ir.Operation) -> tuple[ir.Value, str]:
     with op.context, op.location, ir.InsertionPoint(op):
         kind, identity = ir.RankedTensorType(indices.type), ir.AffineMap.get_identity(2)
         sizes = [_size(target, axis) for axis in ir.DenseI64ArrayAttr(op.attributes["dimension_map"])]
-        check, inner = _reduction([indices], [identity], 2)
+        check = _reduction([indices], [identity], 2)
+        inner = check.owner.regions[0].blocks[0]
         with ir.InsertionPoint(inner):
             value = arith.index_cast(ir.IndexType.get(), inner.arguments[0])
             _yield_or(inner.arguments[1], _is_outside(value, _column(sizes)))
         empty = tensor.empty([_extent(indices, d) for d in range(2)], kind.element_type)
-        inside, body = _generic([indices], empty, [identity, identity], [_PARALLEL] * 2)
-        with ir.InsertionPoint(body):
-            value = _clamp(arith.index_cast(ir.IndexType.get(), body.arguments[0]), _column(sizes))
-            linalg.YieldOp([arith.index_cast(kind.element_type, value)])
-        op.operands[1] = inside
+
+        def inside(number: ir.Value, _: ir.Value) -> ir.Value:
+            value = _clamp(arith.index_cast(ir.IndexType.get(), number), _column(sizes))
+            return arith.index_cast(kind.element_type, value)
+
+        op.operands[1] = generic([indices], [empty], [identity, identity], ["parallel"] * 2, inside).results[0]
     return check, f"{location(op.location)}: an index is out of range"
 
 
@@ -243,21 +246,11 @@ def _yield_or(before: ir.Value, wrong: ir.Value) -> None:
     linalg.YieldOp([arith.ori(before, arith.extui(before.type, wrong))])
 
 
-def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> tuple[ir.Value, ir.Block]:
-    """A generic that reduces to one i32, from 0; its body is still to be filled."""
+def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> ir.Value:
+    """What a generic reduces to one i32, from 0; its body is still to be filled."""
     flag = ir.IntegerType.get_signless(32)
     start = linalg.fill(arith.constant(flag, 0), outs=[tensor.empty([], flag)])
-    return _generic(inputs, start, [*maps, ir.AffineMap.get(loops, 0, [])], [_REDUCTION] * loops)
-
-
-def _generic(
-    inputs: list[ir.Value], out: ir.Value, maps: list[ir.AffineMap], iterators: list[str]
-) -> tuple[ir.Value, ir.Block]:
-    affine = ir.ArrayAttr.get([ir.AffineMapAttr.get(found) for found in maps])
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in iterators])
-    op = linalg.GenericOp([out.type], inputs, [out], affine, kinds)
-    types = [ir.RankedTensorType(value.type).element_type for value in (*inputs, out)]
-    return op.results[0], op.regions[0].blocks.append(*types)
+    return empty_generic(inputs, [start], [*maps, ir.AffineMap.get(loops, 0, [])], ["reduction"] * loops).results[0]
 
 
 def _return_too(main: func.FuncOp, values: list[ir.Value]) -> None:

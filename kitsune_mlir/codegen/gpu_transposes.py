@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import attr_int, ir, replace_op, walk
 from kitsune_mlir.operations import permutation_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
@@ -102,4 +103,4 @@ def _turn(op: ir.Operation, orders: Mapping[int, Sequence[int]]) -> None:
     for place, order in orders.items():
         results = list(maps[place].results)
         maps[place] = ir.AffineMap.get(maps[place].n_dims, 0, [results[d] for d in order])
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+    set_maps(op, maps)

@@ -14,7 +14,8 @@ from kitsune_mlir.dialects.filter_gradient import FilterGradientOp
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
-from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
+from kitsune_mlir.generics import elementwise
+from kitsune_mlir.mlir import arith, func, ir, tensor, walk
 from kitsune_mlir.operations import end_of, operations_of, producer
 from kitsune_mlir.rows import size_of, used_values
 
@@ -186,17 +187,7 @@ def _bits(x: ir.Value, kind: ir.Value) -> tuple[Parts, Make]:
 
 def _cast(x: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     """The bits of a tensor's numbers as a tensor of this type, at the insertion point."""
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([identity] * 2),
-        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-    }
-    made = ir.Operation.create("linalg.generic", [kind], [x, _like(x, kind, range(kind.rank))], attributes, regions=1)
-    block = made.regions[0].blocks.append(ir.RankedTensorType(x.type).element_type, kind.element_type)
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([arith.bitcast(kind.element_type, block.arguments[0])])
-    return made.results[0]
+    return elementwise([x], kind.element_type, lambda number: arith.bitcast(kind.element_type, number))
 
 
 def _scan(x: ir.Value, kind: ir.RankedTensorType, dimension: ir.Attribute, largest: bool) -> ir.Value:

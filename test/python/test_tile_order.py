@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import attr_int, ir
-from kitsune_mlir.passes.schedule_build import constant_index
 from kitsune_mlir.passes.tile_order import ceildiv, place_of
 
 COMPUTED = {
