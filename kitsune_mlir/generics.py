@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor
@@ -85,6 +86,25 @@ def sizes_of(value: ir.Value, dims: Iterable[int] | None = None) -> list[int | i
     kind = ir.RankedTensorType(value.type)
     dims = range(kind.rank) if dims is None else dims
     return [rows.size_of(value, d) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
+
+
+def extended(number: ir.Value, type_: ir.Type) -> ir.Value:
+    """A number as one of a type that is as wide or wider, at the insertion point."""
+    if number.type == type_:
+        return number
+    return (arith.extf if isinstance(type_, ir.FloatType) else arith.extsi)(type_, number)
+
+
+def multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
+    """The body of a product, whose sums may be wider than its factors."""
+    a, b = (extended(factor, total.type) for factor in (a, b))
+    return arith.addf(total, arith.mulf(a, b))
+
+
+def all_hold(*conditions: ir.Value | None) -> ir.Value | None:
+    """Whether all of these conditions hold, at the insertion point; None where there are none."""
+    given = [condition for condition in conditions if condition is not None]
+    return reduce(arith.andi, given) if given else None
 
 
 def map_of(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:

@@ -14,6 +14,12 @@ def producer(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def made_by(value: ir.Value, *names: str) -> ir.Operation | None:
+    """The operation that defines a value, if it is one of these; None where it is another."""
+    op = producer(value)
+    return op if op is not None and op.name in names else None
+
+
 def users_of(value: ir.Value, *names: str) -> list[ir.Operation]:
     """The operations that use a value, those of the given names or all; one that does so twice stands there twice."""
     return [use.owner.operation for use in value.uses if not names or use.owner.name in names]

@@ -13,7 +13,7 @@ from typing import Any
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import arith, attr_int, ir, tensor
-from kitsune_mlir.operations import end_of, operations_of, padding_of, permutation_of, producer, slice_of
+from kitsune_mlir.operations import end_of, made_by, operations_of, padding_of, permutation_of, producer, slice_of
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -322,8 +322,8 @@ def _source_of_number(number: ir.Value | tuple[ir.Value, int]) -> ir.Value | tup
     """What a number is, which may be the size of a tensor that was told it; see source_of_size."""
     op = producer(number) if isinstance(number, ir.Value) else None
     while op is not None and op.name == "tensor.dim":
-        place = producer(op.operands[1])
-        if place is None or place.name != "arith.constant":
+        place = made_by(op.operands[1], "arith.constant")
+        if place is None:
             break
         number = source_of_size(op.operands[0], attr_int(place, "value"))
         op = producer(number) if isinstance(number, ir.Value) else None

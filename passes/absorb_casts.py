@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import end_of
+from kitsune_mlir.operations import end_of, made_by
 from kitsune_mlir.weights import is_weight
 
 from .generic_operands import input_count
@@ -94,8 +94,8 @@ def _has_integers(value: ir.Value) -> bool:
         op = rows.producer(op.operands[0])
     if op is None or op.name != "linalg.generic":
         return False
-    given = rows.producer(op.regions[0].blocks[0].operations[-1].operands[0])
-    return given is not None and given.name in ("arith.sitofp", "arith.uitofp")
+    given = made_by(op.regions[0].blocks[0].operations[-1].operands[0], "arith.sitofp", "arith.uitofp")
+    return given is not None
 
 
 def _is_cast(generic: ir.Operation) -> bool:

@@ -21,7 +21,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.generics import clone_operations, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, made_by, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .broadcast_reads import same_size
@@ -133,8 +133,8 @@ def _number(value: ir.Value, s: rows.Structured, loops: Sequence[_Place]) -> _Pl
 
 def _is_never(condition: ir.Value, s: rows.Structured, loops: Sequence[_Place]) -> bool:
     """Whether a condition is that of a number below 0, which counts from the end, and the number is none."""
-    op = rows.producer(condition)
-    if op is None or op.name != "arith.cmpi" or attr_int(op, "predicate") != _LESS or constant(op.operands[1]) != 0:
+    op = made_by(condition, "arith.cmpi")
+    if op is None or attr_int(op, "predicate") != _LESS or constant(op.operands[1]) != 0:
         return False
     number = _number(op.operands[0], s, loops)
     return number is not None and number.is_never_negative()

@@ -17,7 +17,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.generics import constant_index, moved
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 from .reshapes import without_units
@@ -113,8 +113,8 @@ def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
 
 def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:
     """By dimension the open sizes of a tensor.empty; None of anything else."""
-    empty = rows.producer(start)
-    if empty is None or empty.name != "tensor.empty":
+    empty = made_by(start, "tensor.empty")
+    if empty is None:
         return None
     kind = ir.RankedTensorType(start.type)
     return dict(zip([d for d in range(kind.rank) if kind.is_dynamic_dim(d)], empty.operands, strict=True))

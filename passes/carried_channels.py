@@ -23,7 +23,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import ir, linalg, tensor
-from kitsune_mlir.operations import padding_of, users_of
+from kitsune_mlir.operations import made_by, padding_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import last_of, last_order, padded, second_order, transposed, turns_last
@@ -218,13 +218,13 @@ def _wants_second(op: ir.Operation) -> bool:
 
 def _is_first(dim: ir.Operation) -> bool:
     """Whether a tensor.dim asks for the first size."""
-    number = rows.producer(dim.operands[1])
-    return number is not None and number.name == "arith.constant" and number.attributes["value"].value == 0
+    number = made_by(dim.operands[1], "arith.constant")
+    return number is not None and number.attributes["value"].value == 0
 
 
 def _is_fill(start: ir.Value) -> bool:
-    op = rows.producer(start)
-    return op is not None and op.name in _FILLS
+    op = made_by(start, *_FILLS)
+    return op is not None
 
 
 def _filled(start: ir.Value, carried: bool) -> ir.Value:

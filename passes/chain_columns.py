@@ -12,7 +12,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import cloned_on
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.operations import operations_of, slice_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 
 class Columns:
@@ -134,8 +134,8 @@ def computed_columns(
 
 def is_computed(value: ir.Value) -> bool:
     """Whether a stage computes a tile by element."""
-    op = rows.producer(value)
-    return op is not None and op.name == "linalg.generic" and op.parent.name == kitsune.StageOp.OPERATION_NAME
+    op = made_by(value, "linalg.generic")
+    return op is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 
 
 def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:

@@ -8,7 +8,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, in_block_order, ir
-from kitsune_mlir.operations import slice_of, users_of
+from kitsune_mlir.operations import made_by, slice_of, users_of
 
 from .split_windows import reads_windows
 
@@ -56,8 +56,8 @@ class Space:
 
     def parts(self, value: ir.Value) -> list[ir.Value]:
         """The channels that a tensor of all of them is put together from; none where it is made otherwise."""
-        op = rows.producer(value)
-        if op is None or op.name != "tensor.concat" or attr_int(op, "dim") != self.dim or not self.is_full(value):
+        op = made_by(value, "tensor.concat")
+        if op is None or attr_int(op, "dim") != self.dim or not self.is_full(value):
             return []
         return list(op.operands) if all(map(self.is_flat, op.operands)) else []
 
@@ -200,8 +200,8 @@ def _neighbours(op: ir.Operation) -> Iterator[ir.Operation]:
 
 def is_cut(value: ir.Value) -> bool:
     """Whether a tensor is a slice with all that lies between its ends."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice" or not rows.is_tensor(value):
+    op = made_by(value, "tensor.extract_slice")
+    if op is None or not rows.is_tensor(value):
         return False
     cut, shape = slice_of(op), rows.shape_of(op.operands[0])
     return len(shape) == ir.RankedTensorType(value.type).rank and {*cut.strides} == {1}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled, match_product
-from kitsune_mlir.generics import generic, map_of, sizes_of
+from kitsune_mlir.generics import extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
 from kitsune_mlir.weights import is_weight
 
@@ -123,7 +123,7 @@ def _begun(sums: ir.Value, weight: ir.Value, along: int, constants: Sequence[_Pa
 
     def added(total: ir.Value, *rest: ir.Value) -> ir.Value:
         for factor, number in zip(rest, numbers):  # what the output held is not used
-            wide = factor if factor.type == f32 else arith.extf(f32, factor)
+            wide = extended(factor, f32)
             total = arith.addf(total, arith.mulf(wide, number))
         return total
 

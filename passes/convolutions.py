@@ -12,7 +12,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.operations import padding_of, users_of
+from kitsune_mlir.operations import made_by, padding_of, users_of
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.patch_tiles import takes_patches
 from kitsune_mlir.planning.product_engines import CHUNK
@@ -310,8 +310,8 @@ def is_zero_padded(pad: ir.Operation) -> bool:
     if pad.name != "tensor.pad" or len(pad.operands) > 1:
         return False
     (end,) = list(pad.regions[0].blocks[0].operations)[-1:]
-    filler = rows.producer(end.operation.operands[0])
-    return filler is not None and filler.name == "arith.constant" and filler.attributes["value"].value == 0
+    filler = made_by(end.operation.operands[0], "arith.constant")
+    return filler is not None and filler.attributes["value"].value == 0
 
 
 def spread(positions: Sequence[int | None], rank: int) -> bool:

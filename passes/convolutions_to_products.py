@@ -34,7 +34,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.generics import constant_index, generic, multiply_add
 from kitsune_mlir.mlir import arith, i64, ir, linalg, remark, tensor, walk
 from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning import target as targets
@@ -275,7 +275,7 @@ class _Rewriter:
         operands = [(images, roles), (filters, ["g", "o", "k"] if of.blocks > 1 else ["o", "k"])]
         if space.roles.index("o") < space.roles.index("p"):
             operands.reverse()
-        return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
+        return self._generic(space, operands, ir.F32Type.get(), multiply_add, ["k"])
 
     def _images(self, of: Convolution, space: Space) -> tuple[ir.Value, list[str]]:
         """The images' side of the product, and what its dimensions are."""
@@ -388,8 +388,3 @@ class _Rewriter:
 
 def _add(a: ir.Value, b: ir.Value, _: ir.Value) -> ir.Value:
     return arith.addf(a, b)
-
-
-def _multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
-    a, b = (x if x.type == total.type else arith.extf(total.type, x) for x in (a, b))
-    return arith.addf(total, arith.mulf(a, b))

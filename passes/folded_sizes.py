@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir
-from kitsune_mlir.operations import operations_of, padding_of
+from kitsune_mlir.operations import made_by, operations_of, padding_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 from kitsune_mlir.program import NO_SYMBOL
 
@@ -209,8 +209,8 @@ class _Numbers:
 
     def _holds(self, condition: ir.Value) -> bool | None:
         """Whether a condition holds, where that is certain."""
-        op = rows.producer(condition)
-        if op is None or op.name != "arith.cmpi" or (predicate := attr_int(op, "predicate")) not in _HOLDS:
+        op = made_by(condition, "arith.cmpi")
+        if op is None or (predicate := attr_int(op, "predicate")) not in _HOLDS:
             return None
         apart = self.of(op.operands[0]).plus(self.of(op.operands[1]), -1)
         if _HOLDS[predicate](apart.least, apart.most):

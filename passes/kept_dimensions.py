@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
-from kitsune_mlir.operations import users_of
+from kitsune_mlir.operations import made_by, users_of
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
@@ -73,8 +73,8 @@ def _is_of_reduction(value: ir.Value, seen: set[int] | None = None) -> bool:
     if hash(value) in seen:
         return False
     seen.add(hash(value))
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) != 1:
         return False
     structured, identity = rows.Structured(op), ir.AffineMap.get_identity(len(rows.shape_of(value)))
     if _start_of(op.operands[structured.inputs]) is None:

@@ -36,6 +36,7 @@ from .reshapes import reshaped
 from .row_bodies import Key, RowBody, join_of, rounded
 from .row_groups import Member
 from .row_passes import Level, levels_of, ready_in
+from .score_tiles import widened
 from .softmax_rows import Online, find_online, of_any, or_zero
 
 
@@ -281,7 +282,7 @@ class LongRowBody(RowBody):
         self.values[online.largest.op.results[0]] = rounded(online.largest, largest)
         for member in online.shifts:
             self.values[member.op.results[0]] = self._tiled(member, self.tiles)
-        return elementwise([self.values[online.shift]], ir.F32Type.get(), _widened)
+        return elementwise([self.values[online.shift]], ir.F32Type.get(), widened)
 
     def _grown(self, online: Online, before: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """The sum of a row's weights so far as its largest number grows; what is taken off from here on is known."""
@@ -307,11 +308,7 @@ class LongRowBody(RowBody):
 
 
 def _or_nan(total: ir.Value, shift: ir.Value) -> ir.Value:
-    return arith.addf(_widened(total), arith.subf(shift, shift))
-
-
-def _widened(x: ir.Value) -> ir.Value:
-    return x if isinstance(x.type, ir.F32Type) else arith.extf(ir.F32Type.get(), x)
+    return arith.addf(widened(total), arith.subf(shift, shift))
 
 
 def _element(member: Member, join: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Value:

@@ -20,7 +20,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.index_checks import KNOWN, origin
-from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.generics import all_hold, constant_index, generic
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import operations_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
@@ -143,7 +143,7 @@ def _element(source: ir.Value, places: list[ir.Value], around: Border) -> ir.Val
         place = arith.subi(places[d], constant_index(low[d]))
         fits = arith.cmpi(arith.CmpIPredicate.ult, place, constant_index(rows.shape_of(source)[d]))
         places[d] = arith.select(fits, place, constant_index(0))
-        inside = fits if inside is None else arith.andi(inside, fits)
+        inside = all_hold(inside, fits)
     found = tensor.extract(source, places)
     return found if inside is None else arith.select(inside, found, arith.ConstantOp(found.type, outside).result)
 

@@ -20,7 +20,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import attr_int, ir, walk
-from kitsune_mlir.operations import operations_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, users_of
 
 from .elements_taken import computed_there
 from .neighbour_arithmetic import MOST_WORK, arithmetic_of, at_known_places, is_arithmetic
@@ -90,8 +90,8 @@ def _is_candidate(op: ir.Operation) -> bool:
 def _is_move(op: ir.Operation) -> bool:
     """Whether an operator does nothing but take an element."""
     *_, end = rows.Structured(op).body.operations
-    taken = rows.producer(end.operation.operands[0])
-    return taken is not None and taken.name == _EXTRACT and taken.parent.operation == op
+    taken = made_by(end.operation.operands[0], _EXTRACT)
+    return taken is not None and taken.parent.operation == op
 
 
 def _readers(op: ir.Operation) -> list[ir.Operation]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kitsune_mlir import rows
-from kitsune_mlir.generics import generic
+from kitsune_mlir.generics import extended, generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
@@ -72,8 +72,8 @@ def _operations(value: ir.Value, most: int) -> int | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    if op is None or op.name != "arith.constant" or rows.is_tensor(value):
+    op = made_by(value, "arith.constant")
+    if op is None or rows.is_tensor(value):
         return False
     attribute = op.attributes["value"]
     return not isinstance(attribute, ir.IntegerAttr) or abs(attribute.value) < _LARGEST
@@ -114,7 +114,7 @@ def tile_of_places(
             terms += [arith.index_cast(_i32(), linalg.IndexOp(dim).result)] if dim is not None else []
             found.append(terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else arith.constant(_i32(), 0))
         computed = _Elements().element(value, found)
-        return computed if computed.type == kind else arith.extsi(kind, computed)
+        return extended(computed, kind)
 
     kind = ir.RankedTensorType(value.type).element_type
     start = tensor.empty(list(shape), kind)

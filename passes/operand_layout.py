@@ -11,6 +11,7 @@ from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.generics import constant_index, generic, moved, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.weights import is_weight
 
 from .reshapes import reshaped
@@ -179,12 +180,12 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
 
 def _outer_dimensions(whole: ir.Value) -> tuple[ir.Value, list[list[int]]] | None:
     """The elementwise result that a tensor has with some of its outer dimensions joined, and which these are."""
-    op = rows.producer(whole)
-    if op is None or op.name != "tensor.collapse_shape":
+    op = made_by(whole, "tensor.collapse_shape")
+    if op is None:
         return None
     groups = rows.groups_of(op)
-    made_by = rows.producer(op.operands[0])
-    is_computed = made_by is not None and made_by.name == "linalg.generic" and len(made_by.results) == 1
+    maker = made_by(op.operands[0], "linalg.generic")
+    is_computed = maker is not None and len(maker.results) == 1
     return (op.operands[0], groups) if is_computed and len(groups[-1]) == 1 else None
 
 

@@ -10,7 +10,7 @@ from math import isinf
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import filler_of, padding_of, slice_of
+from kitsune_mlir.operations import filler_of, made_by, padding_of, slice_of
 
 Border = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 
@@ -76,8 +76,8 @@ def _reads_elements(around: Around, map_: ir.AffineMap, elements: Mapping[int, i
 def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
     """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
     as it was before, and how that is read."""
-    expand = rows.producer(value)
-    if expand is None or expand.name != "tensor.expand_shape":
+    expand = made_by(value, "tensor.expand_shape")
+    if expand is None:
         return value, map_
     before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
     for group in rows.groups_of(expand):
@@ -134,8 +134,8 @@ def _number(op: ir.Operation) -> ir.Attribute | None:
 
 def _maker(value: ir.Value) -> ir.Operation | None:
     """The operator that computes each element of a tensor of the same element of another one."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) > 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) > 1:
         return None
     s = rows.Structured(op)
     plain = s.maps == [ir.AffineMap.get_identity(len(s.iterators))] * 2 and set(s.iterators) == {"parallel"}

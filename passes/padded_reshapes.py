@@ -15,14 +15,14 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import filler_of, padding_of
+from kitsune_mlir.operations import filler_of, made_by, padding_of
 
 
 def pad_joined(main: ir.Operation) -> None:
     """Rewrites such reshapes of @main."""
     for op in walk(main, "tensor.collapse_shape"):
-        pad = rows.producer(op.operands[0])
-        if pad is None or pad.name != "tensor.pad" or len(pad.operands) != 1 or len(list(pad.results[0].uses)) != 1:
+        pad = made_by(op.operands[0], "tensor.pad")
+        if pad is None or len(pad.operands) != 1 or len(list(pad.results[0].uses)) != 1:
             continue
         groups, kind = rows.groups_of(op), ir.RankedTensorType(pad.operands[0].type)
         low, high = padding_of(pad)

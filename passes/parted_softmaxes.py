@@ -22,7 +22,7 @@ from functools import partial
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
-from kitsune_mlir.generics import elementwise, generic, map_of, sizes_of
+from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, math, replace_op, tensor
 from kitsune_mlir.operations import operations_of
 
@@ -110,7 +110,7 @@ def _weights(parts: Parts, own: ir.Value, plus: Combiner) -> ir.Value:
     count = len(parts.outer) + 1
 
     def body(x: ir.Value, shift: ir.Value, sum_: ir.Value) -> ir.Value:
-        wide = x if x.type == plus.kind else arith.extf(plus.kind, x)
+        wide = extended(x, plus.kind)
         return plus.join(math.exp(arith.subf(wide, shift)), sum_)
 
     return parts.summed(plus, [taken, own], [map_of(count, loops), map_of(count, range(count - 1))], body)

@@ -39,7 +39,7 @@ from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, p
 from kitsune_mlir.dialects.kitsune import ResultOp, result
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.traffic import element_bytes
 
@@ -219,8 +219,8 @@ def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
 
 def _kernel_of(value: ir.Value) -> ir.Operation | None:
     """The kernel whose result a tensor is."""
-    made = rows.producer(value)
-    if made is None or made.name != ResultOp.OPERATION_NAME:
+    made = made_by(value, ResultOp.OPERATION_NAME)
+    if made is None:
         return None
     kernel = made.operands[0].owner.operation
     return kernel if kernel.name == schedule.KernelOp.OPERATION_NAME else None

@@ -26,7 +26,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.generics import constant_index, generic, indexing_maps, set_iterators, set_maps
+from kitsune_mlir.generics import constant_index, extended, generic, indexing_maps, set_iterators, set_maps
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
 from kitsune_mlir.operations import permutation_of, users_of
 
@@ -215,7 +215,7 @@ def _as_sums(product: ir.Operation) -> None:
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
 
         def total(*given: ir.Value) -> ir.Value:
-            *factors, _ = (_widened(value, _element(start)) for value in given)
+            *factors, _ = (extended(value, _element(start)) for value in given)
             terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
             return functools.reduce(arith.addf, terms)
 
@@ -223,10 +223,6 @@ def _as_sums(product: ir.Operation) -> None:
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
         product.results[0].replace_all_uses_with(whole)
     product.erase()
-
-
-def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else arith.extf(type_, value)
 
 
 # ---- what follows

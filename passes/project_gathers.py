@@ -24,7 +24,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.generics import elementwise, zero_tensor
+from kitsune_mlir.generics import elementwise, extended, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.operations import operations_of
 
@@ -187,6 +187,4 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
 def _summed(parts: list[ir.Value]) -> ir.Value:
     """The sum of several tensors, in f32."""
     f32 = ir.F32Type.get()
-    return elementwise(
-        parts, f32, lambda *terms: reduce(arith.addf, [x if x.type == f32 else arith.extf(f32, x) for x in terms])
-    )
+    return elementwise(parts, f32, lambda *terms: reduce(arith.addf, [extended(x, f32) for x in terms]))

@@ -22,7 +22,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
-from kitsune_mlir.operations import operations_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, users_of
 from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
@@ -86,8 +86,8 @@ def _role(member: Member, use: ir.OpOperand) -> tuple[Role | None, ...]:
 
 def _has_rows(value: ir.Value, spaces: Sequence[Space]) -> bool:
     """Whether a tensor is made of rows and columns of a space."""
-    maker = rows.producer(value)
-    if maker is None or maker.name != "linalg.generic":
+    maker = made_by(value, "linalg.generic")
+    if maker is None:
         return False
     return any((member := fit(maker, space)) is not None and member.kind == "tile" for space in spaces)
 

@@ -18,7 +18,7 @@ from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.generics import constant_index, empty_generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, i64, ir, linalg, tensor, walk
-from kitsune_mlir.operations import operations_of, producer, slice_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, producer, slice_of, users_of
 from kitsune_mlir.rows import shape_of
 
 from .row_groups import scalar_of
@@ -98,8 +98,8 @@ def _turned(op: ir.Operation | None) -> ir.Value | None:
 
 
 def _is_index(value: ir.Value, d: int) -> bool:
-    op = producer(value)
-    return op is not None and op.name == "linalg.index" and attr_int(op, "dim") == d
+    op = made_by(value, "linalg.index")
+    return op is not None and attr_int(op, "dim") == d
 
 
 def _leave_out(scan: ir.Operation) -> None:

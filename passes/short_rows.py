@@ -10,7 +10,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir
-from kitsune_mlir.operations import permutation_of, slice_of, users_of
+from kitsune_mlir.operations import made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .plain_bodies import is_brought, is_plain
@@ -39,8 +39,8 @@ def cut_of(op: ir.Operation) -> Cut | None:
     """What a tensor.extract_slice takes. Of a transposed tensor it takes what it takes of that one where no numbers
     change their order; None where they do."""
     cut, source = slice_of(op), op.operands[0]
-    maker = rows.producer(source)
-    if maker is None or maker.name != "linalg.transpose":
+    maker = made_by(source, "linalg.transpose")
+    if maker is None:
         return Cut(source, cut.offsets, cut.sizes, cut.strides)
     permutation = permutation_of(maker)
     longer = [d for d, size in zip(permutation, cut.sizes, strict=True) if size != 1]

@@ -21,7 +21,7 @@ from functools import cmp_to_key
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import permutation_of, slice_of, users_of
+from kitsune_mlir.operations import made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .reshapes import reshaped, slice_at
@@ -67,8 +67,8 @@ def compute_parts(main: ir.Operation) -> None:
 
 def _expand_sooner(op: ir.Operation) -> None:
     """Has what is computed one by one in one shape, to be sliced in another one, computed in that."""
-    made = rows.producer(op.operands[0])
-    if made is None or made.name != "linalg.generic" or len(made.results) != 1 or len(list(made.results[0].uses)) != 1:
+    made = made_by(op.operands[0], "linalg.generic")
+    if made is None or len(made.results) != 1 or len(list(made.results[0].uses)) != 1:
         return
     s, users = rows.Structured(made), users_of(op.results[0])
     identity = ir.AffineMap.get_identity(len(s.iterators))

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import filler_of, padding_of
+from kitsune_mlir.operations import filler_of, made_by, padding_of
 
 from .padded_reads import is_window
 
@@ -86,8 +86,8 @@ def _sizes(windows: ir.Operation, groups: list[list[int]], shape: list[int]) -> 
 def _source(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value | None:
     """A tensor of which each dimension is split into these parts, if there are any; what is put around it is put
     around the split one."""
-    pad = rows.producer(value)
-    if pad is None or pad.name != "tensor.pad":
+    pad = made_by(value, "tensor.pad")
+    if pad is None:
         return _expanded(value, parts)
     low, high = padding_of(pad)
     if len(pad.operands) != 1 or any(own and (low[d] or high[d]) for d, own in enumerate(parts)):

@@ -10,7 +10,7 @@ from kitsune_mlir.chains.pressure import registers_of
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import operations_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, users_of
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
@@ -132,8 +132,8 @@ def _beside(stage: kitsune.StageOp) -> int:
     products = operations_of(stage.block, "linalg.matmul")
     if len(products) != 1 or stage.puts or not is_weight(products[0].operands[1]):
         return 0
-    left = rows.producer(products[0].operands[0])
-    if left is None or left.name not in (kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME):
+    left = made_by(products[0].operands[0], kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME)
+    if left is None:
         return 0
     stored = {store.position for store in stage.stores}
     results = [result.results[0] for result in stage.operation.parent.opview.result_ops if result.position in stored]
@@ -163,8 +163,8 @@ def _gathered_bytes(op: ir.Operation) -> float:
 
 
 def _is_loaded(value: ir.Value) -> bool:
-    op = rows.producer(root(value))
-    return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
+    op = made_by(root(value), kitsune.LoadOp.OPERATION_NAME)
+    return op is not None
 
 
 def _is_part(op: ir.Operation) -> bool:

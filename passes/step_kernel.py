@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, replace_op, scf, tensor
-from kitsune_mlir.operations import slice_of
+from kitsune_mlir.operations import made_by, slice_of
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -339,8 +339,8 @@ def _element_of(value: ir.Value) -> tuple[ir.Value, int] | None:
         return None
     if collapsed is None or collapsed.name != "tensor.collapse_shape":
         return None
-    sliced = rows.producer(collapsed.operands[0])
-    if sliced is None or sliced.name != "tensor.extract_slice" or sliced.results[0].type != value.type:
+    sliced = made_by(collapsed.operands[0], "tensor.extract_slice")
+    if sliced is None or sliced.results[0].type != value.type:
         return None
     offsets, sizes, _ = slice_of(sliced)
     whole = sliced.operands[0]

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.generics import constant_index
+from kitsune_mlir.generics import all_hold, constant_index
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.operations import slice_of
 
@@ -110,7 +110,7 @@ def _inside(pad: ir.Operation, at: Sequence[ir.Value]) -> tuple[list[ir.Value], 
         if low[d] or high[d]:
             place = arith.subi(place, constant_index(low[d])) if low[d] else place
             here = arith.cmpi(_PRED.ult, place, constant_index(shape[d]))
-            inside = here if inside is None else arith.andi(inside, here)
+            inside = all_hold(inside, here)
             place = arith.select(here, place, constant_index(0))
         places.append(place)
     return places, inside, outside

@@ -16,6 +16,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
@@ -219,8 +220,8 @@ class TensorSizes:
 
     def _is_below_zero(self, value: ir.Value) -> bool:
         """Whether it asks if a size is negative, as torch-mlir does of each size of a view, which no size is."""
-        op = rows.producer(value)
-        if op is None or op.name != "arith.cmpi" or attr_int(op, "predicate") != _LESS:
+        op = made_by(value, "arith.cmpi")
+        if op is None or attr_int(op, "predicate") != _LESS:
             return False
         size, bound = map(rows.producer, op.operands)
         zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0

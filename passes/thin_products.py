@@ -11,7 +11,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.generics import generic, map_of
+from kitsune_mlir.generics import extended, generic, map_of
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.operations import permutation_of, users_of
 from kitsune_mlir.planning.target import Target
@@ -179,4 +179,4 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
 def _widened(given: Sequence[ir.Value]) -> list[ir.Value]:
     """The factors among a body's arguments, in the type of the sum, which is the last."""
     *factors, total = given
-    return [x if x.type == total.type else arith.extf(total.type, x) for x in factors]
+    return [extended(x, total.type) for x in factors]

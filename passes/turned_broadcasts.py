@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import permutation_of
+from kitsune_mlir.operations import made_by, permutation_of
 
 
 def turn_broadcasts(module: ir.Module) -> None:
@@ -31,8 +31,8 @@ def turn_broadcasts(module: ir.Module) -> None:
 def _is_spread(value: ir.Value) -> bool:
     """Whether a tensor is computed one by one, for one reader, of tensors that have some of its dimensions, or of such
     as are spread themselves."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1 or len(list(value.uses)) != 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) != 1 or len(list(value.uses)) != 1:
         return False
     s = rows.Structured(op)
     if not s.is_of_elements() or not s.inputs:

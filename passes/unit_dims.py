@@ -22,7 +22,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, generic, map_of, set_maps, sizes_of
 from kitsune_mlir.mlir import attr_int, i64, ir, linalg, replace_op, tensor, walk
-from kitsune_mlir.operations import only_user, permutation_of
+from kitsune_mlir.operations import made_by, only_user, permutation_of
 
 from .row_groups import root
 from .split_windows import reads_windows
@@ -137,8 +137,8 @@ def _reads_by_number(op: ir.Operation) -> bool:
 
 def _is_of_gathered(value: ir.Value) -> bool:
     """Whether a value is joined dimensions of what an operator reads by number, or through windows, for it alone."""
-    made = rows.producer(value)
-    if made is None or made.name not in rows.RESHAPES or len(list(value.uses)) > 1:
+    made = made_by(value, *rows.RESHAPES)
+    if made is None or len(list(value.uses)) > 1:
         return False
     source = rows.producer(made.operands[0])
     return source is not None and (
@@ -162,8 +162,8 @@ def _is_beside_reshaped(op: ir.Operation) -> bool:
 
 def _is_sum(value: ir.Value) -> bool:
     """Whether a value is a reduction, whose kernel computes what follows."""
-    op = rows.producer(root(value))
-    return op is not None and op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
+    op = made_by(root(value), "linalg.generic")
+    return op is not None and "reduction" in rows.Structured(op).iterators
 
 
 def _is_elementwise(op: ir.Operation) -> bool:

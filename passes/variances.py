@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
-from kitsune_mlir.generics import elementwise, generic, map_of, sizes_of
+from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 from kitsune_mlir.operations import operations_of
 
@@ -157,7 +157,7 @@ class _Rows:
         count = len(self.parts.outer) + 1
 
         def body(x: ir.Value, mean: ir.Value, sum_: ir.Value) -> ir.Value:
-            wide = x if x.type == combiner.kind else arith.extf(combiner.kind, x)
+            wide = extended(x, combiner.kind)
             found = arith.subf(wide, mean)
             return combiner.join(arith.mulf(found, found) if squared else found, sum_)
 

@@ -7,7 +7,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, made_by, operations_of
 from kitsune_mlir.traffic import element_bytes
 
 MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
@@ -95,8 +95,8 @@ def gather_of(op: ir.Operation | None) -> Gather | None:
 
 def is_column(index: ir.Value) -> bool:
     """Whether an index is the number of the column that an operator computes."""
-    op = rows.producer(index)
-    return op is not None and op.name == "linalg.index" and attr_int(op, "dim") == 1
+    op = made_by(index, "linalg.index")
+    return op is not None and attr_int(op, "dim") == 1
 
 
 def is_gather(op: ir.Operation | None) -> bool:

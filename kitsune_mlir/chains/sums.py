@@ -17,7 +17,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.kernels import COPY_ROWS
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.schedule import numeric
 
 from .product_plan import starts_from_zero
@@ -117,8 +117,8 @@ class Summation:
 
 def sum_product(accumulate: kitsune.AccumulateOp) -> ir.Operation:
     """The product whose terms are accumulated: 16-bit floats, summed in f32 from zero."""
-    op = rows.producer(accumulate.operands[1])
-    if op is None or op.name != "linalg.matmul":
+    op = made_by(accumulate.operands[1], "linalg.matmul")
+    if op is None:
         raise UnsupportedError("a sum over the rows that is no product is not split over warpgroups")
     if _positions(op) != [[2, 0], [2, 1], [0, 1]]:
         raise UnsupportedError("a product that does not sum over both operands' rows is not split over warpgroups")
@@ -136,8 +136,8 @@ def sum_product(accumulate: kitsune.AccumulateOp) -> ir.Operation:
 
 def tile_of(value: ir.Value) -> ir.Value:
     """Where a tile is made: through queues back to the stage that puts it there."""
-    op = rows.producer(value)
-    if op is None or op.name != kitsune.GetOp.OPERATION_NAME:
+    op = made_by(value, kitsune.GetOp.OPERATION_NAME)
+    if op is None:
         return value
     queue = rows.producer(op.operands[0]).opview
     (put,) = [put for put in queue.producers[0].puts if put.operands[0] == queue.results[0]]
@@ -145,8 +145,8 @@ def tile_of(value: ir.Value) -> ir.Value:
 
 
 def is_load(tile: ir.Value) -> bool:
-    op = rows.producer(tile)
-    return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
+    op = made_by(tile, kitsune.LoadOp.OPERATION_NAME)
+    return op is not None
 
 
 def whole_of(tile: ir.Value) -> ir.Value:

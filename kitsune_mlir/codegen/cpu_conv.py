@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from kitsune_mlir.generics import generic
-from kitsune_mlir.mlir import arith, ir, replace_op, tensor, walk
+from kitsune_mlir.generics import generic, multiply_add
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
 from .cpu_build import DYNAMIC, index
 
@@ -44,7 +44,7 @@ def _product(op: ir.Operation, shapes: list[list[int]]) -> ir.Value:
     start = _collapse(init, [[0], [1], list(range(2, rank + 2))], [count, filters, pixels])
     n, f, p, k = (ir.AffineDimExpr.get(d) for d in range(4))
     maps = [ir.AffineMap.get(4, 0, dims) for dims in ([f, k], [n, k, p], [n, f, p])]
-    product = generic([matrix, columns], [start], maps, ["parallel"] * 3 + ["reduction"], _multiply_add).results[0]
+    product = generic([matrix, columns], [start], maps, ["parallel"] * 3 + ["reduction"], multiply_add).results[0]
     sizes = [batch] if count == DYNAMIC else []
     groups = [[0], [1], list(range(2, rank + 2))]
     return tensor.ExpandShapeOp(op.results[0].type, product, groups, sizes, shapes[2]).result
@@ -58,11 +58,6 @@ def _windows(op: ir.Operation, image: ir.Value, sizes: list[int], batch: ir.Valu
     maps = [ir.AffineMap.get(len(loops), 0, [*loops[:2], *reads]), ir.AffineMap.get_identity(len(loops))]
     out = tensor.empty([batch, *sizes], ir.RankedTensorType(image.type).element_type)
     return generic([image], [out], maps, ["parallel"] * len(loops), lambda x, _: x).results[0]
-
-
-def _multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
-    a, b = (value if value.type == total.type else arith.extf(total.type, value) for value in (a, b))
-    return arith.addf(total, arith.mulf(a, b))
 
 
 def _collapse(value: ir.Value, groups: list[list[int]], sizes: list[int]) -> ir.Value:

@@ -19,7 +19,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.planning.filter_gradient import Convolution, Shares, share
 from kitsune_mlir.rows import DYNAMIC
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_filter_gradient"  # what such an operation is a call of while tensors become buffers
 _FORMS = ("stride", "dilation", "padding")
@@ -27,11 +27,9 @@ _GROUPS, _SHARES = "groups", "shares"
 
 
 @dataclass(frozen=True)
-class FilterGradient:
+class FilterGradient(Call):
     """What a call computes; `shares` are how a GPU's threads share it."""
 
-    call: ir.Operation
-    function: ir.Operation
     convolution: Convolution
     shares: Shares | None
 
@@ -47,11 +45,6 @@ class FilterGradient:
     def kind(self) -> ir.MemRefType:
         """That of the result."""
         return ir.MemRefType(self.call.results[0].type)
-
-    def replace(self, result: ir.Value) -> None:
-        """Puts a buffer in the place of the call's."""
-        replace_op(self.call, result)
-        self.function.erase()
 
 
 def outline_filter_gradients(module: ir.Module, sms: int | None = None) -> None:

@@ -5,25 +5,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.rows import size_of
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_firsts"  # what a kitsune.firsts is a call of while tensors become buffers
 _DESCENDING = "descending"
 _F, _I = arith.CmpFPredicate, arith.CmpIPredicate
 
 
-class Firsts(NamedTuple):
+@dataclass(frozen=True)
+class Firsts(Call):
     """What a call finds."""
 
-    call: ir.Operation
-    function: ir.Operation
     descending: bool
 
     @property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.planning.fourier import radices
 from kitsune_mlir.rows import is_size_of
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_fourier"  # what a kitsune.fourier is a call of while tensors become buffers
 _LOADED = 4
@@ -36,11 +37,10 @@ class Complex(NamedTuple):
     im: ir.Value
 
 
-class Transform(NamedTuple):
+@dataclass(frozen=True)
+class Transform(Call):
     """What a call transforms, and how. `waves` are the numbers of a circle (n x 2), exp(2 pi i j / n)."""
 
-    call: ir.Operation
-    function: ir.Operation
     dimension: int
     size: int
     scale: float
@@ -72,11 +72,6 @@ class Transform(NamedTuple):
     def is_real(self) -> bool:
         """Whether results are real, of the first half of the numbers."""
         return len(self.call.results) == 1
-
-    def replace(self, results: Sequence[ir.Value]) -> None:
-        """Puts results in the place of the call's."""
-        replace_op(self.call, *results)
-        self.function.erase()
 
 
 class Pass(NamedTuple):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import all_hold
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_rows import MANY
@@ -379,6 +380,6 @@ def _along(generic: Generic, kernel: Kernel, point: Point, dim: int, step: Size,
         far = arith.addi(point.dims[dim], arith.muli(as_value(step), as_value(k)))
         here = below(far, size)
         clamped = arith.minui(far, arith.subi(size, as_value(1)))
-        inside = here if point.inside is None else arith.andi(point.inside, here)
+        inside = all_hold(point.inside, here)
         points.append(Point({**point.dims, dim: clamped}, inside))
     return points

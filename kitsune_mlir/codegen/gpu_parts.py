@@ -17,7 +17,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import func, gpu, in_block_order, ir, memref, walk
-from kitsune_mlir.operations import operations_of, slice_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
@@ -53,8 +53,8 @@ def write_in_place(main: func.FuncOp) -> None:
 
 
 def _is_collapsed(value: ir.Value) -> bool:
-    owner = rows.producer(value)
-    return owner is not None and owner.name == "memref.collapse_shape" and is_alloc(owner.operands[0])
+    owner = made_by(value, "memref.collapse_shape")
+    return owner is not None and is_alloc(owner.operands[0])
 
 
 def _writer(own: ir.Value, others: set[ir.Operation]) -> tuple[ir.Operation, int] | None:

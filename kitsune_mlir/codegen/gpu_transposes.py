@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import attr_int, ir, replace_op, walk
-from kitsune_mlir.operations import permutation_of, users_of
+from kitsune_mlir.operations import made_by, permutation_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_kept
 
@@ -53,8 +53,8 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
 def turn_gathers(main: ir.Operation) -> None:
     """Takes elements out of small tables in the order of their transposes, but for what is done once."""
     for op in walk(main, "linalg.transpose"):
-        maker = rows.producer(op.operands[0])
-        if maker is None or maker.name != "linalg.generic" or not _is_made_for(maker, op) or is_kept(op.operands[0]):
+        maker = made_by(op.operands[0], "linalg.generic")
+        if maker is None or not _is_made_for(maker, op) or is_kept(op.operands[0]):
             continue
         s, order = rows.Structured(maker), permutation_of(op)
         loops = len(order)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir.mlir import attr_int, ir
-from kitsune_mlir.operations import producer
+from kitsune_mlir.operations import made_by, producer
 
 Range = tuple[int, int]  # the least and the greatest that it may be
 _MOST = 200  # values that are looked at
@@ -74,8 +74,8 @@ class _Ranges:
 
     def _truth(self, condition: ir.Value) -> bool | None:
         """What a comparison of integers gives, where their ranges say so."""
-        op = producer(condition)
-        if op is None or op.name != "arith.cmpi":
+        op = made_by(condition, "arith.cmpi")
+        if op is None:
             return None
         predicate = attr_int(op, "predicate")
         order = (_LESS | _NO_MORE).get(predicate)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
-from kitsune_mlir.generics import empty_generic, generic
+from kitsune_mlir.generics import empty_generic, extended, generic
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
 
 _ZEROS, _BORDER = 0, 1
@@ -294,7 +294,7 @@ def _blended(
     """What lies between the corners, those of the last dimension first."""
     if not corners:
         found = tensor.extract(x, at)
-        return found if found.type == kind else arith.extf(kind, found)
+        return extended(found, kind)
     (one, own), (other, weight) = corners[0]
     near, far = (_blended(x, corners[1:], [*at, index], kind) for index in (one, other))
     return arith.addf(arith.mulf(near, own), arith.mulf(far, weight))
