@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir
 from kitsune_mlir.operations import made_by, operations_of, padding_of
 from kitsune_mlir.planning.linear_sums import LinearSum
-from kitsune_mlir.program import NO_SYMBOL
-
-from .broadcast_reads import symbol_of
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 # By the number of arith.CmpIPredicate: what is certain of a - b where its least or its largest number says so.
@@ -56,7 +55,7 @@ _SIZE, _OTHER = "s", "o"  # with which the names of terms begin
 
 def fold_sizes(main: ir.Operation) -> None:
     """Replaces such numbers of a function."""
-    numbers = _Numbers()
+    numbers = Numbers()
     first: dict[tuple[str, _Number], ir.Value] = {}
     for op in operations_of(main.regions[0].blocks[0]):
         if len(op.results) != 1 or not isinstance(op.results[0].type, ir.IndexType | ir.IntegerType):
@@ -107,7 +106,7 @@ def _bring_forward(block: ir.Block) -> None:
 
 
 @dataclass
-class _Numbers:
+class Numbers:
     """What the numbers of a function are."""
 
     known: dict[ir.Value, _Number] = field(default_factory=dict)
@@ -130,7 +129,7 @@ class _Numbers:
             return None if known is None else _Number(known)
         if op.name == "tensor.dim":
             axis = constant(op.operands[1])
-            return None if axis is None else self._size(op.operands[0], axis)
+            return None if axis is None else self.size(op.operands[0], axis)
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
             of = list(map(self.of, op.operands))
@@ -154,7 +153,7 @@ class _Numbers:
         least = min(a.least, b.least) if op.name == "arith.minsi" else max(a.least, b.least)
         return self._term(op.results[0], _SIZE) if least >= 0 else None
 
-    def _size(self, tensor: ir.Value, axis: int) -> _Number:
+    def size(self, tensor: ir.Value, axis: int) -> _Number:
         """A size of a tensor: a number, that of a result's operand, or that of an argument, of which some are the
         same."""
         kind = ir.RankedTensorType(tensor.type)
@@ -163,13 +162,17 @@ class _Numbers:
         op = rows.producer(tensor)
         if op is not None and op.name == "tensor.pad" and len(op.operands) == 1:
             around = [each[axis] for each in padding_of(op)]
-            return self._size(op.operands[0], axis).plus(_Number(sum(around)))
+            return self.size(op.operands[0], axis).plus(_Number(sum(around)))
+        if op is not None and op.name == "tensor.collapse_shape":
+            sizes = [self.size(op.operands[0], d) for d in rows.groups_of(op)[axis]]
+            if (product := reduce(partial(self._of_two, "muli"), sizes)) is not None:
+                return product
         found = rows.source_of_size(tensor, axis)
         if isinstance(found, ir.Value):
             return self.of(found)
         if not found[0].type.is_dynamic_dim(found[1]):
             return _Number(found[0].type.shape[found[1]])
-        symbol = symbol_of(*found)
+        symbol = _symbol_of(*found)
         return self._term(found if symbol == NO_SYMBOL else symbol, _SIZE)
 
     def _of_two(self, name: str, a: _Number | int | None, b: _Number | int | None) -> _Number | None:
@@ -216,3 +219,11 @@ class _Numbers:
         if _HOLDS[predicate](apart.least, apart.most):
             return True
         return False if _HOLDS[_OPPOSITE[predicate]](apart.least, apart.most) else None
+
+
+def _symbol_of(value: ir.Value, axis: int) -> int:
+    """The number of an open size of a program's argument, NO_SYMBOL where none is known, as for other tensors."""
+    if not isinstance(value.owner, ir.Block) or SYMBOLS not in (holder := value.owner.owner.operation).attributes:
+        return NO_SYMBOL
+    symbols = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(value).arg_number]))
+    return symbols[axis] if axis < len(symbols) else NO_SYMBOL

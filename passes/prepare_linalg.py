@@ -39,7 +39,7 @@ from kitsune_mlir.operations import permutation_of
 from .absorb_casts import absorb_cast, multiply_narrow
 from .affine_reads import read_by_maps
 from .base import ModulePass
-from .broadcast_reads import divide_exactly, read_plainly
+from .broadcast_reads import read_plainly
 from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
 from .counted_places import count_places
@@ -186,7 +186,6 @@ _STEPS: tuple[tuple[Any, ...], ...] = (
     (pass_whole_slices, _FUNCTIONS),
     (_fill_instead, "arith.constant"),
     (_read_transposed, "linalg.matmul", "linalg.batch_matmul"),
-    (divide_exactly, "arith.divsi"),
     (read_plainly, _GENERICS),
     (_take_inputs, _GENERICS),
     (keep_dimensions,),

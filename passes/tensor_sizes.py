@@ -16,13 +16,11 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, walk
-from kitsune_mlir.operations import made_by
 from kitsune_mlir.planning import open_sizes
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-_LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
 
 
@@ -212,20 +210,9 @@ class TensorSizes:
             return example_sizes.evaluated(map_.results[0], map_.n_dims, numbers, _of_two)
         if op.name == "arith.index_cast":
             return self.number(op.operands[0])
-        if op.name == "arith.select" and self._is_below_zero(op.operands[0]):
-            return self.number(op.operands[2])
         if op.name in ("arith.muli", "arith.divsi", "arith.divui", "arith.floordivsi"):
             return _joined(op.name == "arith.muli", *map(self.number, op.operands))
         return None
-
-    def _is_below_zero(self, value: ir.Value) -> bool:
-        """Whether it asks if a size is negative, as torch-mlir does of each size of a view, which no size is."""
-        op = made_by(value, "arith.cmpi")
-        if op is None or attr_int(op, "predicate") != _LESS:
-            return False
-        size, bound = map(rows.producer, op.operands)
-        zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0
-        return zero and size is not None and self._computed(size) is not None
 
     def _learn_arguments(self) -> None:
         """Which sizes of the program's arguments are the same."""
