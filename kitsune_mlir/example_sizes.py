@@ -53,12 +53,6 @@ def known_shape(value: ir.Value) -> list[int | None]:
     return [known.size(value, d) for d in range(value.type.rank)]
 
 
-def number_of(value: ir.Value) -> int:
-    """An index that is a size, UNKNOWN_ROWS where no example says it."""
-    found = Known().number(value)
-    return UNKNOWN_ROWS if found is None else found
-
-
 def sizes_from(function: ir.Operation, result: int) -> list[tuple[int, int]]:
     """For each open size of a result of the kernel that a function stands for, in their order, the number of the
     operand that has the same, and which of its dimensions that is."""

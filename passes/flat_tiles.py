@@ -45,11 +45,6 @@ def _is_deep(type_: ir.Type) -> bool:
     return rows.DYNAMIC in type_.shape[1:] or prod(type_.shape[1:]) <= _MOST_COLUMNS
 
 
-def _is_long(type_: ir.Type) -> bool:
-    """Whether a tile of more dimensions stays one, as its rows are longer than any tile."""
-    return ir.RankedTensorType(type_).rank > 2 and not _is_deep(type_)
-
-
 def _flat_type(type_: ir.Type) -> ir.RankedTensorType:
     kind = ir.RankedTensorType(type_)
     return ir.RankedTensorType.get([kind.shape[0], prod(kind.shape[1:])], kind.element_type)

@@ -51,7 +51,7 @@ _POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
 _ALIKE = 64  # bytes of shared memory in which integers are taken to be the same: they are put there to go together
 _FREE = frozenset(
-    """arith.constant arith.index_cast arith.index_castui gpu.block_dim gpu.block_id gpu.grid_dim gpu.return
+    """arith.constant arith.index_cast arith.index_castui gpu.block_id gpu.grid_dim gpu.return
     gpu.thread_id memref.cast memref.dim scf.yield vector.extract vector.from_elements""".split()
 )
 
@@ -290,8 +290,6 @@ class _Reader:
             return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
         if op.name == "gpu.block_id":
             return np.full((1, 1), self._number if _is_x(op) else 0)
-        if op.name == "gpu.block_dim":
-            return np.full((1, 1), self._threads if _is_x(op) else 1)
         origins = [self._origins[hash(value)] for value in op.operands if hash(value) in self._origins]
         if origins and isinstance(op.results[0].type, ir.FloatType):
             self._origins[hash(op.results[0])] = sum(origins) * 31 + len(self._origins)
