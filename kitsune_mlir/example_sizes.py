@@ -13,7 +13,7 @@ from operator import eq, ge, gt, le, lt, ne
 
 from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import attr_int, ir, walk
-from kitsune_mlir.operations import operations_of, padding_of
+from kitsune_mlir.operations import made_by, operations_of, padding_of
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
@@ -215,7 +215,7 @@ class Known:
 
     def _holds(self, condition: ir.Value, steps: int) -> bool | None:
         """Whether a condition of two sizes holds, as torch-mlir asks of those of a view whether they are negative."""
-        if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpi":
+        if made_by(condition, "arith.cmpi") is None:
             return None
         op = condition.owner.operation
         a, b = (self._number(operand, steps) for operand in op.operands)
@@ -247,7 +247,7 @@ def _first(root: ir.Operation, name: str) -> ir.Operation | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
+    return made_by(value, "arith.constant") is not None
 
 
 def _calculated(name: str, a: int | None, b: int | None) -> int | None:

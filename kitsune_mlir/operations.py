@@ -20,6 +20,11 @@ def made_by(value: ir.Value, *names: str) -> ir.Operation | None:
     return op if op is not None and op.name in names else None
 
 
+def is_generic(op: ir.Operation | None) -> bool:
+    """Whether there is an operation, and it is a linalg.generic of one result."""
+    return op is not None and op.name == "linalg.generic" and len(op.results) == 1
+
+
 def users_of(value: ir.Value, *names: str) -> list[ir.Operation]:
     """The operations that use a value, those of the given names or all; one that does so twice stands there twice."""
     return [use.owner.operation for use in value.uses if not names or use.owner.name in names]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.program import Argument, Output
 from kitsune_mlir.runtime.weight_steps import GROWTH, SMALL
 from kitsune_mlir.traffic import tensor_bytes
@@ -58,7 +59,7 @@ def _origins(value: ir.Value) -> list[ir.Value] | None:
             found.append(last)
         waiting += [source for source in reversed(sources) if source not in seen]  # the first leads to inputs soonest
         seen.update(sources)
-    return [origin for origin in found if isinstance(origin.owner, ir.Block) or origin.owner.name != "tensor.empty"]
+    return [origin for origin in found if made_by(origin, "tensor.empty") is None]
 
 
 def _sources(value: ir.Value) -> list[ir.Value] | None:

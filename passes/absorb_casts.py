@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import end_of, made_by
+from kitsune_mlir.operations import end_of, is_generic, made_by
 from kitsune_mlir.weights import is_weight
-
-from .generic_operands import input_count
 
 _WIDENING = ("arith.extf", "arith.extsi")
 _CASTS = (*_WIDENING, "arith.truncf")
@@ -143,7 +141,7 @@ def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:
 
 def _reads(use: ir.OpOperand) -> bool:
     owner = use.owner.operation
-    return owner.name == "linalg.generic" and use.operand_number < input_count(owner)
+    return owner.name == "linalg.generic" and use.operand_number < rows.Structured(owner).inputs
 
 
 def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) -> None:
@@ -160,11 +158,11 @@ def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) 
 def _can_yield(source: ir.Value) -> bool:
     """Whether the producer is an elementwise generic that nothing else uses."""
     producer = source.owner
-    if isinstance(producer, ir.Block) or producer.name != "linalg.generic" or len(producer.results) != 1:
+    if isinstance(producer, ir.Block) or not is_generic(producer):
         return False
     block = producer.regions[0].blocks[0]
     parallel = all("parallel" in str(kind) for kind in ir.ArrayAttr(producer.attributes["iterator_types"]))
-    fresh = producer.operands[input_count(producer)].owner
+    fresh = producer.operands[rows.Structured(producer).inputs].owner
     return (
         parallel
         and len(list(source.uses)) == 1
@@ -181,7 +179,7 @@ def _yield(producer: ir.Operation, cast: ir.Operation) -> None:
     moved = _scalar_cast(cast).clone(ip=ir.InsertionPoint(terminator))
     moved.operation.operands[0] = terminator.operands[0]
     type_ = cast.results[0].type
-    fresh = producer.operands[input_count(producer)].owner
+    fresh = producer.operands[rows.Structured(producer).inputs].owner
     with ir.InsertionPoint(producer), producer.location:
         sizes = ir.Operation.create("tensor.empty", results=[type_], operands=list(fresh.operands)).result
     slim = ir.Operation.create(

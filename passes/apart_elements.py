@@ -20,7 +20,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_products import LEAST as LEAST_PRODUCT
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import func, ir, replace_op, walk
-from kitsune_mlir.operations import only_user
+from kitsune_mlir.operations import is_generic, only_user
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .stacked_elements import is_stack
@@ -114,7 +114,7 @@ def _work(op: ir.Operation) -> int:
         made = rows.producer(operand)
         while made is not None and made.name in rows.RESHAPES:
             made = rows.producer(made.operands[0])
-        if made is None or made.name != "linalg.generic" or len(made.results) != 1:
+        if not is_generic(made):
             continue
         if _reader(made.results[0]) is not None and rows.Structured(made).is_elementwise():
             dear += _work(made)

@@ -21,7 +21,6 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import clone_on, ir
 from kitsune_mlir.operations import operations_of
 
-from .generic_operands import input_count
 from .scalar_bodies import constant_of
 
 TOLERANCE = 1e-6  # of the factor, beside 1 / n
@@ -72,7 +71,7 @@ def _mean_of(sub: ir.Operation | None) -> tuple[ir.Operation, ir.Operation] | No
 
 def _is_generic(op: ir.Operation | None, name: str, inputs: int) -> bool:
     """Whether an operation is a generic of so many inputs whose body is one operation of this name."""
-    if op is None or op.name != "linalg.generic" or input_count(op) != inputs or len(op.results) != 1:
+    if op is None or op.name != "linalg.generic" or rows.Structured(op).inputs != inputs or len(op.results) != 1:
         return False
     return [inner.name for inner in operations_of(op.regions[0].blocks[0])] == [name, "linalg.yield"]
 

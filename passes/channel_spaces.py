@@ -8,7 +8,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, in_block_order, ir
-from kitsune_mlir.operations import made_by, slice_of, users_of
+from kitsune_mlir.operations import is_generic, made_by, slice_of, users_of
 
 from .split_windows import reads_windows
 
@@ -150,7 +150,7 @@ class Space:
 
 def _reduced(op: ir.Operation) -> int | None:
     """The dimension of few elements of its only operand over which an operator reduces."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
     loops = [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
@@ -172,7 +172,7 @@ def _reduced(op: ir.Operation) -> int | None:
 
 def _sums_points(op: ir.Operation, dim: int) -> bool:
     """Whether an operator reduces its only operand over other dimensions than this one."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not all(map(rows.is_tensor, op.operands)):
+    if not is_generic(op) or not all(map(rows.is_tensor, op.operands)):
         return False
     s = rows.Structured(op)
     kept = [d for d, kind in enumerate(s.iterators) if kind == "parallel"]
@@ -183,7 +183,7 @@ def _sums_points(op: ir.Operation, dim: int) -> bool:
 
 def _is_plain(op: ir.Operation) -> bool:
     """Whether an operator computes each element of its one result by itself."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not rows.is_tensor(op.results[0]):
+    if not is_generic(op) or not rows.is_tensor(op.results[0]):
         return False
     s = rows.Structured(op)
     whole = s.maps[s.inputs :] == [ir.AffineMap.get_identity(len(s.iterators))]

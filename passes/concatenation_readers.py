@@ -19,7 +19,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
-from kitsune_mlir.operations import permutation_of, slice_of, users_of
+from kitsune_mlir.operations import is_generic, permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
@@ -145,7 +145,7 @@ def _cut_before(moved: ir.Operation, cut: ir.Operation, order: list[int]) -> ir.
 
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether an operator has one result, in the order of its loops, of elements that no table gives."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
     plain = not s.index_ops() and not s.tables() and not s.reads_start

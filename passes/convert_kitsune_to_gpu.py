@@ -24,7 +24,7 @@ from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.form import Form, form_of
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.operations import erase_unused, only_user
+from kitsune_mlir.operations import erase_unused, made_by, only_user
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.weights import is_weight
@@ -92,7 +92,7 @@ def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, f
 def _is_constant(value: ir.Value) -> bool:
     if is_weight(value):
         return True
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in RESHAPES:
+    while made_by(value, *RESHAPES) is not None:
         value = value.owner.operation.operands[0]
     return isinstance(value.owner, ir.Block)
 

@@ -58,7 +58,7 @@ from kitsune_mlir.codegen.math_marks import mark_narrowed
 from kitsune_mlir.codegen.systems import outline_systems
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
@@ -307,12 +307,12 @@ def _may_show(buffer: ir.Value, number: int, owners: dict[int, int]) -> bool:
 
 
 def _is_made(buffer: ir.Value) -> bool:
-    return not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name in ("memref.alloc", "func.call")
+    return made_by(buffer, "memref.alloc", "func.call") is not None
 
 
 def _reshaped(value: ir.Value) -> ir.Value:
     """The dense buffer of which a value is all elements in another shape."""
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in _RESHAPES:
+    while made_by(value, *_RESHAPES) is not None:
         value = value.owner.operation.operands[0]
     return value
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, tensor
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .dots_body import behind, clone
@@ -91,7 +91,7 @@ def _keeps_rows(op: ir.Operation, k: int) -> bool:
 
 def _gathered(op: ir.Operation, k: int) -> Gathered | None:
     """What a linalg.generic takes out of a table of so many columns, row by row; None for another."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
     rank, tables = len(s.iterators), s.tables()

@@ -25,7 +25,7 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, tensor, walk
-from kitsune_mlir.operations import erase_unused, users_of
+from kitsune_mlir.operations import erase_unused, is_generic, users_of
 from kitsune_mlir.weights import is_weight
 
 from .taken_views import VIEWS, read_through, taken_of
@@ -68,7 +68,7 @@ def _views(made: ir.Operation) -> dict[ir.Value, None]:
 def _is_taken(made: ir.Operation) -> bool:
     """Whether few of the elements that an elementwise operator makes are taken, and no other reader wants more than
     arithmetic of it."""
-    if made.name != "linalg.generic" or len(made.results) != 1:
+    if not is_generic(made):
         return False
     s = rows.Structured(made)
     inputs = s.given

@@ -30,7 +30,7 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
@@ -224,7 +224,7 @@ def _factor(op: ir.Operation) -> ir.Value | None:
         return None
     scales = operations_of(s.body, names[0])[0]
     numbers = list(scales.operands)[names[0] == "arith.divf" :]
-    found = [x for x in numbers if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant"]
+    found = [x for x in numbers if made_by(x, "arith.constant") is not None]
     return found[0] if found and isinstance(found[0].type, ir.F32Type) else None
 
 

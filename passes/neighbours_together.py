@@ -20,7 +20,7 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import attr_int, ir, walk
-from kitsune_mlir.operations import made_by, operations_of, users_of
+from kitsune_mlir.operations import is_generic, made_by, operations_of, users_of
 
 from .elements_taken import computed_there
 from .neighbour_arithmetic import MOST_WORK, arithmetic_of, at_known_places, is_arithmetic
@@ -176,7 +176,7 @@ def _computing(loads: set[Load], made: Mapping[ir.Value, ir.Operation]) -> tuple
 
 def _move_of(value: ir.Value) -> ir.Operation | None:
     op = rows.producer(value)
-    return op if op is not None and op.name == "linalg.generic" and len(op.results) == 1 and _is_move(op) else None
+    return op if is_generic(op) and _is_move(op) else None
 
 
 def _arithmetic(op: ir.Operation) -> int:

@@ -19,7 +19,7 @@ from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
 from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import attr_int, i64, ir
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .reshapes import reshaped
@@ -80,7 +80,7 @@ class Taken:
 def taken_by(gather: ir.Operation | None, dimensions: int = _MATRIX) -> Taken | None:
     """What an operator takes whole matrices out of, or other tensors of so many dimensions, one for each number of a
     tensor; None of any other."""
-    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1:
+    if not is_generic(gather):
         return None
     s = rows.Structured(gather)
     extracts = operations_of(s.body, "tensor.extract")

@@ -13,7 +13,7 @@ from typing import Any
 from kitsune_mlir import rows
 from kitsune_mlir.generics import extended, generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
-from kitsune_mlir.operations import made_by, operations_of
+from kitsune_mlir.operations import is_generic, made_by, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
@@ -49,7 +49,7 @@ def _operations(value: ir.Value, most: int) -> int | None:
         return 0 if scalar is not None and scalar.name == "arith.constant" else None
     if op.name in rows.RESHAPES:
         return _operations(op.operands[0], most) if matched_dims(op) is not None else None
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
     plain = operations_of(s.body)

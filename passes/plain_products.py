@@ -28,9 +28,8 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.generics import constant_index, extended, generic, indexing_maps, set_iterators, set_maps
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
-from kitsune_mlir.operations import permutation_of, users_of
+from kitsune_mlir.operations import is_generic, made_by, permutation_of, users_of
 
-from .generic_operands import input_count
 from .matrices_apart import take_apart
 from .reshapes import slice_at
 
@@ -107,10 +106,11 @@ def _reaches(value: ir.Value) -> bool:
 
 
 def _comes_from_product(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    while op is not None and (op.name in rows.RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
-        op = rows.producer(op.operands[0])
-    return op is not None and op.name in ("linalg.batch_matmul", "linalg.matmul")
+    while (op := made_by(value, "linalg.generic", *rows.RESHAPES)) is not None:
+        if op.name == "linalg.generic" and rows.Structured(op).inputs != 1:
+            return False
+        value = op.operands[0]
+    return made_by(value, "linalg.batch_matmul", "linalg.matmul") is not None
 
 
 def _without_units(transpose: ir.Operation) -> None:
@@ -263,8 +263,9 @@ def _split(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]] | None
 def _before_expansion(generic: ir.Operation) -> None:
     """An elementwise operator on products whose columns, or whose batch, were split in several dimensions, or that were
     given dimensions of one element, is done before."""
-    expansion = rows.producer(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
-    if expansion is None or expansion.name != "tensor.expand_shape" or len(list(expansion.results[0].uses)) != 1:
+    is_plain = is_generic(generic) and rows.Structured(generic).inputs == 1
+    expansion = made_by(generic.operands[0], "tensor.expand_shape") if is_plain else None
+    if expansion is None or len(list(expansion.results[0].uses)) != 1:
         return
     groups = rows.groups_of(expansion)
     shape, rank = rows.shape_of(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank

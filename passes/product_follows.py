@@ -14,6 +14,7 @@ from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
@@ -315,7 +316,7 @@ def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
 
 def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
     """Whether it computes each element of its one result from those of `values` at the same place, and of others."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s, own = rows.Structured(op), [hash(value) for value in values]
     identity = ir.AffineMap.get_identity(len(s.iterators))

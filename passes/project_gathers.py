@@ -26,7 +26,7 @@ from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.generics import elementwise, extended, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import is_generic, operations_of
 
 from .base import ModulePass
 
@@ -100,7 +100,7 @@ def _is_projected(part: ir.Value) -> bool:
 
 def _takes_rows(op: ir.Operation) -> bool:
     """Whether a linalg.generic gives, for each row, all of a row of a table of two dimensions."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
     body = operations_of(s.body)

@@ -18,6 +18,7 @@ from operator import or_
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .block_order import Order
@@ -283,7 +284,7 @@ def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
 
 def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> Member | None:
     """The operator as a member of groups over the space, if it can be one; `of_lengths` as of `find`."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not is_plain(op, of_lengths):
+    if not is_generic(op) or not is_plain(op, of_lengths):
         return None
     if rounds_windows(op, op.operands[0]):  # as their own kernel does
         return None

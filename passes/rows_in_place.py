@@ -21,7 +21,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
-from kitsune_mlir.operations import erase_unused, operations_of, permutation_of, users_of
+from kitsune_mlir.operations import erase_unused, is_generic, operations_of, permutation_of, users_of
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, MOST_TURNED
 
 from .product_follows import is_elementwise
@@ -112,7 +112,7 @@ class _Region:
     def _fits(self, op: ir.Operation) -> bool:
         """Whether an operator is elementwise on such values, or reduces the dimensions that are moved: what it reads
         besides has some of the loops only, that are neighbours as they are and as they lie."""
-        if op.name != "linalg.generic" or len(op.results) != 1:
+        if not is_generic(op):
             return False
         s, rank = rows.Structured(op), len(self.shape)
         if len(s.iterators) != rank or s.index_ops() or not self._wide(op):

@@ -40,6 +40,7 @@ from kitsune_mlir.dialects.kernels import TURNED
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, in_block_order, ir, remark, walk
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, RowTiles, choose
@@ -240,7 +241,7 @@ def _picks_columns(group: Group) -> bool:
 
 def _picks_last(op: ir.Operation) -> bool:
     """Whether an operator reads each element of a line by its number."""
-    found = walk(op, "tensor.extract") if op.name == "linalg.generic" and len(op.results) == 1 else []
+    found = walk(op, "tensor.extract") if is_generic(op) else []
     return any((last := rows.producer([*one.operands][-1])) is None or last.name != "linalg.index" for one in found)
 
 

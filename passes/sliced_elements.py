@@ -16,12 +16,11 @@ them, such as the gates of a recurrent cell behind the sum of its two layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cmp_to_key
 
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, sizes_of
-from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import made_by, permutation_of, slice_of, users_of
+from kitsune_mlir.mlir import in_block_order, ir, replace_op, tensor, walk
+from kitsune_mlir.operations import is_generic, made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .reshapes import reshaped, slice_at
@@ -122,7 +121,7 @@ def _is_given(value: ir.Value) -> bool:
         return True
     if op.name == "tensor.extract_slice" or op.name in rows.RESHAPES or _is_moved_last(op):
         return _is_given(op.operands[0])
-    return op.name == "linalg.generic" and len(op.results) == 1 and _is_taken(op)
+    return is_generic(op) and _is_taken(op)
 
 
 def _is_moved_last(op: ir.Operation) -> bool:
@@ -161,7 +160,7 @@ def takes_little(op: ir.Operation) -> bool:
 def _alike(slices: Sequence[ir.Operation]) -> list[ir.Operation]:
     """The slices without those that are the same as others, whose results these give."""
     found: dict[str, ir.Operation] = {}
-    for part in sorted(slices, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1)):
+    for part in in_block_order(slices):
         first = found.setdefault(str(slice_of(part)), part)
         if first != part:
             replace_op(part, *first.results)

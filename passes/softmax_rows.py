@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
 from .scalar_bodies import constant_of
@@ -361,6 +361,6 @@ def _is_zero(value: ir.Value) -> bool:
 
 def _before_casts(value: ir.Value) -> ir.Value:
     """What a value in a body is cast from, or the value."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in CASTS:
+    while made_by(value, *CASTS) is not None:
         value = value.owner.operands[0]
     return value

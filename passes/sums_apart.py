@@ -31,7 +31,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import erase_unused
+from kitsune_mlir.operations import erase_unused, is_generic
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
@@ -126,7 +126,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
 
 def _sums_rows(op: ir.Operation) -> bool:
     """Whether an operation sums over dimensions of its operands in front of the last, and over that one not."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     iterators = rows.Structured(op).iterators
     return "reduction" in iterators and iterators[-1] == "parallel"
@@ -141,12 +141,10 @@ def _alike(op: ir.Operation) -> list[ir.Value]:
 
 def _is_arithmetic(op: ir.Operation) -> bool:
     """Whether it computes each element of one of each of its operands, by arithmetic alone."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
-    if not s.is_elementwise() or s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)):
-        return False
-    return is_arithmetic(s)
+    return s.is_elementwise() and is_arithmetic(s)
 
 
 def _chain(

@@ -22,7 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import is_generic, operations_of
 
 from .row_groups import root, users
 from .split_sums import Parts
@@ -114,7 +114,7 @@ def element_of(op: ir.Operation) -> ir.Type:
 def inputs_of(op: ir.Operation, name: str) -> list[int]:
     """The numbers of the arguments of a body that are what its one operation of this name takes, made f32 or as they
     are; none where the body is another, or takes something else."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return []
     block = op.regions[0].blocks[0]
     first, *others = [inner.operation for inner in block.operations if inner.operation.name != "arith.extf"]

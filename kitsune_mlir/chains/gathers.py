@@ -7,7 +7,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir
-from kitsune_mlir.operations import end_of, made_by, operations_of
+from kitsune_mlir.operations import end_of, is_generic, made_by, operations_of
 from kitsune_mlir.traffic import element_bytes
 
 MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
@@ -80,7 +80,7 @@ class Gather:
 
 def gather_of(op: ir.Operation | None) -> Gather | None:
     """An operation as a gather of whole rows of a table of two dimensions; None where it is none."""
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
     extracts = operations_of(s.body, "tensor.extract")

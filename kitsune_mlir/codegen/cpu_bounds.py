@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kitsune_mlir.generics import empty_generic, generic
 from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
-from kitsune_mlir.operations import end_of, operations_of
+from kitsune_mlir.operations import end_of, made_by, operations_of
 
 from .cpu_build import index
 
@@ -75,7 +75,7 @@ def _computed_axes(op: ir.Operation, extract: ir.Operation) -> list[tuple[int, i
     """The axes that an element is taken at by a computed index, and their sizes."""
     found = []
     for axis, value in enumerate(list(extract.operands)[1:]):
-        if isinstance(value.owner, ir.Block) or value.owner.name not in ("linalg.index", "arith.constant"):
+        if made_by(value, "linalg.index", "arith.constant") is None:
             with op.context, op.location, ir.InsertionPoint(op):
                 found.append((axis, _size(extract.operands[0], axis)))
     return found
@@ -104,7 +104,7 @@ def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
 
 
 def _is_constant(divisor: ir.Value) -> bool:
-    return not isinstance(divisor.owner, ir.Block) and divisor.owner.name == "arith.constant"
+    return made_by(divisor, "arith.constant") is not None
 
 
 def _is_zero(divisor: ir.Value) -> ir.Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 
 VIEWS = (
     "memref.cast",
@@ -31,7 +31,7 @@ def root_of(value: ir.Value) -> ir.Value:
 
 def is_alloc(value: ir.Value) -> bool:
     """Whether a buffer is an allocation, and no view of one."""
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
+    return made_by(value, "memref.alloc") is not None
 
 
 def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:

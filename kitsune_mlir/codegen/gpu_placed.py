@@ -16,7 +16,7 @@ from __future__ import annotations
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.example_sizes import SIZES_FROM, sizes_from
 from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, walk
-from kitsune_mlir.operations import operations_of, slice_of, users_of
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 from .gpu_buffers import VIEWS, ancestor_in, behind, is_alloc, root_of, uses_of, written
 from .gpu_kernel import as_value
@@ -186,7 +186,7 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
         alloc.erase()
         value = part
     whole = value
-    while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
+    while made_by(whole, "memref.subview") is not None:
         whole = whole.owner.operands[0]
     longer = [ir.MemRefType(value.type).shape[0], place.pitch]
     if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape) == longer:

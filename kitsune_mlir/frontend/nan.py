@@ -19,7 +19,7 @@ The same for minima, and for an order that goes down. MLIR folds the angle of tw
 from __future__ import annotations
 
 from kitsune_mlir.mlir import arith, attr_int, ir, math, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import made_by, operations_of
 
 _P = arith.CmpFPredicate
 _GREATER, _LESS = (_P.OGT, _P.UGT), (_P.OLT, _P.ULT)
@@ -45,7 +45,7 @@ def keep_nan(module: ir.Module) -> None:
 
 def _compare(condition: ir.Value) -> _Comparison | None:
     """The comparison of real numbers that a condition is."""
-    if isinstance(condition.owner, ir.Block) or condition.owner.name != "arith.cmpf":
+    if made_by(condition, "arith.cmpf") is None:
         return None
     compare = condition.owner.operation
     return compare, _P(attr_int(compare, "predicate"))
