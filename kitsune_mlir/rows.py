@@ -110,6 +110,11 @@ class Structured:
         """Whether its body reads what its last output starts from."""
         return bool(list(list(self.body.arguments)[-1].uses))
 
+    @property
+    def reductions(self) -> list[int]:
+        """Its loops that sum, or join otherwise."""
+        return [loop for loop, kind in enumerate(self.iterators) if kind == "reduction"]
+
     def reads(self) -> list[int]:
         """Operands whose values matter: the inputs, and outputs that start from a tensor."""
         outputs = range(self.inputs, len(self.op.operands))
@@ -235,7 +240,7 @@ def reduces_rows(op: ir.Operation) -> list[int | None] | None:
     s = Structured(op)
     if s.gathers() or s.index_ops() or len(op.results) != 1 or not _is_sum(s) or DYNAMIC in shape_of(op.results[0]):
         return None
-    reductions = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+    reductions = s.reductions
     if len(reductions) != 1 or init_of(op.operands[s.inputs]).scalar is None:
         return None
     rows: list[int | None] = [RESIDENT] * len(op.operands)

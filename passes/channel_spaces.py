@@ -153,7 +153,7 @@ def _reduced(op: ir.Operation) -> int | None:
     if not is_generic(op):
         return None
     s = rows.Structured(op)
-    loops = [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
+    loops = s.reductions
     if len(loops) != 1 or not s.inputs or not all(map(rows.is_tensor, op.operands)):
         return None
     (dim,), rank = loops, len(s.iterators)

@@ -17,12 +17,13 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
 from kitsune_mlir.operations import is_generic, permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
+from .reshapes import slice_along
 
 
 def read_parts(main: ir.Operation) -> None:
@@ -76,7 +77,7 @@ def _computed(op: ir.Operation, known: dict[ir.Value, ir.Value], dim: int, first
         axes = [axis for axis, expr in enumerate(map_.results) if rows.dim_of(expr) == dim]
         inputs.append(known[value] if value in known else _cut(value, axes[0], first, size, op) if axes else value)
     with op.location, ir.InsertionPoint(op):
-        start = _slice(op.operands[s.inputs], dim, first, size)
+        start = slice_along(op.operands[s.inputs], dim, first, size)
         return generic(inputs, [start], s.maps, s.iterators, s.body).results[0]
 
 
@@ -87,17 +88,7 @@ def _cut(value: ir.Value, axis: int, first: int, size: int, reader: ir.Operation
     if alone and _is_elementwise(op):
         return _computed(op, {}, axis, first, size)
     with reader.location, ir.InsertionPoint(reader):
-        return _slice(value, axis, first, size)
-
-
-def _slice(value: ir.Value, axis: int, first: int, size: int) -> ir.Value:
-    """`size` elements from `first` on along a dimension, at the insertion point."""
-    kind = ir.RankedTensorType(value.type)
-    sizes = [size if d == axis else kind.shape[d] for d in range(kind.rank)]
-    offsets = [first if d == axis else 0 for d in range(kind.rank)]
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if d != axis and kind.is_dynamic_dim(d)]
-    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
+        return slice_along(value, axis, first, size)
 
 
 def _read_in_order(op: ir.Operation) -> None:

@@ -28,6 +28,7 @@ from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, tensor, walk
 from kitsune_mlir.operations import erase_unused, is_generic, users_of
 from kitsune_mlir.weights import is_weight
 
+from .recomputed_elements import is_arithmetic
 from .taken_views import VIEWS, read_through, taken_of
 
 _EXTRACT = "tensor.extract"
@@ -84,7 +85,7 @@ def _is_taken(made: ir.Operation) -> bool:
     uses = [user for value in views for user in users_of(value)]
     readers = [op for op in uses if not (op.name in VIEWS and op.results[0] in views)]
     takers, others = [taker for op in readers if (taker := _taker(op))], [op for op in readers if not _taker(op)]
-    is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
+    is_cheap = is_arithmetic(s)
     is_rounded = _is_narrow(made.results[0]) and any(map(_is_computed_narrow, inputs))
     is_unwritten = is_cheap or all(map(_is_reduction, others))
     if others and (not is_unwritten or is_rounded or _follows_product(made)):

@@ -23,7 +23,7 @@ def size_reductions(main: ir.Operation) -> bool:
     found = [op for op in walk(main, "linalg.generic") if _sums_gathered(op)]
     for op in found:
         s = rows.Structured(op)
-        rank, loops = len(s.iterators), [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
+        rank, loops = len(s.iterators), s.reductions
         sizes = [rows.shape_of(op.operands[0])[[*map(rows.dim_of, s.maps[0].results)].index(d)] for d in loops]
         with op.location, ir.InsertionPoint(op):
             sized = tensor.empty(sizes, ir.RankedTensorType(op.operands[0].type).element_type)

@@ -33,7 +33,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.planning.thin_products import THIN_BY
+from kitsune_mlir.planning.thin_products import takes_its_place
 from kitsune_mlir.traffic import element_bytes
 from kitsune_mlir.weights import is_weight
 
@@ -134,7 +134,7 @@ def _us(product: PricedProduct, follows: Follows) -> float | None:
     tiles, thin = product.tiles(follows), predicted_us(product.found, product.sizes, product.target)
     if tiles is None:
         return thin
-    return thin if thin is not None and thin < THIN_BY * tiles.microseconds else tiles.microseconds
+    return thin if takes_its_place(thin, tiles.microseconds) else tiles.microseconds
 
 
 def _alike(layers: Sequence[_Layer]) -> list[list[_Layer]]:

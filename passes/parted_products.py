@@ -28,6 +28,7 @@ from kitsune_mlir.operations import only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
+from .reshapes import slice_along
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -134,18 +135,8 @@ def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
     op, found = parts.product, parts.found
     start = zero_tensor([count, parts.columns], ir.RankedTensorType(op.results[0].type).element_type)
-    right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
+    right = slice_along(found.right, found.right_roles.index("n"), first, parts.columns)
     return cloned_on(op, [op.operands[0], right, start])
-
-
-def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
-    """So many elements of a tensor along one dimension, all along the others."""
-    kind = ir.RankedTensorType(value.type)
-    offsets, sizes = [0] * kind.rank, list(kind.shape)
-    offsets[axis], sizes[axis] = first, count
-    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if type_.is_dynamic_dim(d)]
-    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
 
 
 def _elementwise(
@@ -160,7 +151,7 @@ def _elementwise(
         if operand in given:
             inputs.append(given[operand])
         else:
-            inputs.append(_columns(operand, axes[0], first, sizes[1]) if axes else operand)
+            inputs.append(slice_along(operand, axes[0], first, sizes[1]) if axes else operand)
     start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
     return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body).results[0]
 

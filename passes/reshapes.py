@@ -23,6 +23,16 @@ def slice_at(value: ir.Value, at: Mapping[int, int]) -> ir.Value:
     return tensor.ExtractSliceOp(type_, value, [], open_, [], firsts, sizes, [1] * kind.rank).result
 
 
+def slice_along(value: ir.Value, dim: int, first: int, count: int) -> ir.Value:
+    """So many elements from `first` on along one dimension, all along the others."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [count if d == dim else kind.shape[d] for d in range(kind.rank)]
+    offsets = [first if d == dim else 0 for d in range(kind.rank)]
+    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if d != dim and kind.is_dynamic_dim(d)]
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
+
+
 def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
     """A tensor with its elements in the same order and other sizes; None for one that is open until the call, as one of
     the tensor's then is; of several each stays a dimension, and known ones are cut. One of a single element stays as it

@@ -32,7 +32,7 @@ from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
-from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us, memory_us
 from kitsune_mlir.planning.open_sizes import factors, is_alone, is_open, open_part
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
@@ -261,7 +261,7 @@ class _Pair:
             moved = [own["values"], own["values"]]
             moved += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
         nbytes = [each * self.groups.sizes.taken(prod(self.groups.sizes.shape(value))) for value in moved]
-        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
+        return sum(alone + memory_us(each, target) for each in nbytes)
 
     @property
     def _first_roles(self) -> dict[str, Roles]:

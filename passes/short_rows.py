@@ -188,7 +188,7 @@ class RowLoops:
     @cached_property
     def along(self) -> list[int]:
         """Those of a reduction."""
-        return [d for d, kind in enumerate(self.s.iterators) if kind == "reduction"]
+        return self.s.reductions
 
     @cached_property
     def across(self) -> list[int | None]:

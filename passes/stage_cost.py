@@ -207,3 +207,8 @@ def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
     accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
     consumers = tuple(order[stage.label] for stage in queue.consumers)
     return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)
+
+
+def instructions_of(s: rows.Structured) -> int:
+    """Instructions of an element, without what loads and stores it."""
+    return sum(DEAR.get(op.name, 1) for op in operations_of(s.body)) - 1

@@ -115,7 +115,7 @@ def _roots(program: Program, nest: Nest) -> Iterator[tuple[ir.Value, Place, int]
     assert nest.op is not None
     if nest.kind == REDUCTION:
         s = rows.Structured(nest.op)
-        reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+        reduced = s.reductions
         width = _width(nest.op.operands[0])
         for value, at in _generic_operands(s, OWN, reduced, width):
             yield value, at, width

@@ -48,7 +48,7 @@ def _is_long_sum(op: ir.Operation) -> bool:
         for size, expr in zip(rows.shape_of(value), map_.results)
         if isinstance(expr, ir.AffineDimExpr)
     }
-    terms = [sizes.get(d, 1) for d, iterator in enumerate(s.iterators) if iterator == "reduction"]
+    terms = [sizes.get(d, 1) for d in s.reductions]
     return rows.DYNAMIC in terms or prod(terms) >= _LONG
 
 
