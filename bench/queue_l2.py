@@ -21,7 +21,6 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
 
 COUNTER_BYTES = 128  # a cache line: no false sharing
-COUNTERS_BYTES = 2 * COUNTER_BYTES
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import users_of
 
 if TYPE_CHECKING:
     from .kitsune import PipelineOp, QueueOp, ResultOp, StoreOp
@@ -41,7 +42,7 @@ def string(op, name: str) -> str | None:
 
 def integer(op, name: str) -> int | None:
     """An integer attribute's value; None when it is absent."""
-    return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else None
+    return attr_int(op, name) if name in op.attributes else None
 
 
 def number(op, name: str) -> float | None:
@@ -174,7 +175,7 @@ def _may_have_rows(whole: ir.RankedTensorType, count: int | None) -> bool:
 
 def verify_queue(queue: QueueOp, order: dict[str, int]) -> bool:
     """Run by the pipeline; `order` gives the position of each stage."""
-    users = {use.owner.operation.name for use in queue.results[0].uses}
+    users = {user.name for user in users_of(queue.results[0])}
     per_tile = {"kitsune.put", "kitsune.get"}
     once = {"kitsune.accumulate", "kitsune.reduce"}
     if users - per_tile - once:
@@ -200,4 +201,4 @@ def constant(value: ir.Value) -> int | None:
     """The number that an index is; None where it is no constant."""
     if not defined_by(value, "arith.constant"):
         return None
-    return ir.IntegerAttr(value.owner.operation.attributes["value"]).value
+    return attr_int(value.owner.operation, "value")

@@ -36,9 +36,9 @@ class MeetOp(Kitsune.Operation, name="meet", traits=[RingEffect]):
     share: ext.Result[Any]
 
     def verify_region_invariants(self) -> bool:
-        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+        if (around := _around(self)) is None:
             return False
-        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        kernel, agent = around
         count = kernel.cluster
         if count < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
@@ -68,9 +68,9 @@ class SendOp(Kitsune.Operation, name="send", traits=[RingEffect]):
         *rings, tile = self.operands
         if not all(defined_by(ring, AllocRingOp.OPERATION_NAME) for ring in rings):
             return fail(self, "takes its rings straight from kitsune.alloc_rings")
-        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+        if (around := _around(self)) is None:
             return False
-        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        kernel, agent = around
         if len(rings) != (others := kernel.cluster - 1) or not others:
             return fail(self, f"fills a ring of each of the {others} other CTAs, found {len(rings)}")
         for ring in (ring.owner.operation.opview for ring in rings):
@@ -99,9 +99,9 @@ class CollectOp(Kitsune.Operation, name="collect", traits=[RingEffect]):
         ring, tile = self.operands
         if not defined_by(ring, AllocRingOp.OPERATION_NAME):
             return fail(self, "takes its ring straight from a kitsune.alloc_ring")
-        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+        if (around := _around(self)) is None:
             return False
-        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        kernel, agent = around
         count, ring, kind = kernel.cluster, ring.owner.operation.opview, tile.type
         if count < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
@@ -136,9 +136,9 @@ class TotalOp(Kitsune.Operation, name="total", traits=[RingEffect]):
         return string(self, "join")
 
     def verify_region_invariants(self) -> bool:
-        if not inside(self, AgentOp.OPERATION_NAME) or not inside(self, KernelOp.OPERATION_NAME):
+        if (around := _around(self)) is None:
             return False
-        kernel, agent = (parent_of(self, op.OPERATION_NAME).opview for op in (KernelOp, AgentOp))
+        kernel, agent = around
         if kernel.cluster < 2:
             return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
         if self.join_name not in JOINS:
@@ -148,3 +148,10 @@ class TotalOp(Kitsune.Operation, name="total", traits=[RingEffect]):
         if not numbers or list(part.shape[1:]) not in ([], [1]) or part != total:
             return fail(self, f"joins one f32 a row, found {part} and {total}")
         return True
+
+
+def _around(op: Kitsune.Operation) -> tuple[KernelOp, AgentOp] | None:
+    """The kernel and the agent that an operation stands in; without them an error says so."""
+    if not inside(op, AgentOp.OPERATION_NAME) or not inside(op, KernelOp.OPERATION_NAME):
+        return None
+    return parent_of(op, KernelOp.OPERATION_NAME).opview, parent_of(op, AgentOp.OPERATION_NAME).opview

@@ -38,6 +38,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 from kitsune_mlir.planning.place import SHAPES
 
@@ -106,7 +107,7 @@ class QueueOp(Kitsune.Operation, name="queue"):
 
     @asked_once
     def _stages(self, *names: str) -> list["StageOp"]:
-        users = [use.owner.operation for use in self.results[0].uses]
+        users = users_of(self.results[0])
         stages = [parent_of(user, StageOp.OPERATION_NAME) for user in users if user.name in names]
         return [stage.opview for stage in reversed(stages) if stage is not None]
 
@@ -328,7 +329,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         names = (QueueOp.OPERATION_NAME, StageOp.OPERATION_NAME)
-        members = [op.operation for op in self.block.operations]
+        members = operations_of(self.block)
         if any(op.name in names for op in members):
             stranger = next((op for op in members if op.name not in names), None)
             if stranger is not None:
@@ -342,7 +343,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         positions = [store.position for store in stores]
         if positions != list(range(len(stores))):
             return fail(self, f"stores outputs {positions}; wants each of 0 to n-1 once")
-        users = [use.owner.operation for use in self.results[0].uses]
+        users = users_of(self.results[0])
         for user in users:
             if user.name != ResultOp.OPERATION_NAME:
                 return fail(user, "uses the outputs of a kitsune.pipeline; only kitsune.result may")

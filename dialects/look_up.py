@@ -4,6 +4,7 @@
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.operations import users_of
 
 from .boxes import CopyOp
 from .checks import check_integer, check_kind, fail, integer
@@ -36,7 +37,7 @@ class LookUpOp(Kitsune.Operation, name="look_up", traits=[ext.Pure]):
     @property
     def copies(self) -> list[ir.Operation]:
         """The copies whose boxes are found so."""
-        return [use.owner.operation for use in self.results[0].uses]
+        return users_of(self.results[0])
 
     def verify_region_invariants(self) -> bool:
         kind = self.operands[0].type

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.operations import users_of
 
 from .checks import defined_by, fail, parent_of, string
 from .kernels import COLLECT, COPY, FILL, GATHER_ROWS, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
@@ -115,7 +116,7 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
     def _uses_of_slots(self, *names: str) -> list[ir.OpOperand]:
         """Where operations of these names use slots as they were opened."""
-        opened = [use.owner.operation for use in self.results[0].uses]
+        opened = users_of(self.results[0])
         opened = [op for op in opened if op.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)]
         return [use for op in opened for use in op.results[0].uses if use.owner.operation.name in names]
 

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.mlir import attr_int, ext, ir
 from kitsune_mlir.planning import windows
 
 from .checks import check_integer, fail
@@ -58,12 +58,12 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
     @property
     def blocks(self) -> int:
         """Blocks of channels."""
-        return ir.IntegerAttr(self.attributes["blocks"]).value if "blocks" in self.attributes else 1
+        return attr_int(self, "blocks") if "blocks" in self.attributes else 1
 
     @property
     def chunk(self) -> int:
         """Columns of which a multiple is one element of the filter."""
-        return ir.IntegerAttr(self.attributes["chunk"]).value if "chunk" in self.attributes else windows.CHUNK
+        return attr_int(self, "chunk") if "chunk" in self.attributes else windows.CHUNK
 
     @property
     def axes(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The driver: a model in, a callable out. Every step is a line of the tables below."""
+"""The driver: a model in, a callable out. Every step is a line of the tables of passes/__init__.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
 from kitsune_mlir.mlir import Remark, ir
-from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes import CONVERT, DESIGN, FOR_GPUS, PARTITION, PLACE, pipeline
 from kitsune_mlir.passes.base import ModulePass
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
@@ -27,33 +27,6 @@ from kitsune_mlir.program import Argument, Program
 from kitsune_mlir.runtime.artifact import Content
 from kitsune_mlir.runtime.executable import Interface
 
-# What happens to the model whatever it runs on, then for each target on a copy.
-PARTITION = ("prepare-linalg", "project-gathers", "order-rows", "carry-channels", "partition-dataflow")
-FOR_GPUS = ("order-rows", "carry-channels")  # of those, what is not run for the sake of a CPU alone
-DESIGN = ("design-pipeline",)
-PLACE = {
-    "cpu": ("place-stages", "verify-dataflow"),
-    "gpu": ("cut-pipelines", "place-stages", "scatter-outputs", "verify-dataflow"),
-}
-CONVERT = {
-    "cpu": ("convert-kitsune-to-cpu",),
-    "gpu": (
-        "single-products",
-        "schedule-chains",
-        "convolutions-to-products",
-        "join-products",
-        "schedule-attention",
-        "schedule-back-to-back",
-        "gated-products",
-        "schedule-products",
-        "schedule-rows",
-        "place-columns",
-        "convert-kitsune-to-gpu",
-        "convert-linalg-to-gpu",
-        "join-launches",
-        "overlap-launches",
-    ),
-}
 LOWER = "convert-kitsune-to-gpu"  # after it nothing shows what the scheduled kernels hold
 
 Progress = Callable[[str], None]

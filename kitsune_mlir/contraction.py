@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.operations import made_by, permutation_of
+
 from .example_sizes import shape_of
 from .mlir import ir, linalg
 
@@ -65,7 +67,7 @@ def match_product(op: ir.Operation) -> Contraction | None:
 
 def is_zero_filled(value: ir.Value) -> bool:
     """Whether a tensor is `linalg.fill` of a constant zero."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.fill":
+    if made_by(value, "linalg.fill") is None:
         return False
     source = value.owner.operands[0].owner
     if isinstance(source, ir.Block) or source.name != "arith.constant":
@@ -132,9 +134,9 @@ def _computable(left: ir.Type, right: ir.Type, result: ir.Type) -> bool:
 
 
 def _through_transpose(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
-    if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.transpose":
+    if made_by(value, "linalg.transpose") is None:
         return value, roles
-    permutation = list(value.owner.attributes["permutation"])
+    permutation = permutation_of(value.owner)
     source = [""] * len(roles)
     for role, axis in zip(roles, permutation, strict=True):
         source[axis] = role

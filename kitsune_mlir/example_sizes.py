@@ -12,7 +12,8 @@ from math import prod
 from operator import eq, ge, gt, le, lt, ne
 
 from kitsune_mlir.dialects.systems import SYSTEMS
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import attr_int, ir, walk
+from kitsune_mlir.operations import made_by, operations_of, padding_of
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.program import Argument
 
@@ -50,12 +51,6 @@ def known_shape(value: ir.Value) -> list[int | None]:
     """A tensor's sizes, None for one that no example says."""
     known = Known()
     return [known.size(value, d) for d in range(value.type.rank)]
-
-
-def number_of(value: ir.Value) -> int:
-    """An index that is a size, UNKNOWN_ROWS where no example says it."""
-    found = Known().number(value)
-    return UNKNOWN_ROWS if found is None else found
 
 
 def sizes_from(function: ir.Operation, result: int) -> list[tuple[int, int]]:
@@ -146,10 +141,10 @@ class Known:
         """The size of tensors side by side, or of one with something around it."""
         if op.name == "tensor.concat":
             sizes = [self._size(operand, d, steps) for operand in op.operands]
-            along = ir.IntegerAttr(op.attributes["dim"]).value == d
+            along = attr_int(op, "dim") == d
             return sizes[0] if not along else None if None in sizes else sum(filter(None, sizes))
         size = self._size(op.operands[0], d, steps)
-        around = [list(ir.DenseI64ArrayAttr(op.attributes[name]))[d] for name in ("static_low", "static_high")]
+        around = [each[d] for each in padding_of(op)]
         return None if size is None or min(around) < 0 else size + sum(around)
 
     def _of_pipeline(self, result: ir.Operation, d: int, steps: int) -> int | None:
@@ -177,7 +172,7 @@ class Known:
         while holder.name != "builtin.module":
             holder = holder.parent.operation
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        own = (one.operation for one in holder.regions[0].blocks[0].operations if one.operation.name == "func.func")
+        own = operations_of(holder.regions[0].blocks[0], "func.func")
         function = next(one for one in own if ir.StringAttr(one.attributes["sym_name"]).value == name)
         before = sum(map(op.results[result].type.is_dynamic_dim, range(d)))
         sources = sizes_from(function, result)
@@ -200,7 +195,7 @@ class Known:
             return None
         op, after = value.owner.operation, steps + 1
         if op.name == "arith.constant":
-            return int(ir.IntegerAttr(op.attributes["value"]).value)
+            return int(attr_int(op, "value"))
         if op.name in ("tensor.dim", "memref.dim"):
             axis = self._number(op.operands[1], after)
             return None if axis is None else self._size(op.operands[0], axis, after)
@@ -220,13 +215,13 @@ class Known:
 
     def _holds(self, condition: ir.Value, steps: int) -> bool | None:
         """Whether a condition of two sizes holds, as torch-mlir asks of those of a view whether they are negative."""
-        if isinstance(condition.owner, ir.Block) or condition.owner.operation.name != "arith.cmpi":
+        if made_by(condition, "arith.cmpi") is None:
             return None
         op = condition.owner.operation
         a, b = (self._number(operand, steps) for operand in op.operands)
         if a is None or b is None:
             return None
-        return bool(_COMPARED[ir.IntegerAttr(op.attributes["predicate"]).value](a, b))
+        return bool(_COMPARED[attr_int(op, "predicate")](a, b))
 
 
 def _of_argument(argument: ir.BlockArgument, d: int) -> int | None:
@@ -252,7 +247,7 @@ def _first(root: ir.Operation, name: str) -> ir.Operation | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant"
+    return made_by(value, "arith.constant") is not None
 
 
 def _calculated(name: str, a: int | None, b: int | None) -> int | None:

@@ -10,6 +10,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import made_by
 
 Form = tuple[Any, ...]
 
@@ -77,7 +78,7 @@ def _kind(scalar: object) -> object:
 
 def _windows(value: ir.Value) -> object:
     """What tells windows over images from others of the same type; None for any other value."""
-    op = rows.producer(value)
-    if op is None or op.name != WindowsOp.OPERATION_NAME:
+    op = made_by(value, WindowsOp.OPERATION_NAME)
+    if op is None:
         return None
     return op.operands[0].type, frozenset(op.attributes.items())

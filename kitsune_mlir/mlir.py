@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cmp_to_key
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from torch_mlir import ir, passmanager
@@ -71,6 +71,7 @@ __all__ = [
     "context",
     "dialect_names",
     "ext",
+    "i64",
     "importer",
     "in_block_order",
     "ir",
@@ -369,26 +370,17 @@ def clone_on(op: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Op
     return copy
 
 
+def i64(number: int) -> ir.IntegerAttr:
+    """A number as an attribute."""
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
 def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:
     """An integer attribute's value, or `default` when it is absent."""
     return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else default
 
 
 _FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)+)":(\d+):\d+')
-
-
-class Slice(NamedTuple):
-    """What a slice or a view takes along each dimension; `ir.ShapedType.get_dynamic_size()` where a call decides."""
-
-    offsets: list[int]
-    sizes: list[int]
-    strides: list[int]
-
-
-def slice_of(op: ir.Operation) -> Slice:
-    """What a tensor.extract_slice, a tensor.insert_slice, a memref.subview or their like takes."""
-    names = ("static_offsets", "static_sizes", "static_strides")
-    return Slice(*(list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names))
 
 
 def location(loc: ir.Location) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kitsune_mlir.mlir import ir, linalg, slice_of, tensor
+from kitsune_mlir.generics import set_iterators, set_maps
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, tensor
+from kitsune_mlir.operations import permutation_of, slice_of
 from kitsune_mlir.rows import (
     DYNAMIC,
     RESHAPES,
@@ -60,7 +62,7 @@ class RowCloner:
             elif op.name in RESHAPES:
                 results = [self._reshape(op, p)]
             elif op.name == "tensor.concat":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value - p + 1
+                dim = attr_int(op, "dim") - p + 1
                 type_ = self.type_of(op.results[0].type, p)
                 results = [tensor.ConcatOp(type_, dim, [self._input(value, p) for value in op.operands]).result]
             elif op.name == "tensor.extract_slice":
@@ -93,7 +95,7 @@ class RowCloner:
         s = Structured(op)
         loops = s.row_loops(p) if p else []
         if op.name == "linalg.transpose":
-            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            permutation = permutation_of(op)
             rest = [d - p + 1 for d in permutation[p:]]
             if rest == list(range(1, len(rest) + 1)):
                 return [self[op.operands[0]]]
@@ -101,7 +103,7 @@ class RowCloner:
             return list(linalg.transpose(self[op.operands[0]], outs=[out], permutation=[0, *rest]).results)
         outs = [self.init(value, p) for value in list(op.operands)[s.inputs :]]
         reading = operand_rows(op, p) if p else reduces_rows(op)
-        inputs = [self._input(value, rows) for value, rows in zip(list(op.operands)[: s.inputs], reading)]
+        inputs = [self._input(value, rows) for value, rows in zip(s.given, reading)]
         operands = [*inputs, *outs]
         new = op.clone(ir.InsertionPoint.current)
         for i, value in enumerate(operands):
@@ -154,13 +156,10 @@ def _flatten_loops(s: Structured, loops: Sequence[int]) -> None:
         streams = [dim_of(expr) for expr in exprs[: len(loops)]] == list(loops)
         rest = [_renumber(expr, number) for expr in (exprs[len(loops) :] if streams else exprs)]
         maps.append(ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(0), *rest] if streams else rest))
-    s.op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
-    kinds = ["parallel", *(s.iterators[loop] for loop in others)]
-    parse = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
-    s.op.attributes["iterator_types"] = ir.ArrayAttr.get(parse)
+    set_maps(s.op, maps)
+    set_iterators(s.op, ["parallel", *(s.iterators[loop] for loop in others)])
     for index in s.index_ops():
-        dim = number[ir.IntegerAttr(index.attributes["dim"]).value]
-        index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+        index.attributes["dim"] = i64(number[attr_int(index, "dim")])
 
 
 def _renumber(expr: ir.AffineExpr, number: dict[int, int]) -> ir.AffineExpr:

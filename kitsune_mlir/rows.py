@@ -13,7 +13,8 @@ from typing import Any
 
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.systems import SYSTEMS
-from kitsune_mlir.mlir import arith, attr_int, ir, slice_of, tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, tensor
+from kitsune_mlir.operations import end_of, made_by, operations_of, padding_of, permutation_of, producer, slice_of
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -37,12 +38,6 @@ def known_sizes(value: ir.Value) -> list[int | None]:
 
 def is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
-
-
-def producer(value: ir.Value) -> ir.Operation | None:
-    """The operation that defines a value; None for block arguments."""
-    owner = value.owner
-    return None if isinstance(owner, ir.Block) else owner.operation
 
 
 def used_values(op: ir.Operation) -> list[ir.Value]:
@@ -77,7 +72,7 @@ class Structured:
     def __init__(self, op: ir.Operation):
         self.op = op.operation
         if op.name == "linalg.transpose":
-            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            permutation = permutation_of(op)
             rank = len(permutation)
             source = [ir.AffineDimExpr.get(permutation.index(d)) for d in range(rank)]
             self.maps = [ir.AffineMap.get(rank, 0, source), ir.AffineMap.get_identity(rank)]
@@ -105,6 +100,21 @@ class Structured:
     @property
     def body(self) -> ir.Block:
         return self.op.regions[0].blocks[0]
+
+    @property
+    def given(self) -> list[ir.Value]:
+        """Its inputs."""
+        return list(self.op.operands)[: self.inputs]
+
+    @property
+    def reads_start(self) -> bool:
+        """Whether its body reads what its last output starts from."""
+        return bool(list(list(self.body.arguments)[-1].uses))
+
+    @property
+    def reductions(self) -> list[int]:
+        """Its loops that sum, or join otherwise."""
+        return [loop for loop, kind in enumerate(self.iterators) if kind == "reduction"]
 
     def reads(self) -> list[int]:
         """Operands whose values matter: the inputs, and outputs that start from a tensor."""
@@ -135,7 +145,7 @@ class Structured:
         return found
 
     def index_ops(self) -> list[ir.Operation]:
-        return [op.operation for op in self.body.operations if op.operation.name == "linalg.index"]
+        return operations_of(self.body, "linalg.index")
 
     def gathers(self) -> bool:
         return bool(self.tables())
@@ -189,7 +199,7 @@ def operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
     if op.name in RESHAPES:
         return _reshape_rows(op, p)
     if op.name == "tensor.concat":
-        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        dim = attr_int(op, "dim")
         return [p] * len(op.operands) if p <= dim else "concatenates along the rows"
     if op.name == "tensor.extract_slice":
         return _slice_rows(op, p)
@@ -204,7 +214,7 @@ def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
     loops = s.row_loops(p)
     if loops is None:
         return "reduces or permutes the rows"
-    if any(ir.IntegerAttr(op.attributes["dim"]).value in loops for op in s.index_ops()):
+    if any(attr_int(op, "dim") in loops for op in s.index_ops()):
         return "reads the row number"
     rows: list[int | None] = [p] * len(s.op.operands)
     for i in range(s.inputs):
@@ -231,7 +241,7 @@ def reduces_rows(op: ir.Operation) -> list[int | None] | None:
     s = Structured(op)
     if s.gathers() or s.index_ops() or len(op.results) != 1 or not _is_sum(s) or DYNAMIC in shape_of(op.results[0]):
         return None
-    reductions = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+    reductions = s.reductions
     if len(reductions) != 1 or init_of(op.operands[s.inputs]).scalar is None:
         return None
     rows: list[int | None] = [RESIDENT] * len(op.operands)
@@ -249,7 +259,7 @@ def _is_sum(s: Structured) -> bool:
     if s.op.name == "linalg.matmul":
         return True
     out = list(s.body.arguments)[-1]
-    last = producer(list(s.body.operations)[-1].operation.operands[0])
+    last = producer(end_of(s.body).operands[0])
     uses = list(out.uses)
     return last is not None and last.name == "arith.addf" and len(uses) == 1 and uses[0].owner.operation == last
 
@@ -310,7 +320,7 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return "takes some of the rows"
     if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
         return "has a dynamic slice"
-    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
+    if DYNAMIC in sizes[:p] and not _is_all_of(op):
         return "may take some of the rows"
     return [p, *([RESIDENT] * (len(op.operands) - 1))]
 
@@ -339,10 +349,10 @@ def _source_of_number(number: ir.Value | tuple[ir.Value, int]) -> ir.Value | tup
     """What a number is, which may be the size of a tensor that was told it; see source_of_size."""
     op = producer(number) if isinstance(number, ir.Value) else None
     while op is not None and op.name == "tensor.dim":
-        place = producer(op.operands[1])
-        if place is None or place.name != "arith.constant":
+        place = made_by(op.operands[1], "arith.constant")
+        if place is None:
             break
-        number = source_of_size(op.operands[0], ir.IntegerAttr(place.attributes["value"]).value)
+        number = source_of_size(op.operands[0], attr_int(place, "value"))
         op = producer(number) if isinstance(number, ir.Value) else None
     return number
 
@@ -364,8 +374,7 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
     if op is not None and op.name in ALIKE:
         return source_of_size(op.operands[0], d)
     if op is not None and op.name == "tensor.pad":
-        around = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high")]
-        if all(each[d] == 0 for each in around):
+        if all(each[d] == 0 for each in padding_of(op)):
             return source_of_size(op.operands[0], d)
     if op is not None and op.name.startswith(("linalg.", "tm_tensor.")):
         number = ir.OpResult(value).result_number

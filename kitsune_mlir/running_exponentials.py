@@ -13,7 +13,7 @@ carries the largest element and a sum instead (codegen/scan_joins.py).
 from __future__ import annotations
 
 from kitsune_mlir.mlir import arith, ir, math, walk
-from kitsune_mlir.rows import producer
+from kitsune_mlir.operations import erase_unused, producer, users_of
 
 _NAMES = {"arith.maximumf", "math.exp", "math.log1p"}
 
@@ -22,7 +22,7 @@ def without_overflow(module: ir.Module) -> None:
     """Rewrites such scans in place, in linalg as torch-mlir made it, where an operator is a body of its own."""
     for scan in walk(module, "tm_tensor.scan"):
         exponentials = producer(scan.operands[0])
-        logarithms = [use.owner.operation for use in scan.results[0].uses if use.owner.name == "linalg.generic"]
+        logarithms = users_of(scan.results[0], "linalg.generic")
         logarithms = [generic for generic in logarithms if _does(generic, "math.log")]
         adds = [op.operation.name for op in scan.regions[0].blocks[0].operations] == ["arith.addf", "tm_tensor.yield"]
         if adds and logarithms and exponentials is not None and _does(exponentials, "math.exp"):
@@ -30,8 +30,7 @@ def without_overflow(module: ir.Module) -> None:
             for generic in logarithms:
                 generic.results[0].replace_all_uses_with(joined)
                 generic.erase()
-            if not any(list(result.uses) for result in scan.results):
-                scan.erase()
+            erase_unused(scan)
 
 
 def joins_exponentials(scan: ir.Operation) -> bool:

@@ -13,6 +13,7 @@ from math import prod
 from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import producer
 
 PIPELINE = "kitsune.pipeline"
 # Data movement that code generation turns into address arithmetic or start values, not operators.
@@ -82,4 +83,4 @@ def _is_start_value(value: ir.Value) -> bool:
 
 
 def _producer(value: ir.Value) -> ir.Operation | None:
-    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return producer(value)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.program import Argument, Output
 from kitsune_mlir.runtime.weight_steps import GROWTH, SMALL
 from kitsune_mlir.traffic import tensor_bytes
@@ -61,7 +62,7 @@ def _origins(value: ir.Value) -> list[ir.Value] | None:
         new = [source for source in dict.fromkeys(sources) if source not in seen]
         waiting += new
         seen.update(new)
-    return [origin for origin in found if isinstance(origin.owner, ir.Block) or origin.owner.name != "tensor.empty"]
+    return [origin for origin in found if made_by(origin, "tensor.empty") is None]
 
 
 def _sources(value: ir.Value) -> list[ir.Value] | None:

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import end_of, is_generic, made_by
 from kitsune_mlir.weights import is_weight
-
-from .generic_operands import indexing_maps, input_count
 
 _WIDENING = ("arith.extf", "arith.extsi")
 _CASTS = (*_WIDENING, "arith.truncf")
@@ -36,13 +35,13 @@ def absorb_cast(cast: ir.Operation) -> None:
             cast.erase()
         else:
             absorb_cast(cast)
-    elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source, cast):
+    elif _scalar_cast(cast).name == "arith.truncf" and len(uses) == 1 and _can_yield(source):
         _yield(source.owner, cast)
     elif uses and all(_reads(use) for use in uses) and not (len(uses) > 1 and _is_of_convolution(cast)):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
-    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
+    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source):
         _yield(source.owner, cast)
 
 
@@ -93,8 +92,8 @@ def _has_integers(value: ir.Value) -> bool:
         op = rows.producer(op.operands[0])
     if op is None or op.name != "linalg.generic":
         return False
-    given = rows.producer(op.regions[0].blocks[0].operations[-1].operands[0])
-    return given is not None and given.name in ("arith.sitofp", "arith.uitofp")
+    given = made_by(op.regions[0].blocks[0].operations[-1].operands[0], "arith.sitofp", "arith.uitofp")
+    return given is not None
 
 
 def _is_cast(generic: ir.Operation) -> bool:
@@ -103,7 +102,7 @@ def _is_cast(generic: ir.Operation) -> bool:
     if len(generic.operands) != 2 or len(operations) != 2 or operations[0].name not in _CASTS:
         return False
     argument = generic.regions[0].blocks[0].arguments[0]
-    maps = indexing_maps(generic)
+    maps = rows.Structured(generic).maps
     casts = operations[0].operands[0] == argument and operations[1].operands[0] == operations[0].results[0]
     return casts and maps[0] == maps[1] == ir.AffineMap.get_identity(maps[0].n_dims)
 
@@ -142,7 +141,7 @@ def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:
 
 def _reads(use: ir.OpOperand) -> bool:
     owner = use.owner.operation
-    return owner.name == "linalg.generic" and use.operand_number < input_count(owner)
+    return owner.name == "linalg.generic" and use.operand_number < rows.Structured(owner).inputs
 
 
 def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) -> None:
@@ -156,14 +155,14 @@ def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) 
     user.operands[index] = source
 
 
-def _can_yield(source: ir.Value, cast: ir.Operation) -> bool:
+def _can_yield(source: ir.Value) -> bool:
     """Whether the producer is an elementwise generic that nothing else uses."""
     producer = source.owner
-    if isinstance(producer, ir.Block) or producer.name != "linalg.generic" or len(producer.results) != 1:
+    if isinstance(producer, ir.Block) or not is_generic(producer):
         return False
     block = producer.regions[0].blocks[0]
     parallel = all("parallel" in str(kind) for kind in ir.ArrayAttr(producer.attributes["iterator_types"]))
-    fresh = producer.operands[input_count(producer)].owner
+    fresh = producer.operands[rows.Structured(producer).inputs].owner
     return (
         parallel
         and len(list(source.uses)) == 1
@@ -176,11 +175,11 @@ def _can_yield(source: ir.Value, cast: ir.Operation) -> bool:
 def _yield(producer: ir.Operation, cast: ir.Operation) -> None:
     """Makes the producer yield the cast value into a tensor of the cast's type."""
     block = producer.regions[0].blocks[0]
-    terminator = list(block.operations)[-1].operation
+    terminator = end_of(block)
     moved = _scalar_cast(cast).clone(ip=ir.InsertionPoint(terminator))
     moved.operation.operands[0] = terminator.operands[0]
     type_ = cast.results[0].type
-    fresh = producer.operands[input_count(producer)].owner
+    fresh = producer.operands[rows.Structured(producer).inputs].owner
     with ir.InsertionPoint(producer), producer.location:
         sizes = ir.Operation.create("tensor.empty", results=[type_], operands=list(fresh.operands)).result
     slim = ir.Operation.create(

@@ -15,57 +15,46 @@ Whoever reads %y then knows that these are windows of %x, and how to read %x ins
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.generics import clone_operations, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op
+from kitsune_mlir.operations import end_of, made_by, operations_of
+from kitsune_mlir.planning.linear_sums import LinearSum
 
 from .broadcast_reads import same_size
-from .schedule_build import clone_operations, empty_generic
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 _LESS = 2  # the predicate a < b of arith.cmpi
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """start + factor d0 + ..., of loops by their number."""
-
-    start: int
-    factors: Mapping[int, int]
-
-    def plus(self, other: _Sum, times: int = 1) -> _Sum:
-        loops = {*self.factors, *other.factors}
-        found = {d: self.factors.get(d, 0) + times * other.factors.get(d, 0) for d in loops}
-        return _Sum(self.start + times * other.start, {d: factor for d, factor in found.items() if factor})
-
-    def times(self, number: int) -> _Sum:
-        return _Sum(0, {}).plus(self, number)
+class _Place(LinearSum):
+    """A number of loops, whose own numbers are its terms."""
 
     def loop(self) -> int | None:
         """The loop whose number it is, if it is one."""
-        return next(iter(self.factors)) if not self.start and [*self.factors.values()] == [1] else None
+        return next(iter(self.terms)) if not self.known and [*self.terms.values()] == [1] else None
 
     def is_never_negative(self) -> bool:
-        return self.start >= 0 and all(factor > 0 for factor in self.factors.values())
+        return self.known >= 0 and all(times > 0 for times in self.terms.values())
 
     def map(self) -> ir.AffineExpr:
-        terms = [ir.AffineExpr.get_dim(d) * factor for d, factor in sorted(self.factors.items())]
+        terms = [ir.AffineExpr.get_dim(d) * times for d, times in sorted(self.terms.items())]
         return (
-            sum(terms, ir.AffineExpr.get_constant(self.start)) if self.start or not terms else sum(terms[1:], terms[0])
+            sum(terms, ir.AffineExpr.get_constant(self.known)) if self.known or not terms else sum(terms[1:], terms[0])
         )
 
 
 def read_by_maps(op: ir.Operation) -> None:
     """Gives a linalg.generic an operand in the place of each tensor.extract of such numbers."""
     s = rows.Structured(op)
-    body = [inner.operation for inner in s.body.operations]
+    body = operations_of(s.body)
     extracts = [inner for inner in body if inner.name == "tensor.extract"]
     if not extracts or "reduction" in s.iterators or len(op.results) != 1 or not _is_identity(s.maps[-1]):
         return
-    loops = [_Sum(0, {d: 1}) for d in range(len(s.iterators))]
+    loops = [_Place.of(d) for d in range(len(s.iterators))]
     found = {extract.results[0]: _numbers(list(extract.operands)[1:], s, loops) for extract in extracts}
     read = {result: each for result, each in found.items() if each is not None and _is_inside(result.owner, each, op)}
     if not read:
@@ -73,7 +62,7 @@ def read_by_maps(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         maps = [ir.AffineMap.get(len(loops), 0, [number.map() for number in each]) for each in read.values()]
         sources = [result.owner.operands[0] for result in read]
-        inputs, start = list(op.operands)[: s.inputs], op.operands[s.inputs]
+        inputs, start = s.given, op.operands[s.inputs]
         made = empty_generic([*inputs, *sources], [start], [*s.maps[: s.inputs], *maps, s.maps[-1]], s.iterators)
         *arguments, out = made.regions[0].blocks[0].arguments
         values = dict(
@@ -88,7 +77,7 @@ def _is_identity(map_: ir.AffineMap) -> bool:
     return map_ == ir.AffineMap.get_identity(map_.n_dims)
 
 
-def _is_inside(extract: ir.Operation, numbers: Sequence[_Sum], op: ir.Operation) -> bool:
+def _is_inside(extract: ir.Operation, numbers: Sequence[_Place], op: ir.Operation) -> bool:
     """Whether maps may say what is read: whole dimensions, as long as the loops are, or places within known ones."""
     source, result = extract.operands[0], op.results[0]
     sizes, loops = rows.shape_of(source), rows.shape_of(result)
@@ -97,15 +86,15 @@ def _is_inside(extract: ir.Operation, numbers: Sequence[_Sum], op: ir.Operation)
             if size == rows.DYNAMIC and not same_size(source, d, op.operands[len(op.operands) - 1], loop):
                 return False
             continue
-        lengths = [loops[each] for each in number.factors]
+        lengths = [loops[each] for each in number.terms]
         if loop is not None or rows.DYNAMIC in (size, *lengths) or not number.is_never_negative():
             return False
-        if number.start + sum(factor * (loops[each] - 1) for each, factor in number.factors.items()) >= size:
+        if number.known + sum(times * (loops[each] - 1) for each, times in number.terms.items()) >= size:
             return False
     return True
 
 
-def _numbers(values: Sequence[ir.Value], s: rows.Structured, loops: Sequence[_Sum]) -> list[_Sum] | None:
+def _numbers(values: Sequence[ir.Value], s: rows.Structured, loops: Sequence[_Place]) -> list[_Place] | None:
     """What numbers are that a body computes, where the operator's loops are `loops`."""
     found = []
     for value in values:
@@ -116,9 +105,9 @@ def _numbers(values: Sequence[ir.Value], s: rows.Structured, loops: Sequence[_Su
     return found
 
 
-def _number(value: ir.Value, s: rows.Structured, loops: Sequence[_Sum]) -> _Sum | None:
+def _number(value: ir.Value, s: rows.Structured, loops: Sequence[_Place]) -> _Place | None:
     if (known := constant(value)) is not None:
-        return _Sum(known, {})
+        return _Place(known)
     if isinstance(value.owner, ir.Block):
         if value.owner != s.body or (argument := ir.BlockArgument(value).arg_number) >= s.inputs:
             return None
@@ -139,19 +128,19 @@ def _number(value: ir.Value, s: rows.Structured, loops: Sequence[_Sum]) -> _Sum 
     a, b = numbers
     if op.name != "arith.muli":
         return a.plus(b, 1 if op.name == "arith.addi" else -1)
-    return b.times(a.start) if not a.factors else a.times(b.start) if not b.factors else None
+    return b.scaled(a.known) if not a.terms else a.scaled(b.known) if not b.terms else None
 
 
-def _is_never(condition: ir.Value, s: rows.Structured, loops: Sequence[_Sum]) -> bool:
+def _is_never(condition: ir.Value, s: rows.Structured, loops: Sequence[_Place]) -> bool:
     """Whether a condition is that of a number below 0, which counts from the end, and the number is none."""
-    op = rows.producer(condition)
-    if op is None or op.name != "arith.cmpi" or attr_int(op, "predicate") != _LESS or constant(op.operands[1]) != 0:
+    op = made_by(condition, "arith.cmpi")
+    if op is None or attr_int(op, "predicate") != _LESS or constant(op.operands[1]) != 0:
         return False
     number = _number(op.operands[0], s, loops)
     return number is not None and number.is_never_negative()
 
 
-def _element(value: ir.Value, places: Sequence[_Sum]) -> _Sum | None:
+def _element(value: ir.Value, places: Sequence[_Place]) -> _Place | None:
     """What an element of a tensor of numbers is."""
     op = rows.producer(value)
     if op is None:
@@ -160,7 +149,7 @@ def _element(value: ir.Value, places: Sequence[_Sum]) -> _Sum | None:
         made = rows.Structured(op)
         if "reduction" in made.iterators or len(op.results) != 1 or not _is_identity(made.maps[-1]):
             return None
-        return _number(list(made.body.operations)[-1].operands[0], made, places)
+        return _number(end_of(made.body).operands[0], made, places)
     if op.name == "tensor.expand_shape":
         shape = rows.shape_of(value)
         return _element(
@@ -169,18 +158,18 @@ def _element(value: ir.Value, places: Sequence[_Sum]) -> _Sum | None:
     return None
 
 
-def _joined(places: Sequence[_Sum], sizes: Sequence[int]) -> _Sum:
+def _joined(places: Sequence[_Place], sizes: Sequence[int]) -> _Place:
     """A place in one dimension, that of these places in the ones it is made of; those of one element have none."""
-    found, step = _Sum(0, {}), 1
+    found, step = _Place(), 1
     for place, size in reversed([*zip(places, sizes, strict=True)]):
         if size != 1:
             found, step = found.plus(place, step), step * size
     return found
 
 
-def _composed(expr: ir.AffineExpr, loops: Sequence[_Sum]) -> _Sum | None:
+def _composed(expr: ir.AffineExpr, loops: Sequence[_Place]) -> _Place | None:
     if isinstance(expr, ir.AffineConstantExpr):
-        return _Sum(expr.value, {})
+        return _Place(expr.value)
     if isinstance(expr, ir.AffineDimExpr):
         return loops[expr.position]
     return None

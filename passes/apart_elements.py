@@ -21,6 +21,7 @@ from kitsune_mlir.codegen.fused_loops import behind_calls, ends_of_loops
 from kitsune_mlir.codegen.gpu_products import LEAST as LEAST_PRODUCT
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import is_generic, only_user
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .stacked_elements import is_stack
@@ -70,10 +71,10 @@ def _computes(op: ir.Operation) -> bool:
 
 def _reader(value: ir.Value) -> ir.Operation | None:
     """What alone reads a tensor, in whatever shape."""
-    uses = list(value.uses)
-    while len(uses) == 1 and uses[0].owner.name in rows.RESHAPES:
-        uses = list(uses[0].owner.operation.results[0].uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
+    reader = only_user(value)
+    while reader is not None and reader.name in rows.RESHAPES:
+        reader = only_user(reader.results[0])
+    return reader
 
 
 def _loops(op: ir.Operation) -> list[int]:
@@ -94,11 +95,11 @@ def _work(op: ir.Operation, known: dict[ir.Operation, int]) -> int:
         return known[op]
     s = rows.Structured(op)
     dear = sum(DEAR_EXACT.get(inner.operation.name, 0) for inner in s.body.operations)
-    for operand in list(op.operands)[: s.inputs]:
+    for operand in s.given:
         made = rows.producer(operand)
         while made is not None and made.name in rows.RESHAPES:
             made = rows.producer(made.operands[0])
-        if made is None or made.name != "linalg.generic" or len(made.results) != 1:
+        if not is_generic(made):
             continue
         if _reader(made.results[0]) is not None and rows.Structured(made).is_elementwise():
             dear += _work(made, known)

@@ -9,12 +9,13 @@ from math import ceil, log, log2
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
+from kitsune_mlir.generics import clone_operations
 from kitsune_mlir.mlir import arith, ir, math
+from kitsune_mlir.operations import operations_of
 
 from .chain_tiles import part
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
-from .schedule_build import clone_operations
 from .score_tiles import ROWS, TILE, ScoreTiles, element_of, widened
 from .softmax_rows import CASTS, Weights, of_any, or_zero
 from .tensor_sizes import TensorSizes
@@ -210,7 +211,7 @@ class Weighing(ScoreTiles):
                 elif role.columns:
                     values[argument] = sums
                     weights.add(argument)
-            *inner, end = [op.operation for op in member.s.body.operations]
+            *inner, end = operations_of(member.s.body)
             for op in inner:
                 if weights.isdisjoint(op.operands):
                     clone_operations([op], values)

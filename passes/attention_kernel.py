@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS, AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
@@ -46,8 +47,8 @@ from .of_places import Range
 from .operand_layout import GRANULE, laid_out, paired, with_last, words_laid_out
 from .product_follows import Follows, tiled
 from .product_pieces import multiplied, pieces_of_tile
+from .reshapes import reshaped, reshaped_as
 from .row_groups import Member
-from .schedule_build import constant_index, reshaped, reshaped_as
 from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic
 

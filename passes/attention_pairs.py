@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.weights import is_weight
 
 from .softmax_rows import EXPONENTIALS
@@ -43,7 +44,7 @@ def _scores(product: ir.Operation) -> ir.Operation | None:
         elif op.name == "linalg.generic":
             s = rows.Structured(op)
             has_sums = has_sums or ("reduction" in s.iterators and _gives_exponentials(op.operands[0]))
-            waiting += list(op.operands)[: s.inputs]
+            waiting += s.given
         elif op.name in rows.RESHAPES:
             waiting.append(op.operands[0])
     return found if has_sums else None
@@ -57,7 +58,7 @@ def _gives_exponentials(value: ir.Value) -> bool:
     if op is None or op.name != "linalg.generic":
         return False
     block = op.regions[0].blocks[0]
-    given = list(block.operations)[-1].operands[0]
+    given = end_of(block).operands[0]
     while (made := rows.producer(given)) is not None and made.name in ("arith.truncf", "arith.extf"):
         given = made.operands[0]
     if made is not None:

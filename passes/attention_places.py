@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.attention_tiles import AttentionTiles
 from kitsune_mlir.planning.back_to_back_tiles import BackToBackTiles
@@ -19,7 +20,6 @@ from .kernel_build import cta_rank
 from .of_places import Range, is_of_places, range_of
 from .row_groups import Member, root
 from .row_plan import RowPlan
-from .schedule_build import constant_index
 from .softmax_rows import Weights, chosen_of
 
 if TYPE_CHECKING:

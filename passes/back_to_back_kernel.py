@@ -17,6 +17,7 @@ from math import prod
 
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS
 from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, BackToBackTiles
@@ -31,8 +32,8 @@ from .kernel_build import acquire_slot, fill_slot, new_agent, new_kernel, new_ri
 from .of_places import Range
 from .operand_layout import laid_out
 from .product_follows import Follows, tiled
+from .reshapes import reshaped, reshaped_as
 from .row_groups import root, users
-from .schedule_build import constant_index, reshaped, reshaped_as
 from .score_tiles import ScoreTiles, element_of
 from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic

@@ -11,7 +11,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import open_sizes
 
-from .schedule_build import cut_for
+from .reshapes import cut_for
 from .split_batches import lies
 from .tensor_sizes import Shape, TensorSizes
 

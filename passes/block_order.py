@@ -7,6 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 
 Closed = tuple[int, int, int]  # operations, with all before, and with all after, a bit each
 
@@ -16,7 +17,7 @@ class Order:
     hashes change with their operands."""
 
     def __init__(self, block: ir.Block):
-        self.ops = [op.operation for op in block.operations]
+        self.ops = operations_of(block)
         self._numbers = {result: number for number, op in enumerate(self.ops) for result in op.results}
         self._before: list[int] = []  # with a bit for each operation, itself included
         self._through = 0  # all but reshapes

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline.evaluate import ROUNDS
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .generic_operands import prune
 from .of_places import MOST_OPERATIONS, is_of_places, matched_dims
 from .product_follows import is_elementwise
-from .schedule_build import cloned, generic
 
 _MOST = 8  # operations that are done once more by each reader
 _Refused = dict[ir.Operation, int]  # of how many operations at most none are of broadcasts alone
@@ -38,7 +39,7 @@ def take_broadcasts(products: Sequence[ir.Operation], keep_places: bool = False)
         if value in seen:
             continue
         seen.add(value)
-        for op in dict.fromkeys(use.owner.operation for use in value.uses):
+        for op in dict.fromkeys(users_of(value)):
             if op.name in rows.RESHAPES:
                 left.append(op.results[0])
             while op.block == value.owner.operation.block and is_elementwise(op, [value]):
@@ -55,7 +56,7 @@ def _joined(
     """The operator with the first of its inputs computed inside that can and may be; None where none is. What is erased
     is taken out of `seen`: another value may come to lie in its place."""
     s = rows.Structured(op)
-    for number, operand in enumerate(list(op.operands)[: s.inputs]):
+    for number, operand in enumerate(s.given):
         made, map_ = _without_ones(operand, s.maps[number])
         if made is None or not _is_of_broadcasts(made, refused) or list(op.operands).count(operand) > 1:
             continue
@@ -135,9 +136,9 @@ def _with_inside(op: ir.Operation, number: int, made: ir.Operation, map_: ir.Aff
     """A linalg.generic that computes what `op` does, its input of this number in its own body, as `made` has it that
     would be read with this map."""
     s, inner = rows.Structured(op), rows.Structured(made)
-    given = list(made.operands)[: inner.inputs]
+    given = inner.given
     maps = [*s.maps[: s.inputs], *(_behind(own, map_) for own in inner.maps[: inner.inputs]), s.maps[-1]]
-    inputs, starts = list(op.operands)[: s.inputs], list(op.operands)[s.inputs :]
+    inputs, starts = s.given, list(op.operands)[s.inputs :]
 
     def body(*arguments: ir.Value) -> list[ir.Value]:
         own = list(arguments[: s.inputs])

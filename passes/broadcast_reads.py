@@ -11,21 +11,21 @@ Along dimensions of one element it may be: then a generic whose map has not thes
 
 from __future__ import annotations
 
-from math import prod
-
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
-from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
+from kitsune_mlir.generics import moved
+from kitsune_mlir.mlir import attr_int, ir, tensor
+from kitsune_mlir.operations import made_by, operations_of
 
-from .schedule_build import constant_index, moved, without_units
+from .folded_sizes import Numbers
+from .reshapes import without_units
 
 _BODY = ("linalg.index", "tensor.dim", "arith.cmpi", "arith.select", "arith.constant", "tensor.extract", "linalg.yield")
 
 
 def read_plainly(generic: ir.Operation) -> None:
     """Takes the tensor for a generic that gives each of its elements; one that repeats them reads them by its map."""
-    body = [op.operation for op in generic.regions[0].blocks[0].operations]
+    body = operations_of(generic.regions[0].blocks[0])
     extracts = [op for op in body if op.name == "tensor.extract"]
     if len(generic.operands) != 1 or len(extracts) != 1 or not all(op.name in _BODY for op in body):
         return
@@ -58,61 +58,10 @@ def _repeated(source: ir.Value, start: ir.Value) -> ir.Value:
     return moved(source, start, kept)
 
 
-def divide_exactly(division: ir.Operation) -> None:
-    """Takes the size for a division of its product with a number by that number, or by a divisor: so that equal sizes
-    are one value."""
-    product, number = rows.producer(division.operands[0]), constant(division.operands[1])
-    if product is None or not number:
-        return
-    with division.location, ir.InsertionPoint(division):
-        size = _of_collapsed(product, number) if product.name == "tensor.dim" else _of_product(product, number)
-    if size is not None:
-        replace_op(division, size)
-
-
-def _of_product(product: ir.Operation, number: int) -> ir.Value | None:
-    found = _factors(product)
-    return _times(found[0], found[1] // number) if found is not None and found[1] % number == 0 else None
-
-
-def _factors(product: ir.Operation) -> tuple[ir.Value, int] | None:
-    """The size and the number that an operation multiplies, if it is one that does."""
-    factor = None
-    if product.name == "arith.muli":
-        factor = constant(product.operands[1])
-    elif product.name == "affine.apply" and len(product.operands) == 1:
-        (expr,) = ir.AffineMapAttr(product.attributes["map"]).value.results
-        plain = isinstance(expr, ir.AffineMulExpr) and not hasattr(expr.lhs, "lhs")
-        factor = expr.rhs.value if plain and isinstance(expr.rhs, ir.AffineConstantExpr) else None
-    return (product.operands[0], factor) if factor else None
-
-
-def _times(size: ir.Value, number: int) -> ir.Value:
-    return size if number == 1 else arith.muli(size, constant_index(number))
-
-
-def _of_collapsed(dim: ir.Operation, number: int) -> ir.Value | None:
-    """The open size that is a dimension of joined ones together with known sizes of that product."""
-    collapse, axis = rows.producer(dim.operands[0]), constant(dim.operands[1])
-    if collapse is None or collapse.name != "tensor.collapse_shape" or axis is None:
-        return None
-    shape, group = rows.shape_of(collapse.operands[0]), rows.groups_of(collapse)[axis]
-    open_ = [d for d in group if shape[d] == rows.DYNAMIC]
-    others = prod(shape[d] for d in group if d not in open_)
-    if len(open_) != 1 or others % number:
-        return None
-    op = rows.producer(collapse.operands[0])
-    if op is not None and op.name.startswith("linalg.") and len(op.results) == 1:
-        known = (_sizes(op.operands[len(op.operands) - 1]) or {}).get(open_[0])
-        if known is not None:
-            return _times(known, others // number)
-    return _times(tensor.dim(collapse.operands[0], constant_index(open_[0])), others // number)
-
-
 def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:
     """By dimension the open sizes of a tensor.empty; None of anything else."""
-    empty = rows.producer(start)
-    if empty is None or empty.name != "tensor.empty":
+    empty = made_by(start, "tensor.empty")
+    if empty is None:
         return None
     kind = ir.RankedTensorType(start.type)
     return dict(zip([d for d in range(kind.rank) if kind.is_dynamic_dim(d)], empty.operands, strict=True))
@@ -121,7 +70,8 @@ def _sizes(start: ir.Value) -> dict[int, ir.Value] | None:
 def same_size(x: ir.Value, axis: int, start: ir.Value, loop: int) -> bool:
     """Whether an open size of a tensor is known to be that of a tensor.empty along one of its dimensions."""
     size = (_sizes(start) or {}).get(loop)
-    return size is not None and _origin(size) == _origin_of(x, axis)
+    numbers = Numbers()
+    return size is not None and numbers.of(size) == numbers.size(x, axis)
 
 
 def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> bool:
@@ -136,36 +86,6 @@ def _is_loop(index: ir.Value, loop: int, size: ir.Value | None, known: int) -> b
     condition = rows.producer(op.operands[0]) if op.name == "arith.select" else None
     if condition is None or condition.name != "arith.cmpi" or attr_int(condition, "predicate") != 0:
         return False
-    counted, one = condition.operands
-    same = _origin(counted) == _origin(size) if size is not None else constant(counted) == known
+    (counted, one), numbers = condition.operands, Numbers()
+    same = numbers.of(counted) == numbers.of(size) if size is not None else constant(counted) == known
     return same and constant(one) == 1 and constant(op.operands[1]) == 0 and _is_loop(op.operands[2], loop, size, known)
-
-
-def _origin(size: ir.Value) -> tuple[ir.Value | tuple[ir.Value, int] | int, int]:
-    """What a size is known to be, that of a tensor, a number, or the symbol of an argument's size, and how many times
-    that."""
-    op, times = rows.producer(size), 1
-    while op is not None and (op.name == "arith.index_cast" or _factors(op) is not None):
-        size, factor = _factors(op) or (op.operands[0], 1)
-        op, times = rows.producer(size), times * factor
-    axis = constant(op.operands[1]) if op is not None and op.name == "tensor.dim" else None
-    if op is None or axis is None:
-        return size, times
-    found, factor = _origin_of(op.operands[0], axis)
-    return found, times * factor
-
-
-def _origin_of(x: ir.Value, axis: int) -> tuple[ir.Value | tuple[ir.Value, int] | int, int]:
-    found = rows.source_of_size(x, axis)
-    if isinstance(found, ir.Value):
-        return _origin(found)
-    symbol = symbol_of(*found)
-    return (found if symbol == NO_SYMBOL else symbol), 1
-
-
-def symbol_of(value: ir.Value, axis: int) -> int:
-    """The number of an open size of a program's argument, NO_SYMBOL where none is known, as for other tensors."""
-    if not isinstance(value.owner, ir.Block) or SYMBOLS not in (holder := value.owner.owner.operation).attributes:
-        return NO_SYMBOL
-    symbols = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(value).arg_number]))
-    return symbols[axis] if axis < len(symbols) else NO_SYMBOL

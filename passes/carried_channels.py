@@ -21,11 +21,12 @@ from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.operations import made_by, padding_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import last_of, last_order, padded, second_order, transposed, turns_last
-from .schedule_build import cloned, generic, sizes_of
 
 _CHANNELS = 1  # the dimension of channels as the model has them
 _WINDOWS = {
@@ -95,7 +96,7 @@ class Carried:
     def _channels(self, s: rows.Structured) -> int | None:
         """The loop of the channels; None where operands do not agree."""
         found, whole = set(), False
-        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             if value in self.values:
                 expr = list(map_.results)[_CHANNELS]
                 if not isinstance(expr, ir.AffineConstantExpr):
@@ -139,7 +140,7 @@ class Carried:
         """Operands with channels and places that are not carried."""
         for op in self.members.values():
             s = rows.Structured(op) if op.name == "linalg.generic" else None
-            for value, map_ in zip(list(op.operands)[: s.inputs], s.maps) if s else ():
+            for value, map_ in zip(s.given, s.maps) if s else ():
                 loops = _loops(map_)
                 if value in self.values or last_of(value) is not None:
                     continue
@@ -188,7 +189,7 @@ class Carried:
         inner = [loop for loop in others if s.iterators[loop] == "reduction"] if self._has_windows(s) else []
         order = [*(loop for loop in others if loop not in inner), channels, *inner]  # of loops, by number
         inputs, maps = [], []
-        for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             last = made.get(value) if value in self.values else last_of(value)
             inputs.append(made.get(value, value) if last is None else last)
             maps.append(_renamed(map_, order, last is not None))
@@ -203,7 +204,7 @@ class Carried:
 
 
 def _users(value: ir.Value) -> list[ir.Operation]:
-    return list(dict.fromkeys(use.owner.operation for use in value.uses))
+    return list(dict.fromkeys(users_of(value)))
 
 
 def _loops(map_: ir.AffineMap) -> set[int]:
@@ -217,13 +218,13 @@ def _wants_second(op: ir.Operation) -> bool:
 
 def _is_first(dim: ir.Operation) -> bool:
     """Whether a tensor.dim asks for the first size."""
-    number = rows.producer(dim.operands[1])
-    return number is not None and number.name == "arith.constant" and number.attributes["value"].value == 0
+    number = made_by(dim.operands[1], "arith.constant")
+    return number is not None and number.attributes["value"].value == 0
 
 
 def _is_fill(start: ir.Value) -> bool:
-    op = rows.producer(start)
-    return op is not None and op.name in _FILLS
+    op = made_by(start, *_FILLS)
+    return op is not None
 
 
 def _filled(start: ir.Value, carried: bool) -> ir.Value:
@@ -258,7 +259,7 @@ def _renamed(map_: ir.AffineMap, order: list[int], last: bool) -> ir.AffineMap:
 def _padded(op: ir.Operation, last: ir.Value) -> ir.Value:
     body = op.regions[0].blocks[0]
     order = last_order(len(body.arguments))
-    sizes = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
+    sizes = padding_of(op)
     low, high = ([each[d] for d in order] for each in sizes)
     return padded(last, low, high, lambda: cloned(body, [None] * len(order))[0])
 

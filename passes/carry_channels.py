@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
@@ -54,7 +55,7 @@ class _Carrier:
 
     def __init__(self, block: ir.Block):
         self.block = block
-        self.convolutions = [op.operation for op in block.operations if op.operation.name in NAMES]
+        self.convolutions = operations_of(block, *NAMES)
         # What is computed of convolutions elementwise, perhaps in the same kernels: its order is theirs.
         self.behind = {
             op.results[0]: [op, *follows_of_one_result(op, lambda _op, _read: True)] for op in self.convolutions
@@ -110,7 +111,7 @@ class _Carrier:
 def _takes_images(op: ir.Operation) -> bool:
     """Whether an operation is a convolution that becomes a product, or puts zeros around the images of one."""
     if op.name == "tensor.pad":
-        users = [use.owner.operation for use in op.results[0].uses]
+        users = users_of(op.results[0])
         return bool(users) and all(user.name in NAMES for user in users)
     return op.name in NAMES
 

@@ -19,8 +19,8 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import clone_on, ir
+from kitsune_mlir.operations import operations_of
 
-from .generic_operands import indexing_maps, input_count
 from .scalar_bodies import constant_of
 
 TOLERANCE = 1e-6  # of the factor, beside 1 / n
@@ -55,28 +55,29 @@ def _mean_of(sub: ir.Operation | None) -> tuple[ir.Operation, ir.Operation] | No
     total = rows.producer(scale.operands[0])
     if not _is_generic(total, "arith.addf", 1) or sorted(_arguments(total)) != [0, 1] or total.operands[0] != x:
         return None
-    s, (whole, of_mean) = rows.Structured(total), indexing_maps(sub)[:2]
-    plain = [whole, s.maps[0], *indexing_maps(scale)]
+    s, (whole, of_mean) = rows.Structured(total), rows.Structured(sub).maps[:2]
+    plain = [whole, s.maps[0], *rows.Structured(scale).maps]
     if any(map_ != ir.AffineMap.get_identity(map_.n_dims) for map_ in plain) or s.maps[1] != of_mean:
         return None
     sizes = [size for size, kind in zip(ir.RankedTensorType(x.type).shape, s.iterators) if kind == "reduction"]
-    factors = [factor for value in _body(scale)[0].operands if (factor := constant_of(value)) is not None]
+    factors = [
+        factor
+        for value in operations_of(scale.regions[0].blocks[0])[0].operands
+        if (factor := constant_of(value)) is not None
+    ]
     is_mean = min(sizes, default=0) > 0 and factors and abs(factors[0] * prod(sizes) - 1) < TOLERANCE
     return (total, scale) if is_mean and rows.init_of(total.operands[1]).tensor is None else None
 
 
 def _is_generic(op: ir.Operation | None, name: str, inputs: int) -> bool:
     """Whether an operation is a generic of so many inputs whose body is one operation of this name."""
-    if op is None or op.name != "linalg.generic" or input_count(op) != inputs or len(op.results) != 1:
+    if op is None or op.name != "linalg.generic" or rows.Structured(op).inputs != inputs or len(op.results) != 1:
         return False
-    return [inner.name for inner in _body(op)] == [name, "linalg.yield"]
+    return [inner.name for inner in operations_of(op.regions[0].blocks[0])] == [name, "linalg.yield"]
 
 
 def _arguments(generic: ir.Operation) -> list[int]:
     """The numbers of the arguments that the first operation of a body takes."""
-    arguments = list(generic.regions[0].blocks[0].arguments)
-    return [arguments.index(value) for value in _body(generic)[0].operands if value in arguments]
-
-
-def _body(generic: ir.Operation) -> list[ir.Operation]:
-    return [op.operation for op in generic.regions[0].blocks[0].operations]
+    body = generic.regions[0].blocks[0]
+    arguments = list(body.arguments)
+    return [arguments.index(value) for value in operations_of(body)[0].operands if value in arguments]

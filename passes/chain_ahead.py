@@ -24,13 +24,14 @@ from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
 from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_deferred import defers
 from .chain_tiles import beside, part
 from .kernel_build import read_box
-from .schedule_build import constant_index
 
 Source: TypeAlias = kitsune.LoadOp | ir.Operation  # of rows: a load, or a gather
 _LEAVING = 56  # registers of a thread that rows take which leave by number, beside their tile
@@ -208,13 +209,13 @@ def _fitting(
 ) -> list[Source]:
     """Loads of a stage, and these gathers, of which so many registers hold one of `parts` of the columns, all of whose
     elements are used in their own places; those that are used behind a product."""
-    order, found = [op.operation for op in block.stage.block.operations], list[Source]()
-    users_of = order if product is None else order[order.index(product) + 1 :]
+    order, found = operations_of(block.stage.block), list[Source]()
+    behind = order if product is None else order[order.index(product) + 1 :]
     for load in [*block.stage.loads, *gathers]:
         if not _is_whole(load, parts):
             continue
-        users = [use.owner.operation for use in load.results[0].uses]
-        if not all(op in users_of and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
+        users = users_of(load.results[0])
+        if not all(op in behind and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
             continue
         if hash(load.results[0]) in block.columns.elsewhere:
             continue

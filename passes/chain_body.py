@@ -21,6 +21,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.dialects.stow import StowOp
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_deferred import Deferred, defers
@@ -32,7 +33,6 @@ from .chain_products import LoopOfLayers
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, columns_of_tile, engine_of, part
 from .kernel_build import write_box
-from .schedule_build import constant_index
 
 
 class ChainBody(ChainPasses):

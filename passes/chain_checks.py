@@ -11,6 +11,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import users_of
 
 from .chain_columns import check_begins, check_leaves
 from .chain_exchange import check_shared
@@ -58,6 +59,6 @@ def _check_operation(op: ir.Operation) -> None:
 
 def _is_inside(value: ir.Value) -> bool:
     """Whether each thread computes, of what is loaded, the elements of a tile that it needs."""
-    users = {use.owner.operation.name for use in value.uses}
+    users = {user.name for user in users_of(value)}
     alone = users <= {"linalg.generic", *rows.RESHAPES} and rows.producer(value).name != "tensor.concat"
     return alone and is_loaded(value)

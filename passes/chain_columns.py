@@ -10,9 +10,9 @@ from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, slice_of, tensor
-
-from .schedule_build import cloned_on
+from kitsune_mlir.generics import cloned_on
+from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 
 class Columns:
@@ -105,7 +105,7 @@ def check_numbered(op: ir.Operation) -> None:
         if table.rank != 2 or not table.has_static_shape or any(map(is_column, others)):
             raise UnsupportedError(f"columns of elements of {table}, by themselves, are not scheduled")
     columns = (one.results[0] for one in s.index_ops() if is_column(one.results[0]))
-    if {use.owner.operation.name for column in columns for use in column.uses} - {"tensor.extract"}:
+    if {user.name for column in columns for user in users_of(column)} - {"tensor.extract"}:
         raise UnsupportedError("numbers of columns are not scheduled where some columns are computed by themselves")
 
 
@@ -134,8 +134,8 @@ def computed_columns(
 
 def is_computed(value: ir.Value) -> bool:
     """Whether a stage computes a tile by element."""
-    op = rows.producer(value)
-    return op is not None and op.name == "linalg.generic" and op.parent.name == kitsune.StageOp.OPERATION_NAME
+    op = made_by(value, "linalg.generic")
+    return op is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 
 
 def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:
@@ -147,7 +147,7 @@ def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:
 
 def _at_columns(body: ir.Block) -> list[ir.Operation]:
     """What takes elements of tables at a place that the number of the column is part of."""
-    extracts = [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
+    extracts = operations_of(body, "tensor.extract")
     return [one for one in extracts if any(map(is_column, list(one.operands)[1:]))]
 
 
@@ -170,7 +170,7 @@ def _between(start: ir.Value, end: ir.Value) -> list[ir.Operation]:
             return True
         if op.parent != rows.producer(start).parent or op.name != "linalg.generic":
             return False
-        reached = [visit(operand) for operand in list(op.operands)[: rows.Structured(op).inputs]]
+        reached = [visit(operand) for operand in rows.Structured(op).given]
         if any(reached) and op not in found:
             found.append(op)
         return any(reached)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from kitsune_mlir.chains.product_plan import Product, Segment, starts_from_zero
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir, scf
 
 from .chain_fills import Filling, Fills
 from .chain_products import LONG, ChainProducts, Operand, order
 from .chain_tiles import added, part
-from .schedule_build import constant_index
 
 
 class ChainExact(ChainProducts):
@@ -72,7 +72,7 @@ class ChainExact(ChainProducts):
             slot = left if closes_it else None
         else:
             assert chunk is not None
-            left = self._left(segment, value, chunk)
+            left = self._left(value, chunk)
         weights = [self._weight(product, segment, source, 0, chunk, piece, behind) for piece in (0, 1)]
         rights = [self.kernel.wait(weight, into) for weight in weights]
         sums = self._new_sums(product, 0)

@@ -90,7 +90,7 @@ def joins_columns(op: ir.Operation) -> bool:
     """Whether an operation is a reduction along rows of more than one column."""
     if op.name != "linalg.generic" or "reduction" not in (s := rows.Structured(op)).iterators:
         return False
-    return any(rows.shape_of(value)[1:2] > [1] for value in list(op.operands)[: s.inputs] if rows.is_tensor(value))
+    return any(rows.shape_of(value)[1:2] > [1] for value in s.given if rows.is_tensor(value))
 
 
 def check_shared(op: ir.Operation) -> None:

@@ -9,9 +9,8 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
-
-from .schedule_build import constant_index
 
 LEAST_TURNS, LEAST_BOXES = 3, 8  # of a loop of the feeding thread: one of them
 MOST_IN_TURN = 64  # boxes of a loop's turn

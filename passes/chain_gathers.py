@@ -23,12 +23,12 @@ from kitsune_mlir.chains.gathers import Gather, gather_of
 from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.gather_rows import GatherRowsOp
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir
 
 from .chain_fills import Fill
 from .chain_prefetch import numbers_of
 from .kernel_build import acquire_slot, turns
-from .schedule_build import constant_index
 
 if TYPE_CHECKING:
     from .chain_kernel import ChainKernel

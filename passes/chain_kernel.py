@@ -13,7 +13,8 @@ from kitsune_mlir.chains.program import CLUSTERS, Block, Program
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, i64, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_ahead import Ahead
@@ -38,7 +39,6 @@ from .kernel_build import (
     wait_slot,
 )
 from .operand_layout import laid_out, weight_laid_out
-from .schedule_build import constant_index, i64
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
@@ -97,7 +97,7 @@ class ChainKernel:
                 packing = self.program.packed.get(number)
                 packed = value if packing is None else packing.apply(value)
                 longer = number in self.program.padded or number in self.program.weights
-                self._sources[number] = weight_laid_out(packed, 1)[0] if longer else packed
+                self._sources[number] = weight_laid_out(packed) if longer else packed
         return self._sources[number]
 
     def build(self, body: Body) -> schedule.KernelOp:

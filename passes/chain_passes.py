@@ -12,7 +12,8 @@ from kitsune_mlir.codegen.pipeline.nests import Nest, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, i64, ir
 
 from .chain_columns import Columns, computed_columns, is_computed, loaded_columns
 from .chain_fills import Fills
@@ -21,7 +22,6 @@ from .chain_products import Operand
 from .chain_tiles import beside, engine_of, part
 from .chain_values import ChainValues
 from .kernel_build import read_box, turns, write_box
-from .schedule_build import constant_index, i64
 
 
 class ChainPasses(ChainValues):

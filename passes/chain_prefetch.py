@@ -24,11 +24,11 @@ from kitsune_mlir.chains.operands import is_in_stage, is_loaded
 from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.prefetch import PrefetchOp
+from kitsune_mlir.generics import clone_operations, constant_index, generic
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.row_cloner import RowCloner
 
 from .kernel_build import read_box
-from .schedule_build import clone_operations, constant_index, generic
 
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
 MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them

@@ -15,14 +15,14 @@ from kitsune_mlir.chains.product_plan import Product, Segment, starts_from_zero
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import attr_int, ir, scf
 
 from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
 from .chain_kernel import COPY_ROWS, GATHERED, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed, read_later
 from .chain_tiles import Pieces, beside, part, zeros
-from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
 LONG = 4  # chunks of streamed operands; a product of more is a loop
@@ -106,14 +106,14 @@ class ChainProducts:
             value = stack.pop(0)
             made = rows.producer(value)
             beside_ = made is not None and made.name == "tensor.concat"
-            if beside_ and ir.IntegerAttr(made.attributes["dim"]).value == 1:
+            if beside_ and attr_int(made, "dim") == 1:
                 stack = [*made.operands, *stack]
             else:
                 weights = [op.operands[1]] if self.layers is None else self.layers.of(op.operands[1])
                 found.append((value, tuple(map(self.kernel.source, weights))))
         return found
 
-    def _left(self, segment: Segment, value: ir.Value, chunk: int) -> ir.Value:
+    def _left(self, value: ir.Value, chunk: int) -> ir.Value:
         """A chunk of a part in registers."""
         return self._keep(value).columns(chunk * self.kernel.chunk, chunk * self.kernel.chunk + self.kernel.chunk)
 
@@ -227,7 +227,7 @@ class ChainProducts:
                     slot = left if closes_it else None
                 else:
                     self._keep_all(product, operands)
-                    left = self._left(segment, value, chunk)
+                    left = self._left(value, chunk)
                 for one in turn:
                     start = sums[one] if one in sums else self._begin(product, one)
                     weight = self._weight(product, segment, source, one, chunk, behind=behind)

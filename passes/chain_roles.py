@@ -7,11 +7,10 @@ from kitsune_mlir.codegen.hopper.tile_ring import crosses
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import i64, ir
 from kitsune_mlir.planning.target import Target
 
 from .chain_kernel import Body, ChainKernel, ctas_of, kernel_of
-from .schedule_build import i64
 
 
 class RolesKernel:

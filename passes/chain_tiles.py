@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from kitsune_mlir.chains.operands import is_multiplied
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.generics import elementwise, generic, zero_tensor
+from kitsune_mlir.mlir import arith, i64, ir, tensor
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
-
-from .schedule_build import elementwise, generic, i64, zero_tensor
 
 BLOCK = 8  # columns of a piece that is computed in the background
 

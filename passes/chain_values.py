@@ -9,7 +9,9 @@ from kitsune_mlir.chains.operands import is_loaded
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_columns import take_columns
@@ -19,7 +21,6 @@ from .chain_fills import selected
 from .chain_kernel import COPY_ROWS, ChainKernel
 from .chain_tiles import Pieces, one_column, part
 from .kernel_build import read_box
-from .schedule_build import constant_index
 
 
 class ChainValues(ChainExact):

@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in, is_alloc, uses_of
 from kitsune_mlir.mlir import func, ir
+from kitsune_mlir.operations import end_of, users_of
 
 
 def write_changed(main: func.FuncOp, changed: Sequence[int], memories: Sequence[int]) -> None:
     """Rewrites @main, whose arguments of these numbers are changed; `memories` are those of its results."""
     block = main.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     for value, number in zip(list(end.operands), memories, strict=True):
         if number in changed:
             _write(value, block.arguments[number], block)
@@ -30,7 +31,7 @@ def _write(value: ir.Value, argument: ir.Value, block: ir.Block) -> None:
     """Has an argument be the buffer of its new contents, where a copy of the old ones is what these begin with."""
     if not is_alloc(value) or value.type != argument.type:
         return
-    copies = [use.owner.operation for use in argument.uses if use.owner.name == "memref.copy"]
+    copies = users_of(argument, "memref.copy")
     copy = next((op for op in copies if list(op.operands) == [argument, value] and op.block == block), None)
     if copy is None:
         return

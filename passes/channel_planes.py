@@ -34,15 +34,16 @@ from functools import reduce
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import evaluate
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor
+from kitsune_mlir.generics import clone_operations, constant_index, generic, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of, slice_of, users_of
 
 from .channel_spaces import Space, is_cut, windows_behind
-from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 
 def split_channels(block: ir.Block) -> None:
     """Rewrites such operators of a block."""
-    operations = [op.operation for op in block.operations]
+    operations = operations_of(block)
     taken: set[ir.Operation] = set()
     found = []
     for op in reversed(operations):  # what a later sum alone reads is not of an earlier one
@@ -153,7 +154,7 @@ class _Planes:
     ) -> ir.Value:
         """What a body yields at these places of a channel."""
         values = dict(zip(s.body.arguments, given, strict=True))
-        *inner, end = [op.operation for op in s.body.operations]
+        *inner, end = operations_of(s.body)
         places = [*indices[: self._space.dim], None, *indices[self._space.dim :]]
         for op in s.index_ops():
             values[op.results[0]] = places[attr_int(op, "dim")] or constant_index(channel)
@@ -203,7 +204,7 @@ class _Planes:
 
     def _hand_on(self, value: ir.Value, planes: Sequence[ir.Value]) -> None:
         """Gives others than the operators of the space what one made."""
-        for user in [use.owner.operation for use in value.uses]:
+        for user in users_of(value):
             if len(planes) == 1 and self._space.is_put(user) and rows.shape_of(user.results[0]) == self._space.plane:
                 user.results[0].replace_all_uses_with(planes[0])
         others = [use for use in value.uses if not self._is_own(use.owner.operation)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, in_block_order, ir, slice_of
+from kitsune_mlir.mlir import attr_int, in_block_order, ir
+from kitsune_mlir.operations import is_generic, made_by, slice_of, users_of
 
 from .split_windows import reads_windows
 
@@ -48,15 +49,15 @@ class Space:
     def _passes(self) -> bool:
         """Whether operators of the space alone make tensors of its shape, and read them."""
         made = {op.results[0] for op in self.ops}
-        read = [value for op in self.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
-        users = [use.owner.operation for value in made if self.is_full(value) for use in value.uses]
+        read = [value for op in self.ops for value in rows.Structured(op).given]
+        users = [user for value in made if self.is_full(value) for user in users_of(value)]
         own = all(x in made or self.parts(x) or windows_behind(x) for x in read if self.is_full(x))
         return own and all(user in self.ops for user in users)
 
     def parts(self, value: ir.Value) -> list[ir.Value]:
         """The channels that a tensor of all of them is put together from; none where it is made otherwise."""
-        op = rows.producer(value)
-        if op is None or op.name != "tensor.concat" or attr_int(op, "dim") != self.dim or not self.is_full(value):
+        op = made_by(value, "tensor.concat")
+        if op is None or attr_int(op, "dim") != self.dim or not self.is_full(value):
             return []
         return list(op.operands) if all(map(self.is_flat, op.operands)) else []
 
@@ -71,12 +72,12 @@ class Space:
             found = {op for value in waiting.pop().operands if value in made and (op := rows.producer(value))}
             waiting += found - makers
             makers |= found
-        behind = [use.owner.operation for use in first.results[0].uses]
+        behind = users_of(first.results[0])
         seen, sums = set(behind), 0
         while behind:
             op = behind.pop()
             if _is_plain(op) or op.name in rows.RESHAPES:
-                found = {use.owner.operation for use in op.results[0].uses} - seen
+                found = set(users_of(op.results[0])) - seen
                 behind += found
                 seen |= found
             elif op.name == "linalg.generic":
@@ -125,7 +126,7 @@ class Space:
                 takes.add(op.results[0])
         goes = set(takes)
         for op in reversed(order):
-            users = [use.owner.operation for use in op.results[0].uses]
+            users = users_of(op.results[0])
             if all(len(user.results) == 1 and user.results[0] in goes for user in users):
                 goes.add(op.results[0])
         self.ops = {made[value] for value in goes if value in made}
@@ -149,10 +150,10 @@ class Space:
 
 def _reduced(op: ir.Operation) -> int | None:
     """The dimension of few elements of its only operand over which an operator reduces."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
-    loops = [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
+    loops = s.reductions
     if len(loops) != 1 or not s.inputs or not all(map(rows.is_tensor, op.operands)):
         return None
     (dim,), rank = loops, len(s.iterators)
@@ -171,7 +172,7 @@ def _reduced(op: ir.Operation) -> int | None:
 
 def _sums_points(op: ir.Operation, dim: int) -> bool:
     """Whether an operator reduces its only operand over other dimensions than this one."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not all(map(rows.is_tensor, op.operands)):
+    if not is_generic(op) or not all(map(rows.is_tensor, op.operands)):
         return False
     s = rows.Structured(op)
     kept = [d for d, kind in enumerate(s.iterators) if kind == "parallel"]
@@ -182,7 +183,7 @@ def _sums_points(op: ir.Operation, dim: int) -> bool:
 
 def _is_plain(op: ir.Operation) -> bool:
     """Whether an operator computes each element of its one result by itself."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not rows.is_tensor(op.results[0]):
+    if not is_generic(op) or not rows.is_tensor(op.results[0]):
         return False
     s = rows.Structured(op)
     whole = s.maps[s.inputs :] == [ir.AffineMap.get_identity(len(s.iterators))]
@@ -194,13 +195,13 @@ def _neighbours(op: ir.Operation) -> Iterator[ir.Operation]:
         if (maker := rows.producer(value)) is not None:
             yield maker
     for result in op.results:
-        yield from (use.owner.operation for use in result.uses)
+        yield from users_of(result)
 
 
 def is_cut(value: ir.Value) -> bool:
     """Whether a tensor is a slice with all that lies between its ends."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice" or not rows.is_tensor(value):
+    op = made_by(value, "tensor.extract_slice")
+    if op is None or not rows.is_tensor(value):
         return False
     cut, shape = slice_of(op), rows.shape_of(op.operands[0])
     return len(shape) == ir.RankedTensorType(value.type).rank and {*cut.strides} == {1}

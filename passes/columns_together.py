@@ -20,13 +20,14 @@ then moved apart.
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import clone_operations, constant_index, generic, sizes_of
 from kitsune_mlir.mlir import attr_int, ir, tensor, walk
+from kitsune_mlir.operations import operations_of, permutation_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .channel_planes import inserted
 from .neighbour_arithmetic import at_known_places
 from .row_groups import users
-from .schedule_build import clone_operations, constant_index, generic, sizes_of
 
 _MOST = 8  # columns
 _SHARED = 8  # operations that all columns have alike, from which on they are better computed once
@@ -38,7 +39,7 @@ def compute_columns_together(main: ir.Operation) -> bool:
     for op in found:
         with op.location, ir.InsertionPoint(op):
             planes = _planes(rows.Structured(op))
-        readers, column = [use.owner.operation for use in op.results[0].uses], len(rows.shape_of(op.results[0])) - 1
+        readers, column = users_of(op.results[0]), len(rows.shape_of(op.results[0])) - 1
         old, dim = op, column
         if len(readers) == 1 and _is_moved(readers[0]):
             old, dim = readers[0], _order(readers[0]).index(column)
@@ -75,7 +76,7 @@ def _is_taken(op: ir.Operation) -> bool:
         return False
     own = set(numbers) | {s.body.arguments[n] for n in range(s.inputs) if column in _loops(s.maps[n])}
     shared = 0
-    for one in (one.operation for one in s.body.operations):
+    for one in operations_of(s.body):
         if any(value in own for value in one.operands):
             own.update(one.results)
         elif one.name.startswith(("arith.", "math.")):
@@ -88,7 +89,7 @@ def _loops(map_: ir.AffineMap) -> set[int]:
 
 
 def _order(transpose: ir.Operation) -> list[int]:
-    return list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    return permutation_of(transpose)
 
 
 def _is_moved(op: ir.Operation) -> bool:
@@ -106,7 +107,7 @@ def _planes(s: rows.Structured) -> list[ir.Value]:
     for column in range(kind.shape[rank]):
         at = ir.AffineMap.get(rank, 0, [*loops, ir.AffineConstantExpr.get(column)])
         own = []
-        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             read = ir.AffineMap.get(rank, 0, [expr.compose(at) for expr in map_.results])
             known = [n for n, other in enumerate(inputs) if other == value and maps[n] == read]
             if not known:
@@ -116,7 +117,7 @@ def _planes(s: rows.Structured) -> list[ir.Value]:
         given.append(own)
 
     def body(*arguments: ir.Value) -> list[ir.Value]:
-        *inner, end = [op.operation for op in s.body.operations]
+        *inner, end = operations_of(s.body)
         found = []
         for column, own in enumerate(given):
             values: dict[ir.Value, ir.Value | None] = {

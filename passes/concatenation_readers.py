@@ -17,11 +17,13 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, replace_op, slice_of, tensor, walk
+from kitsune_mlir.generics import generic
+from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
+from kitsune_mlir.operations import is_generic, permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
-from .schedule_build import constant_index, generic
+from .reshapes import slice_along
 
 
 def read_parts(main: ir.Operation) -> None:
@@ -71,32 +73,22 @@ def _computed(op: ir.Operation, known: dict[ir.Value, ir.Value], dim: int, first
     """What an elementwise operator makes of `size` elements from `first` on along a loop; `known` has some inputs'."""
     s = rows.Structured(op)
     inputs = []
-    for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+    for value, map_ in zip(s.given, s.maps):
         axes = [axis for axis, expr in enumerate(map_.results) if rows.dim_of(expr) == dim]
         inputs.append(known[value] if value in known else _cut(value, axes[0], first, size, op) if axes else value)
     with op.location, ir.InsertionPoint(op):
-        start = _slice(op.operands[s.inputs], dim, first, size)
+        start = slice_along(op.operands[s.inputs], dim, first, size)
         return generic(inputs, [start], s.maps, s.iterators, s.body).results[0]
 
 
 def _cut(value: ir.Value, axis: int, first: int, size: int, reader: ir.Operation) -> ir.Value:
     """A part of what an operator reads; what is computed for it alone is computed in parts, too."""
     op = rows.producer(value)
-    alone = op is not None and op.block == reader.block and {use.owner.operation for use in value.uses} == {reader}
+    alone = op is not None and op.block == reader.block and set(users_of(value)) == {reader}
     if alone and _is_elementwise(op):
         return _computed(op, {}, axis, first, size)
     with reader.location, ir.InsertionPoint(reader):
-        return _slice(value, axis, first, size)
-
-
-def _slice(value: ir.Value, axis: int, first: int, size: int) -> ir.Value:
-    """`size` elements from `first` on along a dimension, at the insertion point."""
-    kind = ir.RankedTensorType(value.type)
-    sizes = [size if d == axis else kind.shape[d] for d in range(kind.rank)]
-    offsets = [first if d == axis else 0 for d in range(kind.rank)]
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if d != axis and kind.is_dynamic_dim(d)]
-    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
+        return slice_along(value, axis, first, size)
 
 
 def _read_in_order(op: ir.Operation) -> None:
@@ -112,7 +104,7 @@ def _read_in_order(op: ir.Operation) -> None:
         moved = rows.producer(cut.operands[0]) if cut is not None else found
         if moved is None or moved.name != "linalg.transpose" or not _keeps_rows(moved, value):
             continue
-        order = list(ir.DenseI64ArrayAttr(moved.attributes["permutation"]))
+        order = permutation_of(moved)
         if cut is not None and (rows.DYNAMIC in slice_of(cut).offsets or cut.results[0].type.rank != len(order)):
             continue
         op.operands[number] = moved.operands[0] if cut is None else _cut_before(moved, cut, order)
@@ -123,7 +115,7 @@ def _read_in_order(op: ir.Operation) -> None:
 
 def _keeps_rows(transpose: ir.Operation, read: ir.Value) -> bool:
     """Whether rows, of which whole sectors are read, stay as they are."""
-    order = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    order = permutation_of(transpose)
     kind = ir.RankedTensorType(read.type)
     last = kind.shape[-1]
     return order[-1] == len(order) - 1 and last != rows.DYNAMIC and last * element_bytes(kind.element_type) >= SECTOR
@@ -144,8 +136,8 @@ def _cut_before(moved: ir.Operation, cut: ir.Operation, order: list[int]) -> ir.
 
 def _is_elementwise(op: ir.Operation) -> bool:
     """Whether an operator has one result, in the order of its loops, of elements that no table gives."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
-    plain = not s.index_ops() and not s.tables() and not list(list(s.body.arguments)[-1].uses)
+    plain = not s.index_ops() and not s.tables() and not s.reads_start
     return plain and s.is_elementwise()

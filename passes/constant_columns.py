@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled, match_product
-from kitsune_mlir.mlir import arith, ir, replace_op, tensor
+from kitsune_mlir.generics import extended, generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import scalar_of
-from .schedule_build import generic, map_of, sizes_of
 
 _MOST = 4  # such columns
 
@@ -77,7 +77,7 @@ def _parts(joined: ir.Operation | None) -> list[_Part]:
     if joined is None or joined.name != "tensor.concat":
         return []
     kind = ir.RankedTensorType(joined.results[0].type)
-    if ir.IntegerAttr(joined.attributes["dim"]).value != kind.rank - 1 or kind.is_dynamic_dim(kind.rank - 1):
+    if attr_int(joined, "dim") != kind.rank - 1 or kind.is_dynamic_dim(kind.rank - 1):
         return []
     parts, first = list[_Part](), 0
     for value in joined.operands:
@@ -123,7 +123,7 @@ def _begun(sums: ir.Value, weight: ir.Value, along: int, constants: Sequence[_Pa
 
     def added(total: ir.Value, *rest: ir.Value) -> ir.Value:
         for factor, number in zip(rest, numbers):  # what the output held is not used
-            wide = factor if factor.type == f32 else arith.extf(f32, factor)
+            wide = extended(factor, f32)
             total = arith.addf(total, arith.mulf(wide, number))
         return total
 

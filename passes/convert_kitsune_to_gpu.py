@@ -24,6 +24,7 @@ from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.form import Form, form_of
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import erase_unused, made_by, only_user
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.weights import is_weight
@@ -75,8 +76,7 @@ class ConvertKitsuneToGpu(ModulePass):
                 call(kernel, name, code.tensors, code.results, ends)
         gpu_placed.mark(module)
         for matrix in walk(module, WindowsOp.OPERATION_NAME):
-            if not list(matrix.results[0].uses):
-                matrix.erase()
+            erase_unused(matrix)
 
 
 def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, frozenset[int]]:
@@ -92,7 +92,7 @@ def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, f
 def _is_constant(value: ir.Value) -> bool:
     if is_weight(value):
         return True
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in RESHAPES:
+    while made_by(value, *RESHAPES) is not None:
         value = value.owner.operation.operands[0]
     return isinstance(value.owner, ir.Block)
 
@@ -100,10 +100,9 @@ def _is_constant(value: ir.Value) -> bool:
 def _end(value: ir.Value) -> ir.Value:
     """What a result is where all that reads it gives it another shape: a kernel writes elements one after another. The
     first size of one that is open until the call is the kernel's own."""
-    while (
-        ir.RankedTensorType(value.type).has_static_shape
-        and len(uses := list(value.uses)) == 1
-        and uses[0].owner.operation.name in RESHAPES
-    ):
-        value = uses[0].owner.operation.results[0]
+    while ir.RankedTensorType(value.type).has_static_shape:
+        reader = only_user(value)
+        if reader is None or reader.name not in RESHAPES:
+            break
+        value = reader.results[0]
     return value

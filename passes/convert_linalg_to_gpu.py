@@ -60,6 +60,7 @@ from kitsune_mlir.codegen.recurrent import outline_recurrent
 from kitsune_mlir.codegen.systems import outline_systems
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.operations import end_of, made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.program import CHANGED, MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
@@ -200,7 +201,7 @@ class ConvertLinalgToGpu(ModulePass):
             write_in_place(main)
             store_twice(main)
             fills = Fills()
-            operations = [op.operation for op in main.body.blocks[0].operations]
+            operations = operations_of(main.body.blocks[0])
             done: set[int] = set()
             for number, op in enumerate(operations):
                 if number in done:
@@ -266,7 +267,7 @@ def _place_results(main: func.FuncOp) -> None:
     """Makes every result a view of a buffer, where @main says that it may share it with other results or is an
     argument's, or else an allocation, in whatever shape, that is returned once; the rest is copied."""
     block = main.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     numbers = _memory(main, len(end.operands))
     owners: dict[int, int] = {}  # by buffer, whose it is
     with main.context, main.location, ir.InsertionPoint(end):
@@ -310,12 +311,12 @@ def _may_show(buffer: ir.Value, number: int, owners: dict[int, int]) -> bool:
 
 
 def _is_made(buffer: ir.Value) -> bool:
-    return not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name in ("memref.alloc", "func.call")
+    return made_by(buffer, "memref.alloc", "func.call") is not None
 
 
 def _reshaped(value: ir.Value) -> ir.Value:
     """The dense buffer of which a value is all elements in another shape."""
-    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in _RESHAPES:
+    while made_by(value, *_RESHAPES) is not None:
         value = value.owner.operation.operands[0]
     return value
 

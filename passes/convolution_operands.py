@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.operations import permutation_of, users_of
 
 from .convolutions import Convolution
-from .schedule_build import generic, map_of, reshaped, sizes_of
+from .reshapes import reshaped
 
 
 def filters_last(of: Convolution) -> ir.Value:
@@ -92,7 +94,7 @@ def last_of(images: ir.Value) -> ir.Value | None:
 def _orders(op: ir.Operation, order: Callable[[int], list[int]]) -> bool:
     if op.name != "linalg.transpose":
         return False
-    permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    permutation = permutation_of(op)
     return len(permutation) > 2 and permutation == order(len(permutation))
 
 
@@ -129,12 +131,12 @@ def behind(images: ir.Value) -> ir.InsertionPoint:
 
 def turned_last(result: ir.Value, of: Convolution) -> ir.Operation | None:
     """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
-    uses = [use.owner.operation for use in result.uses]
+    uses = users_of(result)
     if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
         return None
     kind = ir.RankedTensorType(uses[0].results[0].type)
-    uses = [use.owner.operation for use in uses[0].results[0].uses]
+    uses = users_of(uses[0].results[0])
     if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
         return None
-    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
+    turns = uses[0].name == "linalg.transpose" and permutation_of(uses[0])
     return uses[0] if turns == [0, 2, 1] else None

@@ -10,7 +10,9 @@ from math import ceil, gcd, prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import made_by, padding_of, users_of
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.patch_tiles import takes_patches
 from kitsune_mlir.planning.product_engines import CHUNK
@@ -18,7 +20,6 @@ from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
-from .schedule_build import constant_index
 from .window_reads import MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
@@ -244,7 +245,7 @@ def join_groups(op: ir.Operation) -> None:
         if before is None or before.name != "tensor.expand_shape" or not _joins(before):
             with ir.InsertionPoint(op):
                 op.operands[0] = _joined_and_back(op.operands[0])[1]
-        users = [use.owner.operation for use in op.results[0].uses]
+        users = users_of(op.results[0])
         if len(users) != 1 or users[0].name != "tensor.collapse_shape" or not _joins(users[0]):
             with ir.InsertionPoint.after(op):
                 joined, back = _joined_and_back(op.results[0])
@@ -298,7 +299,7 @@ def _padding(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
     op = rows.producer(value)
     if op is None or not is_zero_padded(op):
         return value, none
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(op)
     if any((*low[:2], *high[:2])) or min((*low, *high)) < 0:
         return value, none
     return op.operands[0], tuple(low[2:])
@@ -309,11 +310,11 @@ def is_zero_padded(pad: ir.Operation) -> bool:
     if pad.name != "tensor.pad" or len(pad.operands) > 1:
         return False
     (end,) = list(pad.regions[0].blocks[0].operations)[-1:]
-    filler = rows.producer(end.operation.operands[0])
-    return filler is not None and filler.name == "arith.constant" and filler.attributes["value"].value == 0
+    filler = made_by(end.operation.operands[0], "arith.constant")
+    return filler is not None and filler.attributes["value"].value == 0
 
 
-def spread(value: ir.Value, positions: Sequence[int | None], rank: int) -> bool:
+def spread(positions: Sequence[int | None], rank: int) -> bool:
     """Whether an operand of an operator on images has their whole space as its last dimensions, or nothing of it."""
     space = [d for d in positions if d is not None and d > 1]
     whole = list(range(2, 2 + rank))

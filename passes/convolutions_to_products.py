@@ -34,7 +34,9 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.generics import constant_index, generic, multiply_add
+from kitsune_mlir.mlir import arith, i64, ir, linalg, remark, tensor, walk
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
@@ -56,7 +58,7 @@ from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .open_windows import read_open_windows
 from .product_follows import follows_of_one_result
-from .schedule_build import constant_index, generic, i64, reshaped
+from .reshapes import reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
 from .summed_windows import read_summed_windows
@@ -105,7 +107,7 @@ def _matched(target: targets.Target, op: ir.Operation) -> Convolution | None:
 
 def _sweep(block: ir.Block) -> None:
     """Erases what nothing reads any more."""
-    for op in reversed([op.operation for op in block.operations]):
+    for op in reversed(operations_of(block)):
         if op.name.startswith(_LEFT_OVER) and len(op.results) and not any(list(result.uses) for result in op.results):
             op.erase()
 
@@ -133,7 +135,7 @@ class _Rewriter:
         end = follows[-1] if follows else of.op
         result = end.results[0]
         turned = turned_last(result, of)
-        lasts = [use.owner.operation for use in result.uses if turns_last(use.owner.operation)]
+        lasts = [user for user in users_of(result) if turns_last(user)]
         read_again = any(other.image == result for other in self.left)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         is_last = read_again or turned is not None or bool(lasts) or same
@@ -213,7 +215,7 @@ class _Rewriter:
             Read(list(space.roles), partial(made.get, value))
             if value in made
             else self._read(value, s.maps[i], of, space)
-            for i, value in enumerate(list(op.operands)[: s.inputs])
+            for i, value in enumerate(s.given)
         ]
         if None in found:
             return None
@@ -237,7 +239,7 @@ class _Rewriter:
         if not rows.is_tensor(value):
             return Read([], lambda: value)
         at = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results]
-        if not spread(value, at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
+        if not spread(at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
             return None
         named: list[str | None] = [None if d is None else "bo"[d] for d in at if d is None or d < 2]
         if len(named) == len(at):
@@ -273,7 +275,7 @@ class _Rewriter:
         operands = [(images, roles), (filters, ["g", "o", "k"] if of.blocks > 1 else ["o", "k"])]
         if space.roles.index("o") < space.roles.index("p"):
             operands.reverse()
-        return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
+        return self._generic(space, operands, ir.F32Type.get(), multiply_add, ["k"])
 
     def _images(self, of: Convolution, space: Space) -> tuple[ir.Value, list[str]]:
         """The images' side of the product, and what its dimensions are."""
@@ -386,8 +388,3 @@ class _Rewriter:
 
 def _add(a: ir.Value, b: ir.Value, _: ir.Value) -> ir.Value:
     return arith.addf(a, b)
-
-
-def _multiply_add(a: ir.Value, b: ir.Value, total: ir.Value) -> ir.Value:
-    a, b = (x if x.type == total.type else arith.extf(total.type, x) for x in (a, b))
-    return arith.addf(total, arith.mulf(a, b))

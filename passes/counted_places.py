@@ -15,6 +15,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg
+from kitsune_mlir.operations import is_generic, operations_of
 
 from .broadcast_reads import same_size
 
@@ -65,10 +66,10 @@ def _counted(value: ir.Value) -> int | None:
     op = rows.producer(value)
     while op is not None and op.name in rows.RESHAPES:
         op = rows.producer(op.operands[0])
-    if len(long) != 1 or op is None or op.name != "linalg.generic" or len(op.results) != 1:
+    if len(long) != 1 or not is_generic(op):
         return None
     made = [d for d, size in enumerate(rows.shape_of(op.results[0])) if size != 1]
-    body = [one.operation for one in op.regions[0].blocks[0].operations]
+    body = operations_of(op.regions[0].blocks[0])
     if len(made) != 1 or [one.name for one in body] != ["linalg.index", "arith.index_cast", "linalg.yield"]:
         return None
     plain = rows.Structured(op).is_elementwise() and body[1].operands[0] == body[0].results[0]

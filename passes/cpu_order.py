@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor, walk
 
 
@@ -31,7 +32,7 @@ def _ordered(keys: ir.Value, count: ir.Value) -> list[ir.Value]:
         """A row's key, or the one behind the last where it is none."""
         i64 = ir.IntegerType.get_signless(64)
         key = tensor.ExtractOp(keys, [row]).result
-        key = key if key.type == i64 else arith.extsi(i64, key)
+        key = extended(key, i64)
         return arith.index_cast(ir.IndexType.get(), arith.minui(key, arith.index_cast(i64, count)))
 
     def count_row(row: ir.Value, counts: ir.Value) -> list[ir.Value]:

@@ -10,7 +10,9 @@ from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_p
 from kitsune_mlir.cpu_symbols import PANELS, PRODUCT, STAGE, row_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import elementwise
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
+from kitsune_mlir.operations import end_of
 
 from .cpu_pipeline import PipelineArguments, declare, unique
 
@@ -168,7 +170,7 @@ class StageBuilder:
                     op.operands[i] = self._zero_rows(op.operands[i], self._summed_dimension(op, i), stop)
             return
         loop = rows.Structured(op).iterators.index("reduction")
-        end = list(op.regions[0].blocks[0].operations)[-1].operation
+        end = end_of(op.regions[0].blocks[0])
         before = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
         with ir.InsertionPoint(end):
             inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(loop).result, stop)
@@ -180,15 +182,9 @@ class StageBuilder:
         return [expr.position for expr in structured.maps[operand].results].index(loop)
 
     def _zero_rows(self, value: ir.Value, dimension: int, stop: ir.Value) -> ir.Value:
-        kind = value.type
-        identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        out = tensor.empty(kind.shape, kind.element_type)
-        iterators = ir.ArrayAttr.get([parallel] * kind.rank)
-        generic = linalg.GenericOp([kind], [value], [out], ir.ArrayAttr.get([identity] * 2), iterators)
-        block = generic.regions[0].blocks.append(kind.element_type, kind.element_type)
-        with ir.InsertionPoint(block):
-            nothing = arith.constant(kind.element_type, 0 if isinstance(kind.element_type, ir.IntegerType) else 0.0)
+        def element(x: ir.Value) -> ir.Value:
+            nothing = arith.constant(x.type, 0 if isinstance(x.type, ir.IntegerType) else 0.0)
             inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(dimension).result, stop)
-            linalg.YieldOp([arith.select(inside, block.arguments[0], nothing)])
-        return generic.results[0]
+            return arith.select(inside, x, nothing)
+
+        return elementwise([value], ir.RankedTensorType(value.type).element_type, element)

@@ -27,6 +27,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import is_gather, streams
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, remark, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.design import StagePlan, design
 from kitsune_mlir.row_cloner import RowCloner
 
@@ -61,7 +62,7 @@ def _dissolve(pipeline: kitsune.PipelineOp) -> None:
     for result in pipeline.result_ops:
         result.results[0].replace_all_uses_with(result.store.operands[0])
         result.operation.erase()
-    for op in [op.operation for op in pipeline.block.operations]:
+    for op in operations_of(pipeline.block):
         if not isinstance(op.opview, kitsune.StoreOp):
             op.move_before(pipeline.operation)
     pipeline.operation.erase()
@@ -70,7 +71,7 @@ def _dissolve(pipeline: kitsune.PipelineOp) -> None:
 def _separate_gathers(pipeline: kitsune.PipelineOp) -> None:
     """Gives whatever reads rows beside a product a gather of its own, where the product's come through shared memory:
     there is no tile of them that a stage could hand on."""
-    for op in [op.operation for op in pipeline.block.operations]:
+    for op in operations_of(pipeline.block):
         if not is_gather(op) or not streams(op.results[0]):
             continue
         others = [use for use in op.results[0].uses if use.owner.operation.name == "linalg.generic"]

@@ -29,7 +29,9 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import Contraction, is_zero_filled
 from kitsune_mlir.dialects import dots, kitsune
+from kitsune_mlir.generics import constant_index, empty_generic, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, tensor
+from kitsune_mlir.operations import only_user, operations_of, users_of
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
@@ -40,7 +42,6 @@ from .dots_operands import Gathered, Given, Part, parts_of
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .operand_layout import PADDED
 from .product_follows import tiled
-from .schedule_build import constant_index, empty_generic, zero_tensor
 
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))
@@ -200,21 +201,21 @@ def _open_size(plan: Plan) -> ir.Value:
 
 def _picked(value: ir.Value, m: int, n: int) -> Picked | None:
     """A linalg.generic that alone reads a product, or its rows one behind the other, and takes elements out of it."""
-    uses = list(value.uses)
-    flat = len(uses) == 1 and uses[0].owner.operation.name == "tensor.collapse_shape"
+    reader = only_user(value)
+    flat = reader is not None and reader.name == "tensor.collapse_shape"
     if flat:
-        value = uses[0].owner.operation.results[0]
+        value = reader.results[0]
         if list(ir.RankedTensorType(value.type).shape)[1:] != [m * n]:
             return None
-    readers = [use.owner.operation for use in value.uses]
-    if len(readers) != 1 or readers[0].name != "tensor.extract" or readers[0].parent.name != "linalg.generic":
+    extract = only_user(value)
+    if extract is None or extract.name != "tensor.extract" or extract.parent.name != "linalg.generic":
         return None
-    extract, op = readers[0], readers[0].parent.operation
+    op = extract.parent.operation
     s = rows.Structured(op)
     if len(op.results) != 1 or s.iterators != ["parallel"] * 2 or s.maps[-1] != ir.AffineMap.get_identity(2):
         return None
     kind = ir.RankedTensorType(op.results[0].type)
-    inner = [one.operation for one in s.body.operations]
+    inner = operations_of(s.body)
     batch = row_number(extract.operands[1])
     if batch.size not in (None, ir.RankedTensorType(value.type).shape[0]) or not _counts(batch.source, op, s):
         return None
@@ -222,14 +223,14 @@ def _picked(value: ir.Value, m: int, n: int) -> Picked | None:
     columns = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
     along = all(s.maps[i] == columns for i in others) and not _reach(batch.source, extract, inner)
     alone = sum(one.name == "tensor.extract" for one in inner) == 1 and not any(len(one.regions) for one in inner)
-    if not (along and alone) or kind.is_dynamic_dim(1) or list(list(s.body.arguments)[-1].uses):
+    if not (along and alone) or kind.is_dynamic_dim(1) or s.reads_start:
         return None
     return Picked(op, flat)
 
 
 def _padded(value: ir.Value) -> ir.Operation | None:
     """What alone reads rows, and puts zeros behind them."""
-    readers = [use.owner.operation for use in value.uses]
+    readers = users_of(value)
     if len(readers) != 1 or readers[0].name != "tensor.extract":
         return None
     op = readers[0].parent.operation
@@ -250,7 +251,7 @@ def _counts(number: ir.Value, op: ir.Operation, s: rows.Structured) -> bool:
         counted = rows.producer(counted.operands[0])
     if counted is None or counted.name != "linalg.generic":
         return False
-    body = [one.operation for one in counted.regions[0].blocks[0].operations]
+    body = operations_of(counted.regions[0].blocks[0])
     return [one.name for one in body] == ["linalg.index", "arith.index_cast", "linalg.yield"]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
-
-from .schedule_build import i64
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of
 
 
 def behind(tiles: Sequence[ir.Value]) -> ir.Value:
@@ -31,7 +30,7 @@ def clone(
     first."""
     source, block = op.regions[0].blocks[0], into.regions[0].blocks[0]
     values = {hash(source.arguments[i]): own for i, own in zip(kept, block.arguments)}
-    inner = [one.operation for one in source.operations]
+    inner = operations_of(source)
     needed, wanted = set(), [inner[-1]]
     while wanted:
         one = wanted.pop()

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, tensor
+from kitsune_mlir.operations import end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .dots_body import behind, clone
 from .kernel_build import read_box
-from .schedule_build import constant_index, empty_generic
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _keeps_rows(op: ir.Operation, k: int) -> bool:
 
 def _gathered(op: ir.Operation, k: int) -> Gathered | None:
     """What a linalg.generic takes out of a table of so many columns, row by row; None for another."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
     rank, tables = len(s.iterators), s.tables()
@@ -102,7 +103,7 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
     if s.maps[1] != ir.AffineMap.get_identity(rank) or list(list(s.body.arguments)[1].uses):
         return None
     outer = [ir.AffineDimExpr.get(d) for d in range(rank - 1)]
-    (extract,) = [inner.operation for inner in s.body.operations if inner.operation.name == "tensor.extract"]
+    (extract,) = operations_of(s.body, "tensor.extract")
     _, number, column = extract.operands
     last = rows.producer(column)
     if s.maps[0] != ir.AffineMap.get(rank, 0, outer) or last is None or last.name != "linalg.index":
@@ -112,7 +113,7 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
         return None
     if taken.size not in (None, table.shape[0]):
         return None
-    if list(s.body.operations)[-1].operands[0] != extract.results[0]:
+    if end_of(s.body).operands[0] != extract.results[0]:
         return None
     index, column = _column_of(op.operands[0])
     count = 1 if rank == 2 else ir.RankedTensorType(op.results[0].type).shape[1]

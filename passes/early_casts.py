@@ -11,9 +11,8 @@ MLIR's fusion brings reshapes in front of elementwise operators, and windows are
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-
-from .schedule_build import constant_index, generic
 
 _WINDOWS = ("linalg.conv", "linalg.depthwise", "linalg.pooling")
 

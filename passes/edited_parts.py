@@ -17,10 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.generics import all_hold, cloned, constant_index, generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by, slice_of, users_of
 
 from .row_groups import root, scalar_of
-from .schedule_build import cloned, constant_index, generic, map_of, sizes_of
 
 _VIEWS = ("tensor.extract_slice", "tensor.dim", *rows.RESHAPES)
 
@@ -29,8 +30,8 @@ def edit_where_computed(main: ir.Operation) -> None:
     """Rewrites such parts of @main."""
     for op in walk(main, "tensor.insert_slice"):
         whole = op.operands[1]
-        maker = rows.producer(whole)
-        if maker is None or maker.name != "linalg.generic" or not rows.Structured(maker).is_elementwise():
+        maker = made_by(whole, "linalg.generic")
+        if maker is None or not rows.Structured(maker).is_elementwise():
             continue
         edit = _edit_of(op, whole)
         if edit is not None and _is_read_by_edits(whole, op):
@@ -80,8 +81,8 @@ def _box_of(value: ir.Value, whole: ir.Value) -> _Box | None:
     if value == whole:
         sizes = rows.known_sizes(whole)
         return _Box(tuple(range(len(sizes))), (0,) * len(sizes), tuple(sizes))
-    op = rows.producer(value)
-    if op is None or op.name not in ("tensor.extract_slice", *rows.RESHAPES):
+    op = made_by(value, "tensor.extract_slice", *rows.RESHAPES)
+    if op is None:
         return None
     box = _box_of(op.operands[0], whole)
     if box is None:
@@ -138,7 +139,7 @@ def _repeated(op: ir.Operation) -> ir.Value | None:
 
 def _is_read_by_edits(whole: ir.Value, op: ir.Operation) -> bool:
     """Whether nothing reads a tensor but its change: else both would be in memory."""
-    waiting, seen = [use.owner.operation for use in whole.uses], set[ir.Operation]()
+    waiting, seen = users_of(whole), set[ir.Operation]()
     while waiting:
         one = waiting.pop()
         if one == op or one in seen or one.name == "tensor.dim":
@@ -146,7 +147,7 @@ def _is_read_by_edits(whole: ir.Value, op: ir.Operation) -> bool:
         seen.add(one)
         if one.name not in _VIEWS and one.name not in ("linalg.generic", "tensor.insert_slice") or not one.results:
             return False
-        waiting += [use.owner.operation for use in one.results[0].uses]
+        waiting += users_of(one.results[0])
         if len(seen) > _MOST_SEEN:
             return False
     return True
@@ -167,7 +168,7 @@ def _edited(whole: ir.Value, edit: _Edit) -> ir.Value:
             place = linalg.IndexOp(d).result
             place = arith.subi(place, constant_index(begin)) if begin else place
             here = arith.cmpi(arith.CmpIPredicate.ult, place, constant_index(size))
-            inside = here if inside is None else arith.andi(inside, here)
+            inside = all_hold(inside, here)
         if isinstance(edit.value, ir.Value):
             value = given[0]
         elif isinstance(edit.value, ir.Attribute):

@@ -24,9 +24,11 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import match_product
-from kitsune_mlir.mlir import arith, clone_on, ir, tensor, walk
+from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, tensor, walk
+from kitsune_mlir.operations import erase_unused, is_generic, users_of
 from kitsune_mlir.weights import is_weight
 
+from .recomputed_elements import is_arithmetic
 from .taken_views import VIEWS, read_through, taken_of
 
 _EXTRACT = "tensor.extract"
@@ -47,8 +49,7 @@ def take_elements(module: ir.Module) -> None:
         waiting = [other for other in waiting if other not in extracts]
         for taker in extracts:
             waiting += computed_there(read_through(taker, made), made)
-        if not list(made.results[0].uses):
-            made.erase()
+        erase_unused(made)
 
 
 def _extracts(made: ir.Operation) -> list[ir.Operation]:
@@ -60,7 +61,7 @@ def _views(made: ir.Operation) -> dict[ir.Value, None]:
     """What an operator makes, and its views through which elements may be read, in order."""
     found, last = {made.results[0]: None}, [made.results[0]]
     while last:
-        uses = [use.owner.operation for value in last for use in value.uses]
+        uses = [user for value in last for user in users_of(value)]
         last = [op.results[0] for op in uses if op.name in VIEWS and taken_of(op.results[0]) is not None]
         found |= dict.fromkeys(last)
     return found
@@ -69,10 +70,10 @@ def _views(made: ir.Operation) -> dict[ir.Value, None]:
 def _is_taken(made: ir.Operation) -> bool:
     """Whether few of the elements that an elementwise operator makes are taken, and no other reader wants more than
     arithmetic of it."""
-    if made.name != "linalg.generic" or len(made.results) != 1:
+    if not is_generic(made):
         return False
     s = rows.Structured(made)
-    inputs = list(made.operands)[: s.inputs]
+    inputs = s.given
     if not s.is_elementwise() or s.gathers() or rows.init_of(made.operands[-1]).tensor is not None:
         return False
     if all(map(is_weight, inputs)) or not all(map(rows.is_tensor, inputs)):
@@ -82,10 +83,10 @@ def _is_taken(made: ir.Operation) -> bool:
     if not all(map(is_place, s.maps[: s.inputs])) or not all(_is_own(made, d) for d in unread):
         return False
     views = _views(made)
-    uses = [use.owner.operation for value in views for use in value.uses]
+    uses = [user for value in views for user in users_of(value)]
     readers = [op for op in uses if not (op.name in VIEWS and op.results[0] in views)]
     takers, others = [taker for op in readers if (taker := _taker(op))], [op for op in readers if not _taker(op)]
-    is_cheap = all(op.operation.name.startswith(("arith.", "linalg.yield")) for op in s.body.operations)
+    is_cheap = is_arithmetic(s)
     is_rounded = _is_narrow(made.results[0]) and any(map(_is_computed_narrow, inputs))
     is_unwritten = is_cheap or all(map(_is_reduction, others))
     if others and (not is_unwritten or is_rounded or _follows_product(made)):
@@ -129,7 +130,7 @@ def _is_computed_narrow(value: ir.Value) -> bool:
 def _follows_product(made: ir.Operation) -> bool:
     """Whether an elementwise operator is computed with a product, which nothing but it and what it takes reads."""
     for value in made.operands:
-        readers = {use.owner.operation for use in value.uses if use.owner.name != "tensor.extract"}
+        readers = {user for user in users_of(value) if user.name != "tensor.extract"}
         op = rows.producer(value)
         if op is None or len(readers) != 1:
             continue
@@ -176,7 +177,7 @@ def computed_there(op: ir.Operation, made: ir.Operation) -> list[ir.Operation]:
                 assert found is not None
                 op.results[0].replace_all_uses_with(found)
             elif inner.name == "linalg.index":
-                values[inner.results[0]] = places[ir.IntegerAttr(inner.attributes["dim"]).value]
+                values[inner.results[0]] = places[attr_int(inner, "dim")]
             else:
                 clone_on(inner, values)
         extracts = [value.owner.operation for i in used if (value := values[arguments[i]]) is not None]

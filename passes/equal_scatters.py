@@ -10,6 +10,7 @@ CSE does that for operators of linalg, and leaves scatters alone.
 from __future__ import annotations
 
 from kitsune_mlir.mlir import ir, replace_op, run_passes, walk
+from kitsune_mlir.operations import operations_of
 
 from .row_scatters import SCATTER
 
@@ -47,7 +48,7 @@ def _described(op: ir.Operation) -> tuple[object, ...]:
 
 
 def _inner(op: ir.Operation) -> list[ir.Operation]:
-    return [one.operation for one in op.regions[0].blocks[0].operations]
+    return operations_of(op.regions[0].blocks[0])
 
 
 def _numbered(op: ir.Operation, scatter: ir.Operation) -> tuple[object, ...]:

@@ -12,16 +12,16 @@ Slices alone are views of memory; one whose dimensions are collapsed would be co
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, slice_of, walk
-
-from .schedule_build import constant_index
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, ir, walk
+from kitsune_mlir.operations import made_by, slice_of
 
 
 def read_where_sliced(main: ir.Operation) -> None:
     """Rewrites such reads of @main."""
     for op in walk(main, "tensor.extract"):
-        made = rows.producer(op.operands[0])
-        if made is None or made.name != "tensor.collapse_shape":
+        made = made_by(op.operands[0], "tensor.collapse_shape")
+        if made is None:
             continue
         while (found := _source(op)) is not None:
             value, at = found

@@ -17,11 +17,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, match_product
-from kitsune_mlir.mlir import ir, slice_of, tensor, walk
+from kitsune_mlir.generics import generic, sizes_of
+from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.operations import erase_unused, slice_of, users_of
 
 from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
-from .schedule_build import generic, sizes_of
 
 Groups = list[list[int]]  # of dimensions that become one
 
@@ -81,8 +82,7 @@ def _flatten_behind(expansion: ir.Operation, seen: set[ir.Value]) -> list[ir.Val
                 left.append(behind)
             seen.difference_update(op.results)
             op.erase()
-        if not list(expansion.results[0].uses):
-            expansion.erase()
+        erase_unused(expansion)
     return made
 
 
@@ -126,7 +126,7 @@ def _columns_of(source: ir.Value, op: ir.Operation, expansion: ir.Operation) -> 
 
 
 def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:
-    users = dict.fromkeys(use.owner.operation for use in value.uses)
+    users = dict.fromkeys(users_of(value))
     return [op for op in users if op.block == block]
 
 

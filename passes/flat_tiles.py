@@ -21,10 +21,9 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
-
-from .generic_operands import set_maps
-from .schedule_build import constant_index
+from kitsune_mlir.generics import constant_index, set_iterators, set_maps
+from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import operations_of, users_of
 
 _UNUSED = (*rows.RESHAPES, *rows.SUPPORT)
 _MOST_COLUMNS = 8192  # of a tile: 16 rows, the fewest of a product, of 16-bit numbers in shared memory
@@ -44,11 +43,6 @@ def _is_deep(type_: ir.Type) -> bool:
     if not isinstance(type_, ir.RankedTensorType) or type_.rank <= 2:
         return False
     return rows.DYNAMIC in type_.shape[1:] or prod(type_.shape[1:]) <= _MOST_COLUMNS
-
-
-def _is_long(type_: ir.Type) -> bool:
-    """Whether a tile of more dimensions stays one, as its rows are longer than any tile."""
-    return ir.RankedTensorType(type_).rank > 2 and not _is_deep(type_)
 
 
 def _flat_type(type_: ir.Type) -> ir.RankedTensorType:
@@ -80,7 +74,7 @@ class _Stage:
         self.loads: list[tuple[ir.Operation, ir.Operation]] = []  # flat ones, each with what expands it
 
     def run(self) -> None:
-        for op in [op.operation for op in self.block.operations]:
+        for op in operations_of(self.block):
             with op.location, ir.InsertionPoint(op):
                 self._rewrite(op)
         self._erase_unused()
@@ -192,7 +186,7 @@ class _Stage:
 
     def _concat(self, op: ir.Operation) -> None:
         """Tiles whose dimensions in front have one column are joined by their columns."""
-        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        dim = attr_int(op, "dim")
         if dim and prod(rows.shape_of(op.results[0])[1:dim]) == 1:
             parts = [self._flat(value) for value in op.operands]
             self._replace(op, tensor.ConcatOp(_flat_type(op.results[0].type), 1, parts).result)
@@ -224,8 +218,7 @@ class _Stage:
         clone = op.clone(ir.InsertionPoint.current)
         clone.results[0].set_type(type_)
         set_maps(clone, maps)
-        kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in loops.iterators]
-        clone.attributes["iterator_types"] = ir.ArrayAttr.get(kinds)
+        set_iterators(clone, loops.iterators)
         for index in rows.Structured(clone).index_ops():
             index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
         self._replace(op, clone.results[0])
@@ -243,7 +236,7 @@ class _Stage:
         return flat.result if start.scalar is None else linalg.fill(start.scalar, outs=[flat.result])
 
     def _erase_unused(self) -> None:
-        for op in reversed([op.operation for op in self.block.operations]):
+        for op in reversed(operations_of(self.block)):
             if op.name in _UNUSED and not any(list(result.uses) for result in op.results):
                 op.erase()
 
@@ -279,7 +272,7 @@ class _Loops:
             return False
         if kinds == {"reduction"} and len(self.columns) > 1:
             return False
-        at = {ir.IntegerAttr(index.attributes["dim"]).value for index in self.s.index_ops()}
+        at = {attr_int(index, "dim") for index in self.s.index_ops()}
         if at and (len(self.columns) > 1 or at != set(self.columns)):
             return False
         written = [rows.dim_of(expr) for expr in self.s.maps[-1].results]
@@ -334,7 +327,7 @@ def _are_rows(source: ir.Value, result: ir.Value) -> bool:
 
 
 def _sizes(op: ir.Operation) -> list[ir.Operation]:
-    return [use.owner.operation for use in op.results[0].uses if use.owner.operation.name == "tensor.dim"]
+    return users_of(op.results[0], "tensor.dim")
 
 
 def _row_of(value: ir.Value) -> ir.Value:

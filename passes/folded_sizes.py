@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, attr_int, ir
-from kitsune_mlir.program import NO_SYMBOL
-
-from .broadcast_reads import symbol_of
+from kitsune_mlir.operations import made_by, operations_of, padding_of
+from kitsune_mlir.planning.linear_sums import LinearSum
+from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 # By the number of arith.CmpIPredicate: what is certain of a - b where its least or its largest number says so.
@@ -36,33 +37,16 @@ _OPPOSITE = {0: 1, 1: 0, 2: 5, 3: 4, 4: 3, 5: 2}
 _FAR = 1 << 62  # no number is larger
 
 
-@dataclass(frozen=True)
-class _Number:
-    """A number and so many times others, which are no less than 0 where they are sizes."""
-
-    known: int
-    terms: tuple[tuple[str, int], ...] = ()
-
-    @staticmethod
-    def of(known: int, terms: Mapping[str, int]) -> _Number:
-        return _Number(known, tuple(sorted((name, times) for name, times in terms.items() if times)))
-
-    def plus(self, other: _Number, times: int = 1) -> _Number:
-        terms = dict(self.terms)
-        for name, own in other.terms:
-            terms[name] = terms.get(name, 0) + times * own
-        return _Number.of(self.known + times * other.known, terms)
-
-    def scaled(self, times: int) -> _Number:
-        return _Number(0).plus(self, times)
+class _Number(LinearSum):
+    """A number of a function. What its terms name is no less than 0 where it is a size."""
 
     @property
     def least(self) -> int:
-        return self.known if all(times > 0 and name[0] == _SIZE for name, times in self.terms) else -_FAR
+        return self.known if all(times > 0 and name[0] == _SIZE for name, times in self.terms.items()) else -_FAR
 
     @property
     def most(self) -> int:
-        return self.known if all(times < 0 and name[0] == _SIZE for name, times in self.terms) else _FAR
+        return self.known if all(times < 0 and name[0] == _SIZE for name, times in self.terms.items()) else _FAR
 
 
 _SCALAR = ("arith.", "affine.apply", "tensor.dim")
@@ -71,9 +55,9 @@ _SIZE, _OTHER = "s", "o"  # with which the names of terms begin
 
 def fold_sizes(main: ir.Operation) -> None:
     """Replaces such numbers of a function."""
-    numbers = _Numbers()
+    numbers = Numbers()
     first: dict[tuple[str, _Number], ir.Value] = {}
-    for op in [op.operation for op in main.regions[0].blocks[0].operations]:
+    for op in operations_of(main.regions[0].blocks[0]):
         if len(op.results) != 1 or not isinstance(op.results[0].type, ir.IndexType | ir.IntegerType):
             continue
         value, kind = op.results[0], str(op.results[0].type)
@@ -111,7 +95,7 @@ def _moved(number: _Number, first: Mapping[tuple[str, _Number], ir.Value]) -> ir
 def _bring_forward(block: ir.Block) -> None:
     """Has what is computed of constants and of sizes of arguments stand in front of all other operations."""
     early, behind = set[ir.Value](), None
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         known = all(value in early or isinstance(value.owner, ir.Block) for value in op.operands)
         if op.name.startswith(_SCALAR) and known and len(op.results) == 1 and not len(op.regions):
             early.add(op.results[0])
@@ -122,7 +106,7 @@ def _bring_forward(block: ir.Block) -> None:
 
 
 @dataclass
-class _Numbers:
+class Numbers:
     """What the numbers of a function are."""
 
     known: dict[ir.Value, _Number] = field(default_factory=dict)
@@ -137,7 +121,7 @@ class _Numbers:
         return self.known[value]
 
     def _term(self, what: object, kind: str) -> _Number:
-        return _Number(0, ((self.names.setdefault(what, f"{kind}{len(self.names)}"), 1),))
+        return _Number.of(self.names.setdefault(what, f"{kind}{len(self.names)}"))
 
     def _computed(self, op: ir.Operation) -> _Number | None:
         if op.name == "arith.constant":
@@ -145,7 +129,7 @@ class _Numbers:
             return None if known is None else _Number(known)
         if op.name == "tensor.dim":
             axis = constant(op.operands[1])
-            return None if axis is None else self._size(op.operands[0], axis)
+            return None if axis is None else self.size(op.operands[0], axis)
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
             of = list(map(self.of, op.operands))
@@ -169,7 +153,7 @@ class _Numbers:
         least = min(a.least, b.least) if op.name == "arith.minsi" else max(a.least, b.least)
         return self._term(op.results[0], _SIZE) if least >= 0 else None
 
-    def _size(self, tensor: ir.Value, axis: int) -> _Number:
+    def size(self, tensor: ir.Value, axis: int) -> _Number:
         """A size of a tensor: a number, that of a result's operand, or that of an argument, of which some are the
         same."""
         kind = ir.RankedTensorType(tensor.type)
@@ -177,14 +161,18 @@ class _Numbers:
             return _Number(kind.shape[axis])
         op = rows.producer(tensor)
         if op is not None and op.name == "tensor.pad" and len(op.operands) == 1:
-            around = [ir.DenseI64ArrayAttr(op.attributes[name])[axis] for name in ("static_low", "static_high")]
-            return self._size(op.operands[0], axis).plus(_Number(sum(around)))
+            around = [each[axis] for each in padding_of(op)]
+            return self.size(op.operands[0], axis).plus(_Number(sum(around)))
+        if op is not None and op.name == "tensor.collapse_shape":
+            sizes = [self.size(op.operands[0], d) for d in rows.groups_of(op)[axis]]
+            if (product := reduce(partial(self._of_two, "muli"), sizes)) is not None:
+                return product
         found = rows.source_of_size(tensor, axis)
         if isinstance(found, ir.Value):
             return self.of(found)
         if not found[0].type.is_dynamic_dim(found[1]):
             return _Number(found[0].type.shape[found[1]])
-        symbol = symbol_of(*found)
+        symbol = _symbol_of(*found)
         return self._term(found if symbol == NO_SYMBOL else symbol, _SIZE)
 
     def _of_two(self, name: str, a: _Number | int | None, b: _Number | int | None) -> _Number | None:
@@ -198,9 +186,9 @@ class _Numbers:
             return a.scaled(b.known) if a.terms else b.scaled(a.known)
         if name == "muli" and min(a.least, b.least) >= 0:
             if a.known or b.known or len(a.terms) > 1 or len(b.terms) > 1:
-                return self._term((name, *sorted((a, b), key=str)), _SIZE)
-            ((one, times),), ((other, more),) = a.terms, b.terms
-            return self._term((name, *sorted((one, other))), _SIZE).scaled(times * more)
+                return self._term((name, frozenset((a, b))), _SIZE)
+            ((one, times),), ((other, more),) = a.terms.items(), b.terms.items()
+            return self._term((name, frozenset((one, other))), _SIZE).scaled(times * more)
         if (
             name in ("floordivsi", "divui", "divsi")
             and not b.terms
@@ -214,7 +202,7 @@ class _Numbers:
     def _quotient(self, a: _Number, by: int) -> _Number:
         """A number divided, and rounded down: the part that it divides, and the rest, which is no less than its least
         divided."""
-        whole = _Number.of(a.known // by, {name: times // by for name, times in a.terms if times % by == 0})
+        whole = _Number(a.known // by, {name: times // by for name, times in a.terms.items() if times % by == 0})
         rest = a.plus(whole, -by)
         if not rest.terms:
             return whole
@@ -224,10 +212,18 @@ class _Numbers:
 
     def _holds(self, condition: ir.Value) -> bool | None:
         """Whether a condition holds, where that is certain."""
-        op = rows.producer(condition)
-        if op is None or op.name != "arith.cmpi" or (predicate := attr_int(op, "predicate")) not in _HOLDS:
+        op = made_by(condition, "arith.cmpi")
+        if op is None or (predicate := attr_int(op, "predicate")) not in _HOLDS:
             return None
         apart = self.of(op.operands[0]).plus(self.of(op.operands[1]), -1)
         if _HOLDS[predicate](apart.least, apart.most):
             return True
         return False if _HOLDS[_OPPOSITE[predicate]](apart.least, apart.most) else None
+
+
+def _symbol_of(value: ir.Value, axis: int) -> int:
+    """The number of an open size of a program's argument, NO_SYMBOL where none is known, as for other tensors."""
+    if not isinstance(value.owner, ir.Block) or SYMBOLS not in (holder := value.owner.owner.operation).attributes:
+        return NO_SYMBOL
+    symbols = list(ir.DenseI64ArrayAttr(ir.ArrayAttr(holder.attributes[SYMBOLS])[ir.BlockArgument(value).arg_number]))
+    return symbols[axis] if axis < len(symbols) else NO_SYMBOL

@@ -36,11 +36,11 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir, replace_op, walk
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us, memory_us
 from kitsune_mlir.planning.product_tiles import ProductTiles
 from kitsune_mlir.planning.product_widths import COLUMNS, NARROW, single_widths
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.planning.thin_products import THIN_BY
+from kitsune_mlir.planning.thin_products import takes_its_place
 from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_weight
 
@@ -98,7 +98,7 @@ class GatedProducts(ModulePass):
         number = 0
         for is_chosen, products in groups:
             group = _Group.of(products, target)
-            if group is not None and (is_chosen or group.is_faster()):
+            if group is not None and (is_chosen or group.takes_its_place()):
                 group.build(f"gated{number}")
                 number += 1
 
@@ -175,7 +175,7 @@ def _priced(op: ir.Operation, target: Target) -> PricedProduct | None:
 def _alone_us(product: PricedProduct, follows: Follows) -> float | None:
     """What a kernel of one product takes; None where it is faster as sums over rows."""
     tiles, thin = product.tiles(follows), predicted_us(product.found, product.sizes, product.target)
-    if tiles is None or thin is not None and thin < THIN_BY * tiles.microseconds:
+    if tiles is None or takes_its_place(thin, tiles.microseconds):
         return None
     ends = [op.results[0] for op in follows.stored] or [product.op.results[0]]
     moved = [product.found.left, product.found.right, *ends]
@@ -209,7 +209,7 @@ def _are_rows(parts: Parts, target: Target) -> bool:
     except UnsupportedError:
         return False
     tiles = product.tiles(follows_of(product.op))
-    return tiles is None or thin < THIN_BY * tiles.microseconds
+    return takes_its_place(thin, None if tiles is None else tiles.microseconds)
 
 
 def _sum_along_rows(products: Sequence[ir.Operation]) -> None:
@@ -233,7 +233,7 @@ def _are_faster(parts: Parts, met: Follows, target: Target) -> bool:
     ends = [op.results[0] for op in met.stored]
     nbytes = sum(tensor_bytes(value) for value in [*(taken.results[0] for taken in parts.slices), *ends])
     launch = 0.0 if any(is_reduced(op.results[0]) for op in met.stored) else target.launch_us
-    alone += launch + max(dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
+    alone += launch + memory_us(nbytes, target)
     return _us(tiles, [product.found.left, product.found.right, *ends], target) < alone
 
 
@@ -270,7 +270,7 @@ class _Group:
         thin = predicted_us(self.products[0].found, self.products[0].sizes, self.products[0].target)
         return min(self.us(), thin) if thin is not None and len(self.products) == 1 else self.us()
 
-    def is_faster(self) -> bool:
+    def takes_its_place(self) -> bool:
         """Whether it is predicted to be faster than a kernel each, the first of which has all that can follow it."""
         left, alone = list(self.follows.ops), []
         for number, product in enumerate(self.products):

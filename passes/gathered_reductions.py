@@ -14,9 +14,8 @@ is read, as the windows of linalg's pooling operators do.
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-
-from .schedule_build import cloned, generic, map_of
 
 
 def size_reductions(main: ir.Operation) -> bool:
@@ -24,7 +23,7 @@ def size_reductions(main: ir.Operation) -> bool:
     found = [op for op in walk(main, "linalg.generic") if _sums_gathered(op)]
     for op in found:
         s = rows.Structured(op)
-        rank, loops = len(s.iterators), [d for d, kind in enumerate(s.iterators) if kind == "reduction"]
+        rank, loops = len(s.iterators), s.reductions
         sizes = [rows.shape_of(op.operands[0])[[*map(rows.dim_of, s.maps[0].results)].index(d)] for d in loops]
         with op.location, ir.InsertionPoint(op):
             sized = tensor.empty(sizes, ir.RankedTensorType(op.operands[0].type).element_type)

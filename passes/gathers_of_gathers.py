@@ -18,11 +18,13 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
-from kitsune_mlir.mlir import arith, ir, slice_of, tensor, walk
+from kitsune_mlir.generics import constant_index, generic, map_of
+from kitsune_mlir.mlir import arith, ir, tensor, walk
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .numbered_matrices import Taken, taken_by
-from .schedule_build import constant_index, generic, map_of, reshaped
+from .reshapes import reshaped
 
 _MOST_AGAIN = 1.5  # rows that are gathered, of each that there is
 _MOVES = ("tensor.extract_slice", *rows.RESHAPES)

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
-
-
-def input_count(generic: ir.Operation) -> int:
-    """The number of `ins`; the other operands are `outs`, one a result."""
-    return len(generic.operands) - len(generic.results)
-
-
-def indexing_maps(op: ir.Operation) -> list[ir.AffineMap]:
-    """One map an operand, iteration space to the operand's."""
-    return [ir.AffineMapAttr(attribute).value for attribute in ir.ArrayAttr(op.attributes["indexing_maps"])]
-
-
-def set_maps(op: ir.Operation, maps: Sequence[ir.AffineMap]) -> None:
-    """Gives an operation these maps."""
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+from kitsune_mlir.operations import end_of, made_by
 
 
 def splat_of(value: ir.Value) -> ir.Attribute | None:
     """The element that a constant tensor is filled with; None when it is anything else."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+    constant = made_by(value, "arith.constant")
+    if constant is None:
         return None
-    attribute = owner.attributes["value"]
+    attribute = constant.attributes["value"]
     dense = isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat
     return attribute.get_splat_value() if dense else None
 
@@ -35,7 +22,7 @@ def splat_of(value: ir.Value) -> ir.Attribute | None:
 def inline_constants(generic: ir.Operation) -> None:
     """Inputs of one value throughout become scalar constants that the body names."""
     block = generic.regions[0].blocks[0]
-    for operand, argument in zip(generic.operands, block.arguments[: input_count(generic)], strict=False):
+    for operand, argument in zip(generic.operands, block.arguments[: rows.Structured(generic).inputs], strict=False):
         element = splat_of(operand)
         if element is None or not list(argument.uses):
             continue
@@ -54,8 +41,8 @@ def prune(generic: ir.Operation) -> ir.Operation:
 
     Operands stay that fix a loop's bound. Gives the operation that stands there afterwards.
     """
-    inputs, block = input_count(generic), generic.regions[0].blocks[0]
-    maps, operands = indexing_maps(generic), list(generic.operands)
+    s, operands = rows.Structured(generic), list(generic.operands)
+    inputs, maps, block = s.inputs, s.maps, s.body
     first: dict[tuple[int, str], int] = {}
     for i in range(inputs):
         original = first.setdefault((hash(operands[i]), str(maps[i])), i)
@@ -79,9 +66,9 @@ def _dead_result(generic: ir.Operation, index: int) -> bool:
     if len(generic.results) == 1 or list(generic.results[index].uses):
         return False
     block = generic.regions[0].blocks[0]
-    terminator = list(block.operations)[-1]
+    terminator = end_of(block)
     pending = [value for i, value in enumerate(terminator.operands) if i != index]
-    argument = block.arguments[input_count(generic) + index]
+    argument = block.arguments[rows.Structured(generic).inputs + index]
     seen: set[int] = set()
     while pending:
         value = pending.pop()
@@ -104,7 +91,7 @@ def _bounded(maps: Sequence[ir.AffineMap]) -> bool:
 
 
 def _rebuild(generic: ir.Operation, kept: list[int], maps: list[ir.AffineMap]) -> ir.Operation:
-    inputs = input_count(generic)
+    inputs = rows.Structured(generic).inputs
     results = [k - inputs for k in kept if k >= inputs]
     attributes = {named: generic.attributes[named] for named in generic.attributes}
     attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
@@ -119,7 +106,7 @@ def _rebuild(generic: ir.Operation, kept: list[int], maps: list[ir.AffineMap]) -
         ip=ir.InsertionPoint(generic),
     )
     block = generic.regions[0].blocks[0]
-    terminator = list(block.operations)[-1]
+    terminator = end_of(block)
     with ir.InsertionPoint(terminator):
         yielded = [terminator.operands[i] for i in results]
         ir.Operation.create("linalg.yield", operands=yielded, loc=terminator.location)

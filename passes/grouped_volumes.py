@@ -20,7 +20,7 @@ from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.precision import tf32_pieces
 
 from .convolution_operands import beside_zeros
-from .schedule_build import reshaped
+from .reshapes import reshaped
 
 MOST_ZEROS = 32  # multiply-adds of 16-bit numbers for each one of the convolution, beyond which threads are as fast
 _LOOPS = 10  # image, group, output, places, channel, elements of the filter

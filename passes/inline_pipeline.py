@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
 from kitsune_mlir.row_cloner import RowCloner
 
 from .scatter_outputs import scatter_rows
-from .schedule_build import constant_index
 from .stage_body import clone_operation
 
 

@@ -41,9 +41,9 @@ from kitsune_mlir.codegen.host_program import CALL_OPERATIONS, dtype, manifest_o
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import arith, attr_int, clone, clone_on, gpu, ir, memref, replace_op, scf, walk
+from kitsune_mlir.operations import operations_of, producer
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.joined_launches import Call, join_calls
-from kitsune_mlir.rows import producer
 from kitsune_mlir.runtime.host_program import BYTES, Launch, Plan, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split, touched_buffers
 
@@ -240,7 +240,7 @@ class _Joined:
     _placed: set[ir.Operation] = field(default_factory=set)  # by which they are: equal ones have one hash
 
     def write(self, launches: Sequence[Sequence[Sequence[ir.Operation]]]) -> None:
-        *operations, end = [op.operation for op in self.main.regions[0].blocks[0].operations]
+        *operations, end = operations_of(self.main.regions[0].blocks[0])
         in_run = {op for strands in launches for strand in strands for op in strand}
         for op in operations:
             if op.name in CALL_OPERATIONS and op not in in_run:  # is made once, before all others
@@ -336,7 +336,7 @@ class _Code:
         for number, part in enumerate(strand):
             if number:
                 gpu.barrier()
-            count = ir.IntegerAttr(part.blocks.owner.attributes["value"]).value
+            count = attr_int(part.blocks.owner, "value")
             if count == 1:
                 self._inline(part, as_value(0))
                 continue
@@ -354,7 +354,7 @@ class _Code:
         self.shared += own
         given = [self.inside[hash(value)] for value in part.arguments] + [buffer.results[0] for buffer in own]
         values = dict(zip(entry.arguments, given, strict=True))
-        *body, _ = [op.operation for op in entry.operations]
+        *body, _ = operations_of(entry)
         for op in body:
             copy = clone_on(op, values)
             if op.name == "gpu.block_id":

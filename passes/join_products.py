@@ -28,10 +28,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.planning.thin_products import THIN_BY
+from kitsune_mlir.planning.thin_products import takes_its_place
 from kitsune_mlir.traffic import element_bytes
 from kitsune_mlir.weights import is_weight
 
@@ -40,7 +42,6 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us
@@ -133,7 +134,7 @@ def _us(product: PricedProduct, follows: Follows) -> float | None:
     tiles, thin = product.tiles(follows), predicted_us(product.found, product.sizes, product.target)
     if tiles is None:
         return thin
-    return thin if thin is not None and thin < THIN_BY * tiles.microseconds else tiles.microseconds
+    return thin if takes_its_place(thin, tiles.microseconds) else tiles.microseconds
 
 
 def _alike(layers: Sequence[_Layer]) -> list[list[_Layer]]:
@@ -221,9 +222,9 @@ def _factor(op: ir.Operation) -> ir.Value | None:
         return None
     if _element(op) != ir.RankedTensorType(op.operands[0].type).element_type:
         return None
-    scales = next(each.operation for each in s.body.operations if each.operation.name == names[0])
+    scales = operations_of(s.body, names[0])[0]
     numbers = list(scales.operands)[names[0] == "arith.divf" :]
-    found = [x for x in numbers if not isinstance(x.owner, ir.Block) and x.owner.name == "arith.constant"]
+    found = [x for x in numbers if made_by(x, "arith.constant") is not None]
     return found[0] if found and isinstance(found[0].type, ir.F32Type) else None
 
 
@@ -315,7 +316,7 @@ def _elementwise(
 
     def body(x: ir.Value, own_factor: ir.Value, _: ir.Value) -> ir.Value:
         values = {s.body.arguments[0]: x, factor: own_factor}
-        *inner, end = [each.operation for each in s.body.operations]
+        *inner, end = operations_of(s.body)
         clone_operations(inner, values)
         return values[end.operands[0]]
 

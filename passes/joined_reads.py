@@ -24,13 +24,14 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.affine_index import linear
-from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.generics import cloned, constant_index, generic, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, tensor, walk
+from kitsune_mlir.operations import end_of, operations_of, padding_of, slice_of
 
 from .elements_taken import is_place
 from .padded_slices import offsets_of
 from .product_follows import is_reduced
 from .rolled_reads import is_read_elementwise
-from .schedule_build import cloned, constant_index, generic, sizes_of
 from .sliced_elements import takes_little
 from .tensor_sizes import TensorSizes
 
@@ -130,7 +131,7 @@ def _moved(op: ir.Operation, read: _Read) -> ir.Value:
 
     def element(_: ir.Value) -> ir.Value:
         values = dict[ir.Value, ir.Value | None]()
-        *inner, end = [one.operation for one in op.regions[0].blocks[0].operations]
+        *inner, end = operations_of(op.regions[0].blocks[0])
         for one in inner:
             if one.name == "linalg.index":
                 d = attr_int(one, "dim")
@@ -151,9 +152,9 @@ def _joined(op: ir.Operation) -> tuple[int, Sequence[int | ir.Value], Sequence[i
         parts, sizes = list(op.operands), [rows.shape_of(part)[dim] for part in op.operands]
         lengths = [part if size == rows.DYNAMIC else size for part, size in zip(parts, sizes, strict=True)]
         return (dim, lengths, parts) if 1 < len(parts) <= _MOST else None
-    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(op)
     dims = [d for d in range(len(low)) if low[d] or high[d]]
-    number = list(op.regions[0].blocks[0].operations)[-1].operation.operands[0]
+    number = end_of(op.regions[0].blocks[0]).operands[0]
     source, shape = op.operands[0], rows.shape_of(op.operands[0])
     alone = len(op.operands) == 1 and len(dims) == 1 and shape[dims[0]] == rows.DYNAMIC
     if not alone or min(low[dims[0]], high[dims[0]]) < 0 or number.owner == op.regions[0].blocks[0]:
@@ -238,7 +239,7 @@ def _computed(op: ir.Operation, dims: Sequence[int], sizes: TensorSizes, length:
     if not (takes_little(op) and alone and all(map(is_place, s.maps)) and s.is_of_elements()):
         return None
     inputs = list[tuple[ir.AffineMap, _Source]]()
-    for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+    for value, map_ in zip(s.given, s.maps):
         along = [axis for axis, expr in enumerate(map_.results) if rows.dim_of(expr) in dims]
         source = _source_along(value, along, sizes, length)
         if source is None:

@@ -14,7 +14,7 @@ from kitsune_mlir.contraction import Roles
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.weights import is_weight
 
-from .schedule_build import reshaped
+from .reshapes import reshaped
 
 _FEW = 32  # columns of a product
 

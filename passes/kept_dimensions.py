@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
-
-from .generic_operands import indexing_maps, set_maps
+from kitsune_mlir.operations import made_by, users_of
 
 _PARALLEL = "#linalg.iterator_type<parallel>"
 
@@ -29,7 +29,7 @@ def keep_dimensions(module: ir.Module) -> None:
 def _keep(values: Sequence[ir.Value]) -> None:
     """The same for what expands these values: not all of that is still there when its turn comes."""
     for value in values:
-        readers = [use.owner.operation for use in value.uses]
+        readers = users_of(value)
         for expand in [op for op in readers if op.name == "tensor.expand_shape"][:1]:
             _keep_dimension(expand)
 
@@ -41,7 +41,7 @@ def _keep_dimension(expand: ir.Operation) -> None:
     made = rows.producer(value)
     if not _adds_one(expand) or made is None or not _is_of_reduction(value):
         return
-    readers = [use.owner.operation for use in value.uses]
+    readers = users_of(value)
     if not all(reader.name == expand.name and reader.results[0].type == kind for reader in readers):
         return
     structured = rows.Structured(made)
@@ -49,7 +49,7 @@ def _keep_dimension(expand: ir.Operation) -> None:
     with made.location, ir.InsertionPoint(made):
         made.operands[structured.inputs] = _longer_start(start, kind)
         if "reduction" in structured.iterators:
-            maps = indexing_maps(made)
+            maps = structured.maps
             maps[-1] = _with(maps[-1], ir.AffineConstantExpr.get(0), maps[-1].n_dims)
             set_maps(made, maps)
             longer = []
@@ -73,8 +73,8 @@ def _is_of_reduction(value: ir.Value, seen: set[int] | None = None) -> bool:
     if hash(value) in seen:
         return False
     seen.add(hash(value))
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) != 1:
         return False
     structured, identity = rows.Structured(op), ir.AffineMap.get_identity(len(rows.shape_of(value)))
     if _start_of(op.operands[structured.inputs]) is None:

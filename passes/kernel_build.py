@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import RankOp
-from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.mlir import i64, ir, scf
 from kitsune_mlir.planning.target import Target
-
-from .schedule_build import i64
 
 
 @contextlib.contextmanager

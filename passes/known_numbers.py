@@ -8,7 +8,7 @@ from functools import cached_property
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.dialects.captures import id_of
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
 
 RANK = "rank#0"  # in a text of how a number is computed: a CTA's agents know it alike, the CTAs of a cluster do not
 _FILL_OTHERS = ("kitsune.send", "kitsune.collect")
@@ -89,6 +89,6 @@ def folded(value: ir.Value, counters: dict[int, int]) -> int | None:
         return counters.get(id_of(value))
     op = value.owner.operation
     if op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
+        return attr_int(op, "value")
     operands = [folded(operand, counters) for operand in op.operands] if op.name in _FOLDED else [None]
     return None if None in operands or not operands[1] and "div" in op.name else _FOLDED[op.name](*operands)

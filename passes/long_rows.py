@@ -26,14 +26,17 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
+from kitsune_mlir.generics import constant_index, elementwise, generic, map_of
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .open_lengths import computed_of
+from .reshapes import reshaped
 from .row_bodies import Key, RowBody, join_of, rounded
 from .row_groups import Member
 from .row_passes import Level, levels_of, ready_in
-from .schedule_build import constant_index, elementwise, generic, map_of, reshaped
+from .score_tiles import widened
 from .softmax_rows import Online, find_online, of_any, or_zero
 
 
@@ -279,7 +282,7 @@ class LongRowBody(RowBody):
         self.values[online.largest.op.results[0]] = rounded(online.largest, largest)
         for member in online.shifts:
             self.values[member.op.results[0]] = self._tiled(member, self.tiles)
-        return elementwise([self.values[online.shift]], ir.F32Type.get(), _widened)
+        return elementwise([self.values[online.shift]], ir.F32Type.get(), widened)
 
     def _grown(self, online: Online, before: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """The sum of a row's weights so far as its largest number grows; what is taken off from here on is known."""
@@ -305,17 +308,13 @@ class LongRowBody(RowBody):
 
 
 def _or_nan(total: ir.Value, shift: ir.Value) -> ir.Value:
-    return arith.addf(_widened(total), arith.subf(shift, shift))
-
-
-def _widened(x: ir.Value) -> ir.Value:
-    return x if isinstance(x.type, ir.F32Type) else arith.extf(ir.F32Type.get(), x)
+    return arith.addf(widened(total), arith.subf(shift, shift))
 
 
 def _element(member: Member, join: ir.Operation, values: dict[ir.Value, ir.Value | None]) -> ir.Value:
     """What a reduction joins to what was before it, computed at the insertion point."""
     total = list(member.s.body.arguments)[-1]
-    users = [use.owner.operation for use in total.uses]
+    users = users_of(total)
     before = {total, *(result for op in users if op != join for result in op.results)}
     (x,) = (operand for operand in join.operands if operand not in before)
     for inner in member.s.body.operations:

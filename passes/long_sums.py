@@ -16,9 +16,10 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import combiners
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor, walk
 
-from .schedule_build import generic, map_of, reshaped
+from .reshapes import reshaped
 
 _COLUMNS = 256  # words of 16 bytes of a warp, or of eight
 _LEAST = 1 << 19  # elements that are reduced to one: fewer keep as many warps as there are busy for a few turns
@@ -41,7 +42,7 @@ def _is_long(s: rows.Structured) -> bool:
     *outer, length = (sizes[loop] for loop in range(len(s.iterators)))
     if prod(outer) > _MOST_RESULTS or length < _LEAST or length % _COLUMNS:
         return False
-    return all(_lies_along(value, map_, last) for value, map_ in zip(s.op.operands, s.maps))
+    return all(_lies_along(map_, last) for map_ in s.maps)
 
 
 def _sizes(s: rows.Structured) -> dict[int, int | None]:
@@ -53,7 +54,7 @@ def _sizes(s: rows.Structured) -> dict[int, int | None]:
     return found
 
 
-def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
+def _lies_along(map_: ir.AffineMap, last: int) -> bool:
     """Whether an operand's indices are loops, the last of all at its end, or not at all."""
     if not all(isinstance(expr, ir.AffineDimExpr) for expr in map_.results):
         return False
@@ -69,7 +70,7 @@ def _split(s: rows.Structured) -> None:
     outer = [sizes[loop] for loop in range(last)]
     with s.op.location, ir.InsertionPoint(s.op):
         inputs, maps = list[ir.Value](), list[ir.AffineMap]()
-        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             own = [rows.dim_of(expr) for expr in map_.results]
             if last in own:
                 value = reshaped(value, [*rows.known_sizes(value)[:-1], sizes[last] // _COLUMNS, _COLUMNS])

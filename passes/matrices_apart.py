@@ -23,11 +23,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.generics import indexing_maps, moved, set_maps, zero_tensor
 from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.operations import permutation_of
 
-from .generic_operands import indexing_maps, set_maps
 from .numbered_matrices import taken_by
-from .schedule_build import moved, reshaped, zero_tensor
+from .reshapes import reshaped
 
 _MATRIX = 2  # the last dimensions of what is gathered are those of a matrix
 _LEFT, _RIGHT = 0, 1  # operands of a product: batch x rows x sum, batch x sum x columns
@@ -84,7 +85,7 @@ def _moved(op: ir.Operation, parts: list[list[int]], sizes: Sequence[int]) -> li
     """Which dimensions of the first tensor each one of an operation's result has, by those of its operand; None where
     it cuts one."""
     if op.name == "linalg.transpose":
-        return [parts[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
+        return [parts[axis] for axis in permutation_of(op)]
     groups = rows.groups_of(op)
     if op.name == "tensor.collapse_shape":
         return [[d for axis in group for d in parts[axis]] for group in groups]

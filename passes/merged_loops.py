@@ -15,12 +15,14 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.generics import generic
+from kitsune_mlir.mlir import ir, linalg, tensor, walk
+from kitsune_mlir.operations import made_by, slice_of
 from kitsune_mlir.planning.kernel_cost import SECTOR
 from kitsune_mlir.traffic import line_bytes
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import generic, reshaped
 
 
 def merge_loops(main: ir.Operation) -> None:
@@ -78,8 +80,8 @@ def _may_merge(value: ir.Value, dims: list[int | None], pair: list[int], reduced
 def _lie_together(value: ir.Value, first: int) -> bool:
     """Whether the elements along a dimension and the next one lie as those of one would: rows of a slice that lie apart
     make no longer ones."""
-    made = rows.producer(root(value))
-    if made is None or made.name != "tensor.extract_slice":
+    made = made_by(root(value), "tensor.extract_slice")
+    if made is None:
         return True
     _, sizes, steps = slice_of(made)
     whole = rows.shape_of(made.operands[0])

@@ -20,12 +20,13 @@ from math import prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.index_checks import KNOWN, origin
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.generics import all_hold, constant_index, generic
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import operations_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import ADDRESSED, DEAR
 
 from .elements_taken import computed_there, is_place
 from .padded_reads import Border, around_of
-from .schedule_build import constant_index, generic
 
 # Instructions for an element of the tensor, all that is computed of it together: about what it takes to write it and to
 # read it again, of memory and of an H100.
@@ -60,9 +61,9 @@ def is_arithmetic(op: ir.Operation) -> bool:
     s = rows.Structured(op)
     if not s.is_elementwise() or list(s.body.arguments[s.inputs].uses) or not all(map(is_place, s.maps[: s.inputs])):
         return False
-    if not all(map(rows.is_tensor, list(op.operands)[: s.inputs])):
+    if not all(map(rows.is_tensor, s.given)):
         return False
-    inner = [one.operation for one in s.body.operations]
+    inner = operations_of(s.body)
     names = ("arith.", "math.", "tensor.extract", "tensor.dim", "linalg.")
     return all(one.name.startswith(names) and not len(one.regions) and at_known_places(one) for one in inner)
 
@@ -102,7 +103,7 @@ def _is_worth_it(op: ir.Operation, users: list[ir.Operation]) -> bool:
 def _is_made_beside(op: ir.Operation) -> bool:
     """Whether an operator may be computed with one that makes what it reads (shared_elements.py), and readers of
     neighbours would load more than now: they take no elements of that."""
-    inputs = list(op.operands)[: rows.Structured(op).inputs]
+    inputs = rows.Structured(op).given
     makers = [maker for value in inputs if (maker := rows.producer(value)) is not None]
     beside = any(maker.name == "linalg.generic" and rows.Structured(maker).is_elementwise() for maker in makers)
     return beside and not all(any(use.owner.name == "tensor.extract" for use in value.uses) for value in inputs)
@@ -115,7 +116,7 @@ def _read_within(pad: ir.Operation) -> bool:
     shape = rows.shape_of(source)
     if around is None or any(shape[d] == rows.DYNAMIC for d in _wider(around)):  # there may be none
         return False
-    users = [use.owner.operation for use in pad.results[0].uses]
+    users = users_of(pad.results[0])
     takers = [op for op in users if op.name == "tensor.extract" and at_known_places(op)]
     takers = [op for op in takers if op.parent.operation.name == "linalg.generic"]
     slices = [op for op in users if rows.DYNAMIC in shape and _is_read_slice(op)]
@@ -142,7 +143,7 @@ def _element(source: ir.Value, places: list[ir.Value], around: Border) -> ir.Val
         place = arith.subi(places[d], constant_index(low[d]))
         fits = arith.cmpi(arith.CmpIPredicate.ult, place, constant_index(rows.shape_of(source)[d]))
         places[d] = arith.select(fits, place, constant_index(0))
-        inside = fits if inside is None else arith.andi(inside, fits)
+        inside = all_hold(inside, fits)
     found = tensor.extract(source, places)
     return found if inside is None else arith.select(inside, found, arith.ConstantOp(found.type, outside).result)
 
@@ -151,7 +152,7 @@ def _is_read_slice(op: ir.Operation) -> bool:
     """Whether an operation is a slice with all between its ends, which elementwise operators alone read."""
     if op.name != "tensor.extract_slice" or len(rows.shape_of(op.results[0])) != len(rows.shape_of(op.operands[0])):
         return False
-    cut, readers = slice_of(op), [use.owner.operation for use in op.results[0].uses]
+    cut, readers = slice_of(op), users_of(op.results[0])
     known = {*cut.strides} == {1} and rows.DYNAMIC not in cut.offsets
     return known and all(one.name == "linalg.generic" and rows.Structured(one).is_elementwise() for one in readers)
 

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import attr_int, ir, walk
+from kitsune_mlir.operations import is_generic, made_by, operations_of, users_of
 
 from .elements_taken import computed_there
 from .neighbour_arithmetic import MOST_WORK, arithmetic_of, at_known_places, is_arithmetic
@@ -77,7 +78,7 @@ def _is_candidate(op: ir.Operation) -> bool:
     """Whether an operator is arithmetic of elements in the same place, and elementwise operators alone read it."""
     if len(op.results) != 1 or not rows.is_tensor(op.results[0]) or not is_arithmetic(op):
         return False
-    users = [use.owner.operation for use in op.results[0].uses]
+    users = users_of(op.results[0])
     return (
         bool(users)
         and (_is_move(op) or not any(inner.operation.name == _EXTRACT for inner in rows.Structured(op).body.operations))
@@ -89,22 +90,22 @@ def _is_candidate(op: ir.Operation) -> bool:
 def _is_move(op: ir.Operation) -> bool:
     """Whether an operator does nothing but take an element."""
     *_, end = rows.Structured(op).body.operations
-    taken = rows.producer(end.operation.operands[0])
-    return taken is not None and taken.name == _EXTRACT and taken.parent.operation == op
+    taken = made_by(end.operation.operands[0], _EXTRACT)
+    return taken is not None and taken.parent.operation == op
 
 
 def _readers(op: ir.Operation) -> list[ir.Operation]:
     """The operators that read what one makes."""
-    users = [use.owner.operation for use in op.results[0].uses]
+    users = users_of(op.results[0])
     return [user.parent.operation if user.name == _EXTRACT else user for user in users]
 
 
 def _loads(reader: ir.Operation) -> set[Load]:
     """What an elementwise operator loads, as its operands and in its body."""
     s = rows.Structured(reader)
-    inputs = zip(list(reader.operands)[: s.inputs], s.maps)
+    inputs = zip(s.given, s.maps)
     found = {(value, tuple(map(_loop, map_.results))) for value, map_ in inputs if rows.is_tensor(value)}
-    for op in (op.operation for op in s.body.operations):
+    for op in operations_of(s.body):
         if op.name == _EXTRACT:
             table, *places = op.operands
             found.add((table, tuple(map(_name, places))))
@@ -122,9 +123,9 @@ def _name(index: ir.Value) -> str:
     if op is None:
         return str(hash(index))
     if op.name == "linalg.index":
-        return f"loop {ir.IntegerAttr(op.attributes['dim']).value}"
+        return f"loop {attr_int(op, 'dim')}"
     if op.name == "arith.constant":
-        return str(ir.IntegerAttr(op.attributes["value"]).value)
+        return str(attr_int(op, "value"))
     if not op.name.startswith("arith."):
         return str(hash(index))
     own = [str(op.attributes[name]) for name in sorted(op.attributes)]
@@ -175,7 +176,7 @@ def _computing(loads: set[Load], made: Mapping[ir.Value, ir.Operation]) -> tuple
 
 def _move_of(value: ir.Value) -> ir.Operation | None:
     op = rows.producer(value)
-    return op if op is not None and op.name == "linalg.generic" and len(op.results) == 1 and _is_move(op) else None
+    return op if is_generic(op) and _is_move(op) else None
 
 
 def _arithmetic(op: ir.Operation) -> int:

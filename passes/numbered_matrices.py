@@ -17,11 +17,13 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
 from kitsune_mlir.dialects.look_up import LookUpOp
-from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import attr_int, i64, ir
+from kitsune_mlir.operations import end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, i64, reshaped
 
 _MATRIX = 2  # the dimensions of one
 
@@ -78,11 +80,11 @@ class Taken:
 def taken_by(gather: ir.Operation | None, dimensions: int = _MATRIX) -> Taken | None:
     """What an operator takes whole matrices out of, or other tensors of so many dimensions, one for each number of a
     tensor; None of any other."""
-    if gather is None or gather.name != "linalg.generic" or len(gather.results) != 1:
+    if not is_generic(gather):
         return None
     s = rows.Structured(gather)
-    extracts = [op.operation for op in s.body.operations if op.operation.name == "tensor.extract"]
-    if len(extracts) != 1 or list(s.body.operations)[-1].operands[0] != extracts[0].results[0]:
+    extracts = operations_of(s.body, "tensor.extract")
+    if len(extracts) != 1 or end_of(s.body).operands[0] != extracts[0].results[0]:
         return None
     table, number, *inside = extracts[0].operands
     outer, shape = len(s.iterators) - dimensions, rows.shape_of(gather.results[0])

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
-
-from .schedule_build import generic
+from kitsune_mlir.generics import extended, generic
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
+from kitsune_mlir.operations import is_generic, made_by, operations_of
+from kitsune_mlir.planning.linear_sums import LinearSum
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 _NEAR = (  # what gives no integers far larger than places, which are computed in 32 bits
@@ -48,13 +49,13 @@ def _operations(value: ir.Value, most: int) -> int | None:
         return 0 if scalar is not None and scalar.name == "arith.constant" else None
     if op.name in rows.RESHAPES:
         return _operations(op.operands[0], most) if matched_dims(op) is not None else None
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
-    plain = [inner.operation for inner in s.body.operations]
+    plain = operations_of(s.body)
     count = len(plain) - 1
     known = count <= most and all(map(_is_near, plain))
-    if not known or "reduction" in s.iterators or list(list(s.body.arguments)[-1].uses):
+    if not known or "reduction" in s.iterators or s.reads_start:
         return None
     if not all(map(_is_constant, rows.used_values(op)[len(op.operands) :])):
         return None
@@ -62,7 +63,7 @@ def _operations(value: ir.Value, most: int) -> int | None:
         return None
     if any(rows.dim_of(expr) is None and str(expr) != "0" for map_ in s.maps[: s.inputs] for expr in map_.results):
         return None
-    for operand in list(op.operands)[: s.inputs]:
+    for operand in s.given:
         inside = _operations(operand, most - count)
         if inside is None:
             return None
@@ -71,8 +72,8 @@ def _operations(value: ir.Value, most: int) -> int | None:
 
 
 def _is_constant(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    if op is None or op.name != "arith.constant" or rows.is_tensor(value):
+    op = made_by(value, "arith.constant")
+    if op is None or rows.is_tensor(value):
         return False
     attribute = op.attributes["value"]
     return not isinstance(attribute, ir.IntegerAttr) or abs(attribute.value) < _LARGEST
@@ -113,7 +114,7 @@ def tile_of_places(
             terms += [arith.index_cast(_i32(), linalg.IndexOp(dim).result)] if dim is not None else []
             found.append(terms[0] if len(terms) == 1 else arith.addi(*terms) if terms else arith.constant(_i32(), 0))
         computed = _Elements().element(value, found)
-        return computed if computed.type == kind else arith.extsi(kind, computed)
+        return extended(computed, kind)
 
     kind = ir.RankedTensorType(value.type).element_type
     start = tensor.empty(list(shape), kind)
@@ -148,13 +149,13 @@ class _Elements:
             if list(argument.uses):
                 dims = [rows.dim_of(expr) for expr in map_.results]
                 values[argument] = self.element(operand, [self.zero() if d is None else loops[d] for d in dims])
-        for inner in (inner.operation for inner in s.body.operations):
+        for inner in operations_of(s.body):
             if inner.name == "linalg.yield":
                 return (
                     values.get(inner.operands[0]) if inner.operands[0] in values else self.constant(inner.operands[0])
                 )
             if inner.name == "linalg.index":
-                values[inner.results[0]] = loops[ir.IntegerAttr(inner.attributes["dim"]).value]
+                values[inner.results[0]] = loops[attr_int(inner, "dim")]
                 continue
             if inner.name == "arith.constant":
                 values[inner.results[0]] = self.constant(inner.results[0])
@@ -199,31 +200,19 @@ def range_of(mask: ir.Value, row: int, column: int, negated: bool = False) -> Ra
     """The columns that a mask of places takes, of dimensions `row` and `column` of it: what is outside it takes none
     of. Of one that is `negated` those that it does not take."""
     rank = ir.RankedTensorType(mask.type).rank
-    at = [_Linear({d: 1}) for d in range(rank)]
+    at = [LinearSum.of(d) for d in range(rank)]
     found = _Conditions(row, column, negated).element(mask, at)
     return found if isinstance(found, Range) else Range()
 
 
-@dataclass(frozen=True)
-class _Linear:
-    """A sum of places times numbers, and of a number."""
-
-    factors: dict[int, int]
-    number: int = 0
-
-    def plus(self, other: _Linear, sign: int = 1) -> _Linear:
-        both = {d: self.factors.get(d, 0) + sign * other.factors.get(d, 0) for d in {*self.factors, *other.factors}}
-        return _Linear({d: x for d, x in both.items() if x}, self.number + sign * other.number)
-
-
 class _Conditions(_Elements):
-    """The same on what is known of numbers: `_Linear` of integers, `Range` of conditions, None of others."""
+    """The same on what is known of numbers: `LinearSum` of integers, `Range` of conditions, None of others."""
 
     def __init__(self, row: int, column: int, negated: bool):
         self.row, self.column, self.negated = row, column, negated
 
     def zero(self) -> Any:
-        return _Linear({})
+        return LinearSum()
 
     def constant(self, value: ir.Value) -> Any:
         op = rows.producer(value)
@@ -231,7 +220,7 @@ class _Conditions(_Elements):
         if not isinstance(attribute, ir.IntegerAttr):
             return None
         is_condition = isinstance(value.type, ir.IntegerType) and value.type.width == 1
-        return None if is_condition else _Linear({}, attribute.value)
+        return None if is_condition else LinearSum(attribute.value)
 
     def operation(self, op: ir.Operation, operands: Sequence[Any]) -> Any:
         if op.name in _CASTS:
@@ -239,14 +228,14 @@ class _Conditions(_Elements):
         if op.name == ("arith.ori" if self.negated else "arith.andi"):
             ranges = [x for x in operands if isinstance(x, Range)]
             return ranges[0].joined(ranges[-1]) if ranges else None
-        if not all(isinstance(x, _Linear) for x in operands):
+        if not all(isinstance(x, LinearSum) for x in operands):
             return None
         if op.name in ("arith.addi", "arith.subi"):
             return operands[0].plus(operands[1], 1 if op.name == "arith.addi" else -1)
         return self._compared(op, *operands) if op.name == "arith.cmpi" else None
 
-    def _compared(self, op: ir.Operation, a: _Linear, b: _Linear) -> Range | None:
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+    def _compared(self, op: ir.Operation, a: LinearSum, b: LinearSum) -> Range | None:
+        predicate = attr_int(op, "predicate")
         predicate = _NOT.get(predicate, predicate) if self.negated else predicate
         if predicate in _MORE:
             a, b = b, a
@@ -254,8 +243,8 @@ class _Conditions(_Elements):
             return None
         rest = a.plus(b, -1)  # at most -lacks
         lacks = _LESS.get(predicate, _MORE.get(predicate, 0))
-        if rest.factors == {self.column: 1, self.row: -1}:
-            return Range(last=-rest.number - lacks)
-        if rest.factors == {self.column: -1, self.row: 1}:
-            return Range(first=rest.number + lacks)
+        if rest.terms == {self.column: 1, self.row: -1}:
+            return Range(last=-rest.known - lacks)
+        if rest.terms == {self.column: -1, self.row: 1}:
+            return Range(first=rest.known + lacks)
         return None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import padding_of
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.planning.windows import OPEN, STEP, Windows
 
@@ -84,7 +85,7 @@ def _seen(op: ir.Operation) -> _Seen | None:
     low = high = (0,) * rank
     pad = rows.producer(images)
     if pad is not None and is_zero_padded(pad):
-        around = [list(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high")]
+        around = padding_of(pad)
         if min(min(own) for own in around) >= 0 and not any(own[0] or own[-1] for own in around):
             images, low, high = pad.operands[0], *(tuple(own[1:-1]) for own in around)
     places = tuple(OPEN if size == rows.DYNAMIC else size for size in shape[1 : 1 + rank])

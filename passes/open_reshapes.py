@@ -25,9 +25,10 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
+from kitsune_mlir.operations import made_by
 
-from .schedule_build import constant_index
 from .tensor_sizes import TensorSizes
 
 
@@ -47,8 +48,8 @@ def reassociate(reshape: ir.Operation) -> None:
 
 def split_in_place(expand: ir.Operation) -> None:
     """Keeps apart what a tensor.collapse_shape puts together and this one splits again at the same place."""
-    collapse = rows.producer(expand.operands[0])
-    if collapse is None or collapse.name != "tensor.collapse_shape":
+    collapse = made_by(expand.operands[0], "tensor.collapse_shape")
+    if collapse is None:
         return
     source, kind = collapse.operands[0], ir.RankedTensorType(expand.results[0].type)
     before, after = rows.shape_of(source), list(kind.shape)

@@ -21,12 +21,13 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
-from kitsune_mlir.mlir import arith, ir, tensor, walk
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, i64, ir, tensor, walk
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.planning.windows import Windows
 
 from .open_images import windows_on
-from .schedule_build import constant_index, i64
 from .single_products import LEAST
 from .split_windows import reads_windows
 
@@ -58,7 +59,7 @@ def _reshapes(value: ir.Value) -> list[ir.Value]:
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
     """What reads a tensor's elements, not its sizes alone."""
-    users = (use.owner.operation for use in value.uses)
+    users = users_of(value)
     return [user for user in users if user.name != "tensor.dim"]
 
 
@@ -92,7 +93,7 @@ def _replace(op: ir.Operation, reshapes: list[ir.Value], images: ir.Value, windo
     if windows.chunk != CHUNK:
         made.attributes["chunk"] = i64(windows.chunk)
     for value in reshapes:
-        for asked in [use.owner.operation for use in value.uses if use.owner.operation.name == "tensor.dim"]:
+        for asked in users_of(value, "tensor.dim"):
             if value == op.results[0]:
                 asked.operands[0] = op.operands[1]
             elif rows.shape_of(value).count(rows.DYNAMIC) == 1 and rows.shape_of(value)[0] == rows.DYNAMIC:

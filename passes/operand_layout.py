@@ -9,11 +9,13 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
+from kitsune_mlir.generics import constant_index, generic, moved, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.weights import is_weight
 
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, generic, moved, reshaped, sizes_of
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 OPEN_PADDED = "kitsune.open_padded"  # the same behind lines of an open length, or behind those of its pieces
@@ -33,11 +35,11 @@ def laid_out(whole: ir.Value, pieces: int, granule: int = GRANULE) -> list[ir.Va
     return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
 
 
-def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
+def weight_laid_out(whole: ir.Value) -> ir.Value:
     """The same of an operand that all tiles read. Where it is a weight, laid out once, rows begin at whole sectors of
     the L2, the longer ones at every other: 19,490 x 104 times 104 x 512 took 18.6 us with rows of 208 bytes and 12.2
     with rows of 256 (H200)."""
-    return laid_out(whole, pieces, weight_granule(whole))
+    return laid_out(whole, 1, weight_granule(whole))[0]
 
 
 def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
@@ -178,12 +180,12 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
 
 def _outer_dimensions(whole: ir.Value) -> tuple[ir.Value, list[list[int]]] | None:
     """The elementwise result that a tensor has with some of its outer dimensions joined, and which these are."""
-    op = rows.producer(whole)
-    if op is None or op.name != "tensor.collapse_shape":
+    op = made_by(whole, "tensor.collapse_shape")
+    if op is None:
         return None
     groups = rows.groups_of(op)
-    made_by = rows.producer(op.operands[0])
-    is_computed = made_by is not None and made_by.name == "linalg.generic" and len(made_by.results) == 1
+    maker = made_by(op.operands[0], "linalg.generic")
+    is_computed = maker is not None and len(maker.results) == 1
     return (op.operands[0], groups) if is_computed and len(groups[-1]) == 1 else None
 
 

@@ -28,6 +28,7 @@ from kitsune_mlir.chains.gathers import row_bytes
 from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.example_sizes import known_shape
+from kitsune_mlir.generics import constant_index, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
 from kitsune_mlir.planning import target as targets
@@ -36,7 +37,6 @@ from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 from .base import ModulePass
 from .dataflow_graph import IN_ORDER
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
-from .schedule_build import constant_index, generic, map_of, sizes_of
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 # What a key, or the number of places, may be computed by: few operations, done twice.
@@ -121,9 +121,9 @@ class _Space:
             if hash(value) in self.values:
                 continue
             self.values[hash(value)] = value
-            made_by = rows.producer(value)
-            if made_by is not None and made_by.block == self.block:
-                work += self._joined(made_by, None)
+            maker = rows.producer(value)
+            if maker is not None and maker.block == self.block:
+                work += self._joined(maker, None)
             for use in value.uses:
                 work += self._joined(use.owner.operation, use.operand_number)
 
@@ -234,8 +234,8 @@ class _Space:
         for value, uses in coming:
             ordered = moved.get(hash(value))
             if ordered is None:
-                made_by = rows.producer(value)
-                point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
+                maker = rows.producer(value)
+                point = ir.InsertionPoint.after(order.operation if maker is None else maker)
                 with scatter.location, point:
                     ordered = _gathered(value, order.results[0])
                     if value in of_keys:
@@ -243,8 +243,8 @@ class _Space:
             for use in uses:
                 use.owner.operands[use.operand_number] = ordered
         for value, uses in leaving:
-            made_by = rows.producer(value)
-            with made_by.location, ir.InsertionPoint.after(made_by):
+            maker = rows.producer(value)
+            with maker.location, ir.InsertionPoint.after(maker):
                 back = _gathered(value, order.results[1])
             for use in uses:
                 use.owner.operands[use.operand_number] = back

@@ -9,7 +9,8 @@ from math import isinf
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import filler_of, made_by, padding_of, slice_of
 
 Border = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 
@@ -75,8 +76,8 @@ def _reads_elements(around: Around, map_: ir.AffineMap, elements: Mapping[int, i
 def _without_units(value: ir.Value, map_: ir.AffineMap) -> tuple[ir.Value, ir.AffineMap]:
     """A tensor with zeros around it that has been given dimensions of one element, as the channels of a group of one,
     as it was before, and how that is read."""
-    expand = rows.producer(value)
-    if expand is None or expand.name != "tensor.expand_shape":
+    expand = made_by(value, "tensor.expand_shape")
+    if expand is None:
         return value, map_
     before, shape, kept = rows.producer(expand.operands[0]), rows.shape_of(value), list[int]()
     for group in rows.groups_of(expand):
@@ -115,9 +116,9 @@ def _padded(value: ir.Value) -> Around | None:
 
 def around_of(pad: ir.Operation) -> Border | None:
     """How much is before and behind each dimension of a tensor, and what, where all of that is known."""
-    low, high = (tuple(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(pad)
     kind = ir.RankedTensorType(pad.operands[0].type)
-    filler = rows.producer(list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0])
+    filler = rows.producer(filler_of(pad))
     known = all(kind.shape[d] for d in range(kind.rank) if low[d] or high[d])
     value = None if filler is None else _number(filler)
     return None if value is None or not known or min((*low, *high)) < 0 else (low, high, value)
@@ -133,8 +134,8 @@ def _number(op: ir.Operation) -> ir.Attribute | None:
 
 def _maker(value: ir.Value) -> ir.Operation | None:
     """The operator that computes each element of a tensor of the same element of another one."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) > 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) > 1:
         return None
     s = rows.Structured(op)
     plain = s.maps == [ir.AffineMap.get_identity(len(s.iterators))] * 2 and set(s.iterators) == {"parallel"}

@@ -15,16 +15,17 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import filler_of, made_by, padding_of
 
 
 def pad_joined(main: ir.Operation) -> None:
     """Rewrites such reshapes of @main."""
     for op in walk(main, "tensor.collapse_shape"):
-        pad = rows.producer(op.operands[0])
-        if pad is None or pad.name != "tensor.pad" or len(pad.operands) != 1 or len(list(pad.results[0].uses)) != 1:
+        pad = made_by(op.operands[0], "tensor.pad")
+        if pad is None or len(pad.operands) != 1 or len(list(pad.results[0].uses)) != 1:
             continue
         groups, kind = rows.groups_of(op), ir.RankedTensorType(pad.operands[0].type)
-        low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+        low, high = padding_of(pad)
         apart = all(len(group) == 1 or not any(low[d] or high[d] for d in group) for group in groups)
         if apart and kind.has_static_shape:
             _exchange(op, pad, groups, low, high)
@@ -35,7 +36,7 @@ def _exchange(
 ) -> None:
     kind = ir.RankedTensorType(pad.operands[0].type)
     sizes = [prod(kind.shape[d] for d in group) for group in groups]
-    filler = list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0]
+    filler = filler_of(pad)
     with op.location, ir.InsertionPoint(op):
         joined = tensor.CollapseShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), pad.operands[0], groups)
         sides = ([side[group[0]] for group in groups] for side in (low, high))

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.generics import all_hold, constant_index, generic, sizes_of
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.operations import slice_of
 
 from .padded_reads import Border, around_of
 from .rolled_reads import is_read_elementwise
-from .schedule_build import constant_index, generic, sizes_of
 from .tensor_sizes import TensorSizes
 
 Offsets = list[list[int | ir.Value]]  # those of slices of slices, by dimension
@@ -89,7 +90,7 @@ def _read(source: ir.Value, offsets: Offsets, around: Border) -> ir.Value:
             if more is not None:
                 place = arith.addi(place, more)
                 own = arith.cmpi(arith.CmpIPredicate.ult, place, length)
-                inside = own if inside is None else arith.andi(inside, own)
+                inside = all_hold(inside, own)
                 last = arith.subi(length, constant_index(1))
                 place = arith.minsi(arith.maxsi(place, constant_index(0)), last)
             places.append(place)

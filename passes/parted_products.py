@@ -22,11 +22,13 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import ir, slice_of, tensor
+from kitsune_mlir.generics import cloned_on, constant_index, generic, zero_tensor
+from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import cloned_on, constant_index, generic, zero_tensor
+from .reshapes import slice_along
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -57,12 +59,12 @@ def parts_of(product: ir.Operation) -> Parts | None:
     if found.right != product.operands[1] or not is_weight(found.right):
         return None
     value, chain, expansion = product.results[0], [], None
-    while (op := _only_reader(value)) is not None and is_elementwise(op, [value]) and _has_parts(op, value):
+    while (op := only_user(value)) is not None and is_elementwise(op, [value]) and _has_parts(op, value):
         chain.append(op)
         value = op.results[0]
     if op is not None and op.name == "tensor.expand_shape" and _keeps_columns(op):
         expansion, value = op, op.results[0]
-    slices = [use.owner.operation for use in value.uses]
+    slices = users_of(value)
     if not 1 < len(slices) <= MOST or kind.shape[1] % len(slices):
         return None
     columns = kind.shape[1] // len(slices)
@@ -71,11 +73,6 @@ def parts_of(product: ir.Operation) -> Parts | None:
     if by_first.keys() != set(wanted):
         return None
     return Parts(product, found, chain, expansion, tuple(by_first[first] for first in wanted))
-
-
-def _only_reader(value: ir.Value) -> ir.Operation | None:
-    uses = list(value.uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
 
 
 def _has_parts(op: ir.Operation, value: ir.Value) -> bool:
@@ -138,18 +135,8 @@ def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
     op, found = parts.product, parts.found
     start = zero_tensor([count, parts.columns], ir.RankedTensorType(op.results[0].type).element_type)
-    right = _columns(found.right, found.right_roles.index("n"), first, parts.columns)
+    right = slice_along(found.right, found.right_roles.index("n"), first, parts.columns)
     return cloned_on(op, [op.operands[0], right, start])
-
-
-def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
-    """So many elements of a tensor along one dimension, all along the others."""
-    kind = ir.RankedTensorType(value.type)
-    offsets, sizes = [0] * kind.rank, list(kind.shape)
-    offsets[axis], sizes[axis] = first, count
-    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if type_.is_dynamic_dim(d)]
-    return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
 
 
 def _elementwise(
@@ -164,7 +151,7 @@ def _elementwise(
         if operand in given:
             inputs.append(given[operand])
         else:
-            inputs.append(_columns(operand, axes[0], first, sizes[1]) if axes else operand)
+            inputs.append(slice_along(operand, axes[0], first, sizes[1]) if axes else operand)
     start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
     return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body).results[0]
 

@@ -22,10 +22,11 @@ from functools import partial
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, math, replace_op, tensor
+from kitsune_mlir.operations import operations_of
 
 from .row_groups import root, users
-from .schedule_build import elementwise, generic, map_of, sizes_of
 from .split_sums import Parts
 from .variances import PartsOf, element_of, inputs_of, takes_off
 
@@ -35,7 +36,7 @@ _MOST = 3.4028234663852886e38  # of what f32 holds
 def join_softmaxes(block: ir.Block, parts_of: PartsOf) -> None:
     """Rewrites such sums of a block; `parts_of` says in which parts a reduction is done, None where in one."""
     found = list[tuple[ir.Operation, Parts, list[tuple[ir.Operation, ir.Operation]]]]()
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         if sorted(inputs_of(op, "arith.maximumf")) != [0, 1] or not isinstance(element_of(op), ir.F32Type):
             continue
         parts = parts_of(op)
@@ -109,7 +110,7 @@ def _weights(parts: Parts, own: ir.Value, plus: Combiner) -> ir.Value:
     count = len(parts.outer) + 1
 
     def body(x: ir.Value, shift: ir.Value, sum_: ir.Value) -> ir.Value:
-        wide = x if x.type == plus.kind else arith.extf(plus.kind, x)
+        wide = extended(x, plus.kind)
         return plus.join(math.exp(arith.subf(wide, shift)), sum_)
 
     return parts.summed(plus, [taken, own], [map_of(count, loops), map_of(count, range(count - 1))], body)

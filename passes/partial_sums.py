@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import arith, ir, tensor
-
-from .schedule_build import generic, sizes_of
 
 
 def summed(parts: ir.Value) -> ir.Value:

@@ -22,6 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import ir, remark, replace_op, run_passes, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.graph import Group
 from kitsune_mlir.planning.partition import partition
 
@@ -79,7 +80,7 @@ def _ask_early(module: ir.Module) -> None:
 
 def _reorder(graph: DataflowGraph, groups: list[Group]) -> None:
     """Moves operations so that every group stands together; possible because groups are convex."""
-    operations = [op.operation for op in graph.block.operations]
+    operations = operations_of(graph.block)
     position = {op: i for i, op in enumerate(operations)}
     unit = {op: i for i, op in enumerate(operations)}
     for group in groups:
@@ -187,7 +188,7 @@ def _erase_dead(graph: DataflowGraph) -> set[int]:
     """Erases what only pipelines used and now hold copies of, and folded transpositions; the nodes."""
     numbers = {hash(op.results[0]): number for number, op in enumerate(graph.ops)}
     erased = set()
-    for op in reversed([op.operation for op in graph.block.operations]):
+    for op in reversed(operations_of(graph.block)):
         if op.name in (*rows.SUPPORT, *rows.STRUCTURED) and not any(list(result.uses) for result in op.results):
             if op.results and (number := numbers.get(hash(op.results[0]))) is not None:
                 erased.add(number)

@@ -15,9 +15,8 @@ has one place in memory; the second concatenation would be a copy.
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir, tensor, walk
-
-from .schedule_build import cloned, generic
 
 _MOST = 8  # results of an operator
 

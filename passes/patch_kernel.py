@@ -14,6 +14,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.windows import windows_of
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.patch_tiles import LINE_OF
 from kitsune_mlir.planning.product_tiles import ProductTiles
@@ -25,7 +26,7 @@ from .priced_product import Asked
 from .product_follows import Follows
 from .product_kernel import ProductKernel
 from .product_sums import Rings
-from .schedule_build import constant_index, reshaped
+from .reshapes import reshaped
 
 _SPACE = ("y", "x")
 

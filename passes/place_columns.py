@@ -37,14 +37,16 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp, result
-from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.rows import RESHAPES
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
 from .operand_layout import PADDED
+from .reshapes import reshaped
 from .row_groups import root
-from .schedule_build import constant_index, reshaped
 from .strided_views import lying, place_among
 from .tensor_sizes import TensorSizes
 
@@ -109,14 +111,14 @@ def _is_concatenation(op: ir.Operation | ir.Block) -> bool:
     if isinstance(op, ir.Block) or op.name != "tensor.concat":
         return False
     whole = ir.RankedTensorType(op.results[0].type)
-    return ir.IntegerAttr(op.attributes["dim"]).value == 1 and whole.rank == 2 and not whole.is_dynamic_dim(1)
+    return attr_int(op, "dim") == 1 and whole.rank == 2 and not whole.is_dynamic_dim(1)
 
 
 def _join_rows(concat: ir.Operation) -> None:
     """Puts the columns of kernels' results side by side, where other operators have the rows as several dimensions."""
     kind = ir.RankedTensorType(concat.results[0].type)
     *outer, columns = kind.shape
-    if ir.IntegerAttr(concat.attributes["dim"]).value != kind.rank - 1 or kind.rank < 3 or not kind.has_static_shape:
+    if attr_int(concat, "dim") != kind.rank - 1 or kind.rank < 3 or not kind.has_static_shape:
         return
     wanted = [[prod(outer), rows.shape_of(value)[-1]] for value in concat.operands]
     found = [root(value) for value in concat.operands]
@@ -230,8 +232,8 @@ def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
 
 def _kernel_of(value: ir.Value) -> ir.Operation | None:
     """The kernel whose result a tensor is."""
-    made = rows.producer(value)
-    if made is None or made.name != ResultOp.OPERATION_NAME:
+    made = made_by(value, ResultOp.OPERATION_NAME)
+    if made is None:
         return None
     kernel = made.operands[0].owner.operation
     return kernel if kernel.name == schedule.KernelOp.OPERATION_NAME else None
@@ -264,7 +266,7 @@ def _is_stored(kind: ir.Type, place: Place) -> bool:
 
 def _is_last(write: ir.Operation) -> bool:
     """Whether no products are in flight beside a store: none stands behind it in its turn of the loop over tiles."""
-    operations = [op.operation for op in write.block.operations]
+    operations = operations_of(write.block)
     behind = operations[operations.index(write) + 1 :]
     products = any(walk(op, schedule.ProductOp.OPERATION_NAME) for op in behind)
     carried = any(isinstance(value.type, schedule.Acc) for value in operations[-1].operands)

@@ -22,6 +22,7 @@ from kitsune_mlir.dialects.unchanged import unchanged
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, TILE_ROWS, Chained, Placement, place
 from kitsune_mlir.row_cloner import RowCloner
@@ -148,7 +149,7 @@ def roles_refused(pipeline: kitsune.PipelineOp, target: targets.Target) -> str:
     if not target.has_warpgroups:
         return f"{target.name} has no warpgroups, which stages with CTAs of their own want"
     for stage in pipeline.stages:
-        products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+        products = operations_of(stage.block, "linalg.matmul")
         if {op.operands[0].type.element_type.width for op in products} != {16}:
             return f"stage '{stage.label}' has no product of 16 bits, which CTAs of its own want"
     return ""

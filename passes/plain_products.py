@@ -26,11 +26,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.generics import constant_index, extended, generic, indexing_maps, set_iterators, set_maps
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.operations import is_generic, made_by, permutation_of, users_of
 
-from .generic_operands import indexing_maps, input_count
 from .matrices_apart import take_apart
-from .schedule_build import constant_index, generic, slice_at
+from .reshapes import slice_at
 
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
@@ -64,12 +65,12 @@ def plain_products(module: ir.Module) -> None:
 def concatenate_collapsed(concat: ir.Operation) -> None:
     """Gives what is concatenated the dimensions of what reads it, where that has fewer, so that products find the
     parts of their operands as they are loaded: [rows, 1, columns] are rows and columns."""
-    readers = [use.owner.operation for use in concat.results[0].uses]
+    readers = users_of(concat.results[0])
     if [op.name for op in readers] != ["tensor.collapse_shape"]:
         return
     (reader,) = readers
     groups = rows.groups_of(reader)
-    dim = ir.IntegerAttr(concat.attributes["dim"]).value
+    dim = attr_int(concat, "dim")
     number, group = next((i, group) for i, group in enumerate(groups) if dim in group)
     shape = ir.RankedTensorType(concat.results[0].type).shape
     if any(shape[d] != 1 for d in group if d != dim):
@@ -105,17 +106,18 @@ def _reaches(value: ir.Value) -> bool:
 
 
 def _comes_from_product(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    while op is not None and (op.name in rows.RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
-        op = rows.producer(op.operands[0])
-    return op is not None and op.name in ("linalg.batch_matmul", "linalg.matmul")
+    while (op := made_by(value, "linalg.generic", *rows.RESHAPES)) is not None:
+        if op.name == "linalg.generic" and rows.Structured(op).inputs != 1:
+            return False
+        value = op.operands[0]
+    return made_by(value, "linalg.batch_matmul", "linalg.matmul") is not None
 
 
 def _without_units(transpose: ir.Operation) -> None:
     """Collapses dimensions of one element before the transpose, which goes where it moves no others, and brings them
     back behind it."""
     source, result = transpose.operands[0], transpose.results[0]
-    permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    permutation = permutation_of(transpose)
     kept = [d for d, size in enumerate(rows.shape_of(source)) if size != 1]
     if not kept:
         return
@@ -201,7 +203,7 @@ def _as_sums(product: ir.Operation) -> None:
         return
     if turned is None or turned.name != "linalg.transpose" or not is_zero_filled(start):
         return
-    summed, *others = (list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))[d] for d in (2, 0, 1))
+    summed, *others = (permutation_of(turned)[d] for d in (2, 0, 1))
     if summed == 2:
         return
     batch, row = (ir.AffineDimExpr.get(d) for d in range(2))
@@ -213,7 +215,7 @@ def _as_sums(product: ir.Operation) -> None:
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
 
         def total(*given: ir.Value) -> ir.Value:
-            *factors, _ = (_widened(value, _element(start)) for value in given)
+            *factors, _ = (extended(value, _element(start)) for value in given)
             terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
             return functools.reduce(arith.addf, terms)
 
@@ -221,10 +223,6 @@ def _as_sums(product: ir.Operation) -> None:
         whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
         product.results[0].replace_all_uses_with(whole)
     product.erase()
-
-
-def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else arith.extf(type_, value)
 
 
 # ---- what follows
@@ -267,8 +265,9 @@ def _split(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]] | None
 def _before_expansion(generic: ir.Operation) -> None:
     """An elementwise operator on products whose columns, or whose batch, were split in several dimensions, or that were
     given dimensions of one element, is done before."""
-    expansion = rows.producer(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
-    if expansion is None or expansion.name != "tensor.expand_shape" or len(list(expansion.results[0].uses)) != 1:
+    is_plain = is_generic(generic) and rows.Structured(generic).inputs == 1
+    expansion = made_by(generic.operands[0], "tensor.expand_shape") if is_plain else None
+    if expansion is None or len(list(expansion.results[0].uses)) != 1:
         return
     groups = rows.groups_of(expansion)
     shape, rank = rows.shape_of(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank
@@ -277,7 +276,7 @@ def _before_expansion(generic: ir.Operation) -> None:
     identity = ir.AffineMap.get_identity(rank)
     indexed = walk(generic, "linalg.index")
     started = list(generic.regions[0].blocks[0].arguments[1].uses)
-    if rows_are_split or indexed or started or any(map_ != identity for map_ in indexing_maps(generic)):
+    if rows_are_split or indexed or started or any(map_ != identity for map_ in rows.Structured(generic).maps):
         return
     before = expansion.operands[0]
     kind = ir.RankedTensorType(before.type)
@@ -289,10 +288,8 @@ def _before_expansion(generic: ir.Operation) -> None:
         moved = generic.clone()
         moved.operands[0], moved.operands[1] = before, empty
         moved.results[0].set_type(empty.type)
-        maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))] * 2
-        moved.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
-        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-        moved.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * kind.rank)
+        set_maps(moved, [ir.AffineMap.get_identity(kind.rank)] * 2)
+        set_iterators(moved, ["parallel"] * kind.rank)
         type_, open_ = ir.RankedTensorType(generic.results[0].type), list(expansion.operands)[1:]
         split = tensor.ExpandShapeOp(type_, moved.results[0], groups, open_, list(type_.shape))
         generic.results[0].replace_all_uses_with(split.result)

@@ -30,14 +30,16 @@ becomes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from kitsune_mlir.generics import indexing_maps, set_maps
 from kitsune_mlir.mlir import ir, linalg, replace_op, run_passes, tensor, walk
+from kitsune_mlir.operations import permutation_of
 
 from .absorb_casts import absorb_cast, multiply_narrow
 from .affine_reads import read_by_maps
 from .base import ModulePass
-from .broadcast_reads import divide_exactly, read_plainly
+from .broadcast_reads import read_plainly
 from .centred_rows import centre_again
 from .constant_columns import fold_constant_columns
 from .counted_places import count_places
@@ -45,7 +47,7 @@ from .elements_taken import take_elements
 from .equal_scatters import merge_equal_scatters
 from .folded_sizes import fold_sizes
 from .gathers_of_gathers import gather_once
-from .generic_operands import indexing_maps, inline_constants, prune, set_maps, splat_of
+from .generic_operands import inline_constants, prune, splat_of
 from .kept_dimensions import keep_dimensions
 from .open_reshapes import reassociate, split_in_place
 from .plain_products import concatenate_collapsed, plain_products
@@ -56,8 +58,6 @@ from .sliced_elements import compute_slices
 from .sliced_parts import pass_whole_slices, slice_fill, slice_part
 from .stacked_sums import add_up_stacks
 from .turned_broadcasts import turn_broadcasts
-
-_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
 
 @dataclass(frozen=True)
@@ -72,67 +72,32 @@ class PrepareLinalg(ModulePass):
                 op.erase()
             for op in [op for op in walk(module) if _is_idle(op)]:
                 _pass_by(op)
-            run_passes(module, "builtin.module(canonicalize,cse)")
-            for function in walk(module, "func.func"):
-                fold_sizes(function)
-            for op in walk(module, "linalg.generic"):
-                read_by_maps(op)
-            run_passes(module, "builtin.module(canonicalize,cse)")
-            for op in walk(module, "tensor.reshape"):
-                reassociate(op)
-            for op in walk(module, "tensor.expand_shape"):
-                split_in_place(op)
-            plain_products(module)
-            for op in walk(module, "tensor.concat"):
-                concatenate_collapsed(op)
-            compute_slices(module)
-            for op in walk(module, "tensor.extract_slice"):
-                slice_part(op)
-            for function in walk(module, "func.func"):
-                pass_whole_slices(function)
-            for op in walk(module, "arith.constant"):
-                _fill_instead(op)
-            for op in walk(module, *_PRODUCTS):
-                op = multiply_narrow(op)
-                _absorb_transposes(op)
-                multiply_narrow(op)
-            for op in walk(module, "arith.divsi"):
-                divide_exactly(op)
-            for op in walk(module, "linalg.generic"):
-                read_plainly(op)
-            for op in walk(module, "linalg.generic"):
-                inline_constants(op)
-                count_places(op)
-                prune(op)
-            keep_dimensions(module)
-            for op in walk(module, "linalg.generic"):
-                absorb_cast(op)
-            for op in walk(module, "linalg.generic"):
-                widen(op)
-            run_passes(module, "builtin.module(canonicalize,cse)")
-            for op in walk(module, SCATTER):
-                scatter_rows(op)
-            for op in walk(module, "linalg.generic"):
-                simplify(op)
-                _fill_of(op)
-            for op in walk(module, "tensor.extract_slice"):
-                slice_fill(op)
-            for function in walk(module, "func.func"):
-                add_up_stacks(function)
-            run_passes(module, "builtin.module(canonicalize,cse)")
-            turn_broadcasts(module)
-            merge_equal_scatters(module)
-            gather_once(module)
-            take_elements(module)
-            for function in walk(module, "func.func"):
-                fold_sizes(function)
-            for op in walk(module, "linalg.matmul"):
-                fold_constant_columns(op)
-            run_passes(module, "builtin.module(canonicalize,cse)")
-            for op in walk(module, "linalg.generic"):
-                centre_again(op)
+            for step, *names in _STEPS:
+                for each in walk(module, *names) if names else [module]:
+                    step(each)
             if compute_beside(module):
                 run_passes(module, "builtin.module(cse)")
+
+
+def _tidy(module: ir.Module) -> None:
+    run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def _read_transposed(product: ir.Operation) -> None:
+    product = multiply_narrow(product)
+    _absorb_transposes(product)
+    multiply_narrow(product)
+
+
+def _take_inputs(generic: ir.Operation) -> None:
+    inline_constants(generic)
+    count_places(generic)
+    prune(generic)
+
+
+def _give_numbers(generic: ir.Operation) -> None:
+    simplify(generic)
+    _fill_of(generic)
 
 
 def _is_idle(op: ir.Operation) -> bool:
@@ -157,7 +122,7 @@ def _absorb_transposes(product: ir.Operation) -> None:
         transpose = product.operands[i].owner
         if isinstance(transpose, ir.Block) or transpose.name != "linalg.transpose":
             continue
-        permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+        permutation = permutation_of(transpose)
         if product.name == "linalg.batch_matmul" and permutation[0] != 0:
             continue
         results: list[ir.AffineExpr] = [maps[i].results[0]] * len(permutation)
@@ -203,3 +168,41 @@ def _fill_of(generic: ir.Operation) -> None:
 def _filled(scalar: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     empty = tensor.empty(type_.shape, type_.element_type)
     return linalg.fill(scalar, outs=[empty])
+
+
+# What is done, in order: to the module, or to each of its operations of these names.
+_GENERICS, _FUNCTIONS = "linalg.generic", "func.func"
+_STEPS: tuple[tuple[Any, ...], ...] = (
+    (_tidy,),
+    (fold_sizes, _FUNCTIONS),
+    (read_by_maps, _GENERICS),
+    (_tidy,),
+    (reassociate, "tensor.reshape"),
+    (split_in_place, "tensor.expand_shape"),
+    (plain_products,),
+    (concatenate_collapsed, "tensor.concat"),
+    (compute_slices,),
+    (slice_part, "tensor.extract_slice"),
+    (pass_whole_slices, _FUNCTIONS),
+    (_fill_instead, "arith.constant"),
+    (_read_transposed, "linalg.matmul", "linalg.batch_matmul"),
+    (read_plainly, _GENERICS),
+    (_take_inputs, _GENERICS),
+    (keep_dimensions,),
+    (absorb_cast, _GENERICS),
+    (widen, _GENERICS),
+    (_tidy,),
+    (scatter_rows, SCATTER),
+    (_give_numbers, _GENERICS),
+    (slice_fill, "tensor.extract_slice"),
+    (add_up_stacks, _FUNCTIONS),
+    (_tidy,),
+    (turn_broadcasts,),
+    (merge_equal_scatters,),
+    (gather_once,),
+    (take_elements,),
+    (fold_sizes, _FUNCTIONS),
+    (fold_constant_columns, "linalg.matmul"),
+    (_tidy,),
+    (centre_again, _GENERICS),
+)

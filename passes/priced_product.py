@@ -13,7 +13,7 @@ from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cut import KERNEL_US
-from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us, memory_us
 from kitsune_mlir.planning.patch_tiles import choose_patches
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
@@ -131,7 +131,7 @@ class PricedProduct:
         ]
         target = self.target
         alone = KERNEL_US + target.launch_us
-        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in moved)
+        return sum(alone + memory_us(each, target) for each in moved)
 
     @property
     def _roles(self) -> dict[str, Roles]:

@@ -12,7 +12,9 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
@@ -21,7 +23,6 @@ from .chain_tiles import engine_of
 from .kernel_build import read_box
 from .long_chains import MOST_IN_A_ROW
 from .operand_layout import GRANULE
-from .schedule_build import constant_index, generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
 AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32
@@ -243,7 +244,7 @@ def tiled(
 def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:
     """Tensors of numbers for both rows and columns that what follows products reads besides them."""
     made = {op.results[0] for op in [*products, *follows.ops]}
-    read = (value for op in follows.ops for value in list(op.operands)[: rows.Structured(op).inputs])
+    read = (value for op in follows.ops for value in rows.Structured(op).given)
     long = (value for value in read if rows.is_tensor(value) and sum(size != 1 for size in value.type.shape) > 1)
     return list(dict.fromkeys(value for value in long if value not in made))
 
@@ -295,7 +296,7 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
     found = []
     for op in follows.ops:
         s = rows.Structured(op)
-        for value in list(op.operands)[: s.inputs]:
+        for value in s.given:
             kind = ir.RankedTensorType(value.type) if rows.is_tensor(value) else None
             if kind is None or kind.shape != [columns] or not isinstance(kind.element_type, ir.FloatType):
                 continue
@@ -316,11 +317,11 @@ def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
 
 def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
     """Whether it computes each element of its one result from those of `values` at the same place, and of others."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s, own = rows.Structured(op), [hash(value) for value in values]
     identity = ir.AffineMap.get_identity(len(s.iterators))
-    if not s.is_elementwise() or list(list(s.body.arguments)[-1].uses) or hash(op.operands[s.inputs]) in own:
+    if not s.is_elementwise() or s.reads_start or hash(op.operands[s.inputs]) in own:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False

@@ -11,7 +11,8 @@ from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import NUMBERED, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import has_open_windows, in_memory, windows_of
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, i64, ir, scf
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_engines import CHUNK, engine
@@ -45,7 +46,6 @@ from .product_sizes import ProductSizes
 from .product_sums import Rings, all_chunks, release
 from .product_vectors import open_vector, vector_ring
 from .row_bodies import RowBody
-from .schedule_build import constant_index, i64
 from .split_batches import Stored, offsets_of
 from .tile_order import place_of
 

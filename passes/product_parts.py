@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from kitsune_mlir.chains.operands import parts_of
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.product_tiles import ProductTiles
 
 from .kernel_build import turns
-from .schedule_build import constant_index
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel

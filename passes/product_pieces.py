@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import elementwise
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.product_tiles import PAIRS
 
 from .chain_tiles import added, part, zeros
 from .kernel_build import acquire_slot, turns
-from .schedule_build import elementwise
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel

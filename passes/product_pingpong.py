@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
 from kitsune_mlir.planning.product_slots import GROUP
 from kitsune_mlir.traffic import element_bytes
@@ -30,7 +31,6 @@ from kitsune_mlir.traffic import element_bytes
 from .chain_tiles import beside, part
 from .kernel_build import turns, wait_slot, write_box
 from .product_follows import tiled
-from .schedule_build import constant_index
 
 if TYPE_CHECKING:
     from .product_kernel import ProductKernel

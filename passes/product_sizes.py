@@ -14,12 +14,13 @@ from functools import reduce
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.windows import in_memory, windows_of
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .operand_layout import ends_in_zeros, has_open_lines
 from .priced_product import Asked
-from .schedule_build import constant_index, reshaped_as
+from .reshapes import reshaped_as
 from .tensor_sizes import or_dynamic, or_none
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import i64, ir
 
 from .kernel_build import acquire_slot, fill_slot, new_ring, wait_slot
-from .schedule_build import i64
 
 
 def vector_ring(value: ir.Value, number: int) -> schedule.AllocRingOp:

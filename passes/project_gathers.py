@@ -24,10 +24,11 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.generics import elementwise, extended, zero_tensor
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import is_generic, operations_of
 
 from .base import ModulePass
-from .schedule_build import elementwise, zero_tensor
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
 _ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)
@@ -84,7 +85,7 @@ def _project(op: ir.Operation) -> None:
 
 
 def _dim_of(concat: ir.Operation) -> int:
-    return ir.IntegerAttr(concat.attributes["dim"]).value
+    return attr_int(concat, "dim")
 
 
 def _is_projected(part: ir.Value) -> bool:
@@ -99,15 +100,15 @@ def _is_projected(part: ir.Value) -> bool:
 
 def _takes_rows(op: ir.Operation) -> bool:
     """Whether a linalg.generic gives, for each row, all of a row of a table of two dimensions."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
-    body = [inner.operation for inner in s.body.operations]
+    body = operations_of(s.body)
     extracts = [inner for inner in body if inner.name == "tensor.extract"]
     if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or body[-1].operands[0] != extracts[0].results[0]:
         return False
     table, *index = extracts[0].operands
-    places = {inner: ir.IntegerAttr(inner.attributes["dim"]).value for inner in s.index_ops()}
+    places = {inner: attr_int(inner, "dim") for inner in s.index_ops()}
     if len(index) != 2 or table.type.element_type != op.results[0].type.element_type:
         return False
     column = rows.producer(index[1])
@@ -178,7 +179,7 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
     found = gather.clone(ir.InsertionPoint.current)
     found.operands[len(found.operands) - 1] = start
     found.results[0].set_type(start.type)
-    body = [op.operation for op in found.regions[0].blocks[0].operations]
+    body = operations_of(found.regions[0].blocks[0])
     next(op for op in body if op.name == "tensor.extract").operands[0] = table
     return found.results[0]
 
@@ -186,6 +187,4 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
 def _summed(parts: list[ir.Value]) -> ir.Value:
     """The sum of several tensors, in f32."""
     f32 = ir.F32Type.get()
-    return elementwise(
-        parts, f32, lambda *terms: reduce(arith.addf, [x if x.type == f32 else arith.extf(f32, x) for x in terms])
-    )
+    return elementwise(parts, f32, lambda *terms: reduce(arith.addf, [extended(x, f32) for x in terms]))

@@ -79,7 +79,7 @@ def _is_cheap(member: Member, group: Group) -> bool:
     """Whether an elementwise operator is arithmetic of what is there before the group, of no more bytes than its
     results are."""
     wide = [value for value, role in zip(member.op.operands, member.roles) if role is not None and role.columns]
-    inputs = list(member.op.operands)[: member.s.inputs]
+    inputs = member.s.given
     own = {root(value) for value in inputs if value in wide}
     outside = not any(root(value) in group.members for value in inputs)
     bits = list(map(_bits_of, (*own, member.op.results[0])))

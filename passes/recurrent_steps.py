@@ -16,7 +16,8 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of, slice_of
 
 from .product_follows import Follows
 
@@ -232,7 +233,7 @@ def _has_form_of(a: ir.Operation, b: ir.Operation) -> bool:
 
 
 def bodies_are_alike(a: ir.Block, b: ir.Block) -> bool:
-    ops = [[op.operation for op in block.operations] for block in (a, b)]
+    ops = [operations_of(block) for block in (a, b)]
     if len(ops[0]) != len(ops[1]) or len(a.arguments) != len(b.arguments):
         return False
     same: dict[ir.Value, ir.Value] = dict(zip(a.arguments, b.arguments, strict=True))

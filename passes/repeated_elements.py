@@ -19,6 +19,8 @@ from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.traffic import tensor_bytes
 
+from .recomputed_elements import is_arithmetic
+
 _FEWER = 2  # times as many elements there are as are repeated
 MOST_WORK = 24  # instructions of an element that are worth it
 
@@ -78,9 +80,9 @@ def _is_cheap(op: ir.Operation, readers: int) -> bool:
     """Whether an elementwise operator is arithmetic whose operands are read by so many others sooner than by it, and
     what it gives by them."""
     s = rows.Structured(op)
-    if not all(one.operation.name.startswith(("arith.", "linalg.yield")) for one in s.body.operations):
+    if not is_arithmetic(s):
         return False
-    read = sum(tensor_bytes(value) for value in list(op.operands)[: s.inputs] if rows.is_tensor(value))
+    read = sum(tensor_bytes(value) for value in s.given if rows.is_tensor(value))
     return (readers - 1) * read <= (readers + 1) * tensor_bytes(op.results[0])
 
 

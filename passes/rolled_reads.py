@@ -17,12 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
 from .product_follows import is_reduced
-from .schedule_build import constant_index, generic
 
 
 def read_rolled(main: ir.Operation) -> None:
@@ -63,7 +64,7 @@ def _rolls_of(concat: ir.Operation) -> list[_Roll]:
         source = parts[0].operands[0]
         found.append(_Roll(concat, source, attr_int(concat, "dim"), first))
         concat = rows.producer(source)
-        others = [use.owner.operation for use in source.uses if use.owner.name != "tensor.dim"]
+        others = [user for user in users_of(source) if user.name != "tensor.dim"]
         if concat is None or concat.name != "tensor.concat" or {*others} != {*parts}:
             break
     return found

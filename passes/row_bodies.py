@@ -9,15 +9,16 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index, elementwise, empty_generic, generic, map_of
 from kitsune_mlir.mlir import arith, clone_on, in_block_order, ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .kernel_build import read_box, write_box
+from .reshapes import cut_for, reshaped, reshaped_as
 from .row_columns import column_of
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
 from .row_scans import on_tile
-from .schedule_build import constant_index, cut_for, elementwise, empty_generic, generic, map_of, reshaped, reshaped_as
 from .tensor_sizes import TensorSizes, or_none
 
 Key = tuple[ir.Value, tuple[bool, ...], bool]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import made_by, slice_of
 
 
 class Column(NamedTuple):
@@ -22,8 +23,8 @@ class Column(NamedTuple):
 
 def column_of(value: ir.Value) -> Column | None:
     """The column that a tensor is; None where it is none."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice":
+    op = made_by(value, "tensor.extract_slice")
+    if op is None:
         return None
     source, (offsets, sizes, steps) = op.operands[0], slice_of(op)
     shape = rows.shape_of(source)

@@ -18,6 +18,7 @@ from operator import or_
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import JOINS
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .block_order import Order
@@ -283,7 +284,7 @@ def space_of(op: ir.Operation, shape: Shape = rows.known_sizes) -> Space | None:
 
 def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_lengths: bool = False) -> Member | None:
     """The operator as a member of groups over the space, if it can be one; `of_lengths` as of `find`."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or not is_plain(op, of_lengths):
+    if not is_generic(op) or not is_plain(op, of_lengths):
         return None
     if rounds_windows(op, op.operands[0]):  # as their own kernel does
         return None
@@ -308,13 +309,13 @@ def fit(op: ir.Operation, space: Space, shape: Shape = rows.known_sizes, of_leng
                 return None
         roles.append(role)
     result = _role(s.maps[-1], shape(op.results[0]), own, columns, sizes)
-    if result != Role(own, kind == "tile") or not all(map(is_brought, list(op.operands)[: s.inputs])):
+    if result != Role(own, kind == "tile") or not all(map(is_brought, s.given)):
         return None
     if kind == "reduction":
         start = scalar_of(op.operands[-1])
         if start is None or rows.producer(start).name != "arith.constant" or joined(op) is None:
             return None
-    elif list(list(s.body.arguments)[-1].uses):
+    elif s.reads_start:
         return None
     return Member(op, s, kind, own, tuple(sizes[d] for d in own), tuple(roles[: s.inputs]))
 

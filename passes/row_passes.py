@@ -22,7 +22,7 @@ from .row_groups import Group, Member, find, root, space_of, users
 from .row_plan import RowPlan, rows_behind
 from .softmax_rows import Online, find_online
 from .split_sums import MOST_ROWS
-from .stage_cost import DEAR
+from .stage_cost import DEAR, instructions_of
 from .tensor_sizes import TensorSizes
 
 
@@ -170,6 +170,6 @@ def _pass(group: Group, level: Level) -> Pass:
             size = _bytes_of(value)
             live += max(1.0, size / 4)
             own, shared = (own + size, shared) if member.is_whole(role) else (own, shared + size)
-        work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+        work += instructions_of(member.s)
     written = sum(_bytes_of(member.op.results[0]) for member in level.outputs)
     return Pass(own, shared, written, live, work, len(level.reductions))

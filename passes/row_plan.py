@@ -12,7 +12,7 @@ from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import Group, Member, Role, root
-from .stage_cost import DEAR
+from .stage_cost import instructions_of
 
 
 class RowPlan:
@@ -106,7 +106,7 @@ class RowPlan:
             if member in self.outputs and member.has_columns:
                 elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
                 moved += elements[-1]
-            own = sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+            own = instructions_of(member.s)
             work += own if member.kind != "rows" else 0.0
             row_work += own if member.kind == "rows" else 0.0
         space, segments = self.space, self.segments or [None]

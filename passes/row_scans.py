@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from math import prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.scan_joins import joining
 from kitsune_mlir.mlir import attr_int, clone_on, ir, tensor
 
@@ -22,21 +23,15 @@ from .row_groups import Member, Role, Shape, Space
 SCAN = "tm_tensor.scan"
 
 
-class ScanLoops:
-    """The loops of a scan, as `rows.Structured` has those of an elementwise operator: the element of a place of its
-    results is made of the one there, and of those before."""
-
-    inputs = 1
+class ScanLoops(rows.Structured):
+    """The loops of a scan, as those of an elementwise operator: the element of a place of its results is made of the
+    one there, and of those before."""
 
     def __init__(self, op: ir.Operation):
-        self.op = op
+        self.op, self.inputs = op, 1
         rank = ir.RankedTensorType(op.operands[0].type).rank
         self.iterators = ["parallel"] * rank
         self.maps = [ir.AffineMap.get_identity(rank)] * 2
-
-    @property
-    def body(self) -> ir.Block:
-        return self.op.regions[0].blocks[0]
 
 
 def space_of(op: ir.Operation, shape: Shape) -> Space | None:

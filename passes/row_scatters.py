@@ -25,9 +25,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, slice_of, tensor
-
-from .schedule_build import generic, map_of, sizes_of
+from kitsune_mlir.generics import generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import end_of, made_by, operations_of, slice_of
 
 SCATTER = "tm_tensor.scatter"
 
@@ -122,7 +122,7 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
     s = rows.Structured(op)
     if s.inputs or s.iterators != ["parallel"]:
         return None
-    yielded = list(list(s.body.operations)[-1].operands)
+    yielded = list(end_of(s.body).operands)
     number, column = (yielded[ir.OpResult(value).result_number] for value in (first, second))
     taken = rows.producer(number)
     cast = rows.producer(column)
@@ -138,13 +138,13 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
 
 def _constant_along_rows(value: ir.Value) -> ir.Value | None:
     """What a tensor of two dimensions repeats along the second, before a conversion of its numbers to longer ones."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.operands) != 2 or ir.RankedTensorType(value.type).rank != 2:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.operands) != 2 or ir.RankedTensorType(value.type).rank != 2:
         return None
     s = rows.Structured(op)
     source = op.operands[0]
     by_row = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)])
-    first, *rest = (one.operation for one in s.body.operations)
+    first, *rest = operations_of(s.body)
     moves = not rest or (first.name == "arith.extsi" and len(rest) == 1)
     plain = moves and first.operands[0] == list(s.body.arguments)[0]
     if not plain or s.inputs != 1 or s.maps != [by_row, ir.AffineMap.get_identity(2)]:
@@ -163,8 +163,8 @@ def _is_place(index: list[ir.Value], columns: int) -> bool:
 
 
 def _is_column(value: ir.Value, columns: int) -> bool:
-    op = rows.producer(value)
-    return op is not None and op.name in ("arith.remsi", "arith.remui") and _is_of_element(op, columns)
+    op = made_by(value, "arith.remsi", "arith.remui")
+    return op is not None and _is_of_element(op, columns)
 
 
 def _is_of_element(op: ir.Operation, columns: int) -> bool:
@@ -182,8 +182,8 @@ def _rows_of(updates: ir.Value, spread: _Spread, columns: int) -> ir.Value | Non
         return None
     if op == spread.op:
         result = ir.OpResult(updates).result_number
-        taken = rows.producer(list(list(rows.Structured(op).body.operations)[-1].operands)[result])
-        if taken is None or taken.name != "tensor.extract" or not _is_place(list(taken.operands)[1:], columns):
+        taken = made_by(list(end_of(rows.Structured(op).body).operands)[result], "tensor.extract")
+        if taken is None or not _is_place(list(taken.operands)[1:], columns):
             return None
         source = ir.RankedTensorType(taken.operands[0].type)
         return taken.operands[0] if source.rank == 2 and source.shape[1] == columns else None

@@ -20,19 +20,21 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
+from kitsune_mlir.operations import made_by, operations_of, users_of
 from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
+from .reshapes import reshaped
 from .row_groups import Member, Role, Space, fit, root, space_of
-from .schedule_build import generic, map_of, reshaped
 from .tensor_sizes import or_none
 
 
 def take_row_shapes(block: ir.Block) -> None:
     """Rewrites such operators of a block: as they are they would be no members of the rows' groups, or not one kernel
     with what stands behind these."""
-    operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    operators = operations_of(block, "linalg.generic")
     spaces = list(dict.fromkeys(space for op in operators if (space := space_of(op)) is not None))
     for op in operators:
         if not is_elementwise(op, []):
@@ -44,7 +46,7 @@ def take_row_shapes(block: ir.Block) -> None:
             if alike and (_has_rows(value, spaces) or _spreads(value)):
                 _take(op, shape)
                 break
-    operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    operators = operations_of(block, "linalg.generic")
     for op in reversed(operators):
         if is_elementwise(op, []) and (shape := next(_shapes_read(op, spaces), None)) is not None:
             own = _sizes(op.results[0])
@@ -60,7 +62,7 @@ def _only_rounds(op: ir.Operation) -> bool:
 
 def _shapes_read(op: ir.Operation, spaces: Sequence[Space]) -> Iterator[list[int]]:
     """The shapes in which members of groups over these spaces read a reshape of what an operator gives."""
-    for reshape in [use.owner.operation for use in op.results[0].uses]:
+    for reshape in users_of(op.results[0]):
         if reshape.name not in rows.RESHAPES:
             continue
         yield from _shapes_read(reshape, spaces)
@@ -84,8 +86,8 @@ def _role(member: Member, use: ir.OpOperand) -> tuple[Role | None, ...]:
 
 def _has_rows(value: ir.Value, spaces: Sequence[Space]) -> bool:
     """Whether a tensor is made of rows and columns of a space."""
-    maker = rows.producer(value)
-    if maker is None or maker.name != "linalg.generic":
+    maker = made_by(value, "linalg.generic")
+    if maker is None:
         return False
     return any((member := fit(maker, space)) is not None and member.kind == "tile" for space in spaces)
 

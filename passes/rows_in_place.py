@@ -19,18 +19,19 @@ from collections.abc import Callable
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
+from kitsune_mlir.operations import erase_unused, is_generic, operations_of, permutation_of, users_of
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, MOST_TURNED
 
 from .product_follows import is_elementwise
-from .schedule_build import generic, sizes_of
 
 
 def take_rows_in_place(block: ir.Block) -> None:
     """Rewrites such operators of a block."""
     taken: list[ir.Operation] = []
     found = []
-    for op in [op.operation for op in block.operations if op.operation.name == "linalg.transpose"]:
+    for op in operations_of(block, "linalg.transpose"):
         if op not in taken and (moved := _moved(op)) is not None:
             region = _Region(moved, rows.shape_of(op.results[0]))
             if region.grow(op) and not any(one in taken for one in region.all) and region.pays():
@@ -42,7 +43,7 @@ def take_rows_in_place(block: ir.Block) -> None:
 
 def _moved(transpose: ir.Operation) -> range | None:
     """The dimensions of its operand that a transpose moves to the end, if they are neighbours and it moves no more."""
-    permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    permutation = permutation_of(transpose)
     first = next((i for i, d in enumerate(permutation) if i != d), None)
     if first is None:
         return None
@@ -83,7 +84,7 @@ class _Region:
             if op.name == "linalg.transpose":
                 if list(rows.shape_of(op.results[0])) == self.shape and _moved(op) == self.moved:
                     self.before.append(op)
-                    waiting += [use.owner.operation for use in op.results[0].uses if self._fits(use.owner.operation)]
+                    waiting += [user for user in users_of(op.results[0]) if self._fits(user)]
                     continue
                 if not self._is_back(op):
                     return False
@@ -94,11 +95,11 @@ class _Region:
             self.members.append(op)
             waiting += [rows.producer(value) for value in self._wide(op)]
             if self._is_wide(op.results[0]):
-                waiting += [use.owner.operation for use in op.results[0].uses]
+                waiting += users_of(op.results[0])
         return True
 
     def _is_back(self, op: ir.Operation) -> bool:
-        permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        permutation = permutation_of(op)
         return list(rows.shape_of(op.operands[0])) == self.shape and permutation == self.order
 
     def _is_wide(self, value: ir.Value) -> bool:
@@ -106,12 +107,12 @@ class _Region:
 
     def _wide(self, op: ir.Operation) -> list[ir.Value]:
         """The operands that have all of the dimensions."""
-        return [value for value in list(op.operands)[: rows.Structured(op).inputs] if self._is_wide(value)]
+        return [value for value in rows.Structured(op).given if self._is_wide(value)]
 
     def _fits(self, op: ir.Operation) -> bool:
         """Whether an operator is elementwise on such values, or reduces the dimensions that are moved: what it reads
         besides has some of the loops only, that are neighbours as they are and as they lie."""
-        if op.name != "linalg.generic" or len(op.results) != 1:
+        if not is_generic(op):
             return False
         s, rank = rows.Structured(op), len(self.shape)
         if len(s.iterators) != rank or s.index_ops() or not self._wide(op):
@@ -154,8 +155,7 @@ class _Region:
                 op.results[0].replace_all_uses_with(made[op.results[0]])
             op.erase()
         for op in self.before:
-            if not list(op.results[0].uses):
-                op.erase()
+            erase_unused(op)
 
     def _on(self, op: ir.Operation, made: dict[ir.Value, ir.Value]) -> ir.Value:
         """An operator in loops as the dimensions lie."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import operations_of
 
 _POWERS = {-1.0, -0.5, 0.5, 1.0, 2.0, 3.0, 4.0}
 # arith's numbers of the comparisons ogt, oge, olt, ole and their unordered forms.
@@ -60,7 +61,7 @@ def widen(generic: ir.Operation) -> None:
     def rounded(value: ir.Value, at: ir.Operation) -> ir.Value:
         return _create("arith.extf", [f32], [value], at) if _is_narrow(value.type) else value
 
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         narrow = [value for value in (*op.operands, *op.results) if _is_narrow(value.type)]
         arithmetic = op.name.startswith(("arith.", "math.")) and op.name not in ("arith.bitcast", "arith.constant")
         if not narrow or not arithmetic:
@@ -95,7 +96,7 @@ def _compares(op: ir.Operation) -> bool:
 
 def simplify(generic: ir.Operation) -> None:
     """Rewrites single operations of the body into cheaper ones of the same value."""
-    for op in [op.operation for op in generic.regions[0].blocks[0].operations]:
+    for op in operations_of(generic.regions[0].blocks[0]):
         rule = _RULES.get(op.name)
         result = rule(op) if rule else None
         if result is not None:
@@ -147,7 +148,7 @@ def _extremum(op: ir.Operation) -> ir.Value | None:
         return None
     if compare.operands[0] != left or compare.operands[1] != right:
         return None
-    predicate = ir.IntegerAttr(compare.attributes["predicate"]).value
+    predicate = attr_int(compare, "predicate")
     if constant_of(left) is not None:
         name = _ORDERED.get(predicate)
     else:

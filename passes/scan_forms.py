@@ -16,27 +16,28 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.checks import constant
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
-from kitsune_mlir.rows import producer, shape_of
+from kitsune_mlir.generics import constant_index, empty_generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, attr_int, i64, ir, linalg, tensor, walk
+from kitsune_mlir.operations import made_by, operations_of, producer, slice_of, users_of
+from kitsune_mlir.rows import shape_of
 
 from .row_groups import scalar_of
 from .row_scans import SCAN
-from .schedule_build import constant_index, empty_generic, i64, map_of, sizes_of
 
 
 def form_scans(block: ir.Block) -> None:
     """Gives scans along the last dimension such attributes, where that is what they do."""
-    for op in [one.operation for one in block.operations]:
+    for op in operations_of(block):
         if op.name == SCAN and attr_int(op, "dimension") == ir.RankedTensorType(op.operands[0].type).rank - 1:
             _turn(op)
-    for op in [one.operation for one in block.operations]:
+    for op in operations_of(block):
         if op.name == SCAN and BACKWARDS not in op.attributes and neutral_of(op) is not None:
             _leave_out(op)
 
 
 def unform_scans(block: ir.Block) -> None:
     """Makes of the scans of a block that have such attributes others that have none."""
-    for op in [one.operation for one in block.operations if one.operation.name == SCAN]:
+    for op in operations_of(block, SCAN):
         with op.location, ir.InsertionPoint(op):
             if BACKWARDS in op.attributes:
                 op.operands[0] = _last_first(op.operands[0])
@@ -59,7 +60,7 @@ def has_form(scan: ir.Operation) -> bool:
 def _turn(scan: ir.Operation) -> None:
     flip = producer(scan.operands[0])
     source = _turned(flip)
-    users = [use.owner.operation for use in scan.results[0].uses] + [op for op in _readers(scan.results[0])]
+    users = users_of(scan.results[0]) + [op for op in _readers(scan.results[0])]
     readers = [op for op in dict.fromkeys(users) if op.parent.operation == scan.parent.operation]
     found = [_turned(op) for op in readers]
     if source is None or not readers or any(value is None or value != scan.results[0] for value in found):
@@ -74,7 +75,7 @@ def _turn(scan: ir.Operation) -> None:
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
     """The linalg.generics whose bodies read a tensor by number."""
-    owners = (use.owner.operation for use in value.uses if use.owner.name == "tensor.extract")
+    owners = users_of(value, "tensor.extract")
     return [op.parent.operation for op in owners]
 
 
@@ -97,13 +98,13 @@ def _turned(op: ir.Operation | None) -> ir.Value | None:
 
 
 def _is_index(value: ir.Value, d: int) -> bool:
-    op = producer(value)
-    return op is not None and op.name == "linalg.index" and attr_int(op, "dim") == d
+    op = made_by(value, "linalg.index")
+    return op is not None and attr_int(op, "dim") == d
 
 
 def _leave_out(scan: ir.Operation) -> None:
     """A scan of a tensor behind a column of what changes nothing, or whose results stand behind one."""
-    result, uses = scan.results[0], [use.owner.operation for use in scan.results[0].uses]
+    result, uses = scan.results[0], users_of(scan.results[0])
     rest = _behind_neutral(producer(scan.operands[0]), scan)
     if rest is not None and uses and all(_is_without_last(op) for op in uses):
         with scan.location, ir.InsertionPoint(scan):
@@ -201,5 +202,5 @@ def _one_on(value: ir.Value) -> ir.Value:
 
 
 def _next(op: ir.Operation) -> ir.Operation:
-    operations = [one.operation for one in op.block.operations]
+    operations = operations_of(op.block)
     return operations[operations.index(op) + 1]

@@ -26,6 +26,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, ir, remark, replace_op
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import scattered_us
@@ -174,8 +175,8 @@ def adds_rows(scatter: ir.Operation, to_zeros: bool = True) -> bool:
 
 def rows_alone(value: ir.Value) -> ir.Value | None:
     """A tensor without the dimensions of size 1 behind its rows that a scatter wants of it: what was expanded to it."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.expand_shape":
+    op = made_by(value, "tensor.expand_shape")
+    if op is None:
         return None
     source = op.operands[0]
     shape, expanded = rows.shape_of(source), rows.shape_of(value)
@@ -196,11 +197,11 @@ def leaves_by_additions(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
 
 def _sized(zeros: ir.Value) -> ir.Value | None:
     """The tensor of whose rows a tensor of zeros has as many, with its first dimension alone open."""
-    start = rows.producer(rows.producer(zeros).operands[1])
-    if start is None or start.name != "tensor.empty" or len(start.operands) != 1:
+    start = made_by(rows.producer(zeros).operands[1], "tensor.empty")
+    if start is None or len(start.operands) != 1:
         return None
-    dim = rows.producer(start.operands[0])
-    if dim is None or dim.name != "tensor.dim" or not ir.RankedTensorType(zeros.type).is_dynamic_dim(0):
+    dim = made_by(start.operands[0], "tensor.dim")
+    if dim is None or not ir.RankedTensorType(zeros.type).is_dynamic_dim(0):
         return None
     return dim.operands[0] if constant(dim.operands[1]) == 0 else None
 

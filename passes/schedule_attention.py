@@ -32,7 +32,7 @@ from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.cut import KERNEL_US
-from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.kernel_cost import dram_us, memory_us
 from kitsune_mlir.planning.open_sizes import factors, is_alone, is_open, open_part
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS, ProductTiles
@@ -261,7 +261,7 @@ class _Pair:
             moved = [own["values"], own["values"]]
             moved += [own[name] for name, roles in self._first_roles.items() if roles[-1] != "k"]
         nbytes = [each * self.groups.sizes.taken(prod(self.groups.sizes.shape(value))) for value in moved]
-        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in nbytes)
+        return sum(alone + memory_us(each, target) for each in nbytes)
 
     @property
     def _first_roles(self) -> dict[str, Roles]:
@@ -272,7 +272,7 @@ class _Pair:
         until the call is a part of a dimension."""
         found = follows_of(self.second.op)
         made = [self.second.op.results[0], *(op.results[0] for op in found.ops)]
-        inputs = [value for op in found.ops for value in list(op.operands)[: rows.Structured(op).inputs]]
+        inputs = [value for op in found.ops for value in rows.Structured(op).given]
         read = [value for value in inputs if rows.is_tensor(value) and value not in made]
         sizes = [size for value in read for size in self.groups.sizes.shape(value) if is_open(size)]
         return found if all(map(is_alone, sizes)) else Follows()

@@ -27,6 +27,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import in_block_order, ir, remark, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning import back_to_back_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.back_to_back_tiles import BackToBack, BackToBackTiles
@@ -330,7 +331,7 @@ class _Kernels:
                     raise UnsupportedError("a kernel is another one than was priced")
                 self.sides.append(side)
         except UnsupportedError:
-            for op in reversed([op.operation for op in block.operations]):
+            for op in reversed(operations_of(block)):
                 if len(op.results) and op.results[0] not in before:
                     op.erase()
             sizes.forget_erased()

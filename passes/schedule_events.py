@@ -15,6 +15,7 @@ from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.dialects.types import Acc, Slot, Token
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.schedule import (
     Agent,
     Branch,
@@ -332,7 +333,7 @@ def _is_of_turn(op: ir.Operation, part: Part) -> bool:
         return False
     if loop.parent.operation.name != dialect.AgentOp.OPERATION_NAME:
         return False
-    closes = [use.owner.operation for use in op.results[0].uses]
+    closes = users_of(op.results[0])
     closes = [use for use in closes if use.name in ("kitsune.commit", "kitsune.release")]
     return len(closes) == 1 and closes[0].parent.operation == loop
 

@@ -41,6 +41,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import NAMES, NUMBERED, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.dialects.windows import has_open_windows, windows_of
 from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.generics import generic, sizes_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
@@ -49,7 +50,7 @@ from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import CLUSTERS, PAIRS, ProductTiles, choose
-from kitsune_mlir.planning.thin_products import THIN_BY, small_us
+from kitsune_mlir.planning.thin_products import small_us, takes_its_place
 from kitsune_mlir.traffic import element_bytes
 
 from . import dots
@@ -65,7 +66,6 @@ from .product_kernel import ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, is_faster, rows_of
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
-from .schedule_build import generic, sizes_of, zero_tensor
 from .single_products import LEAST, NAME
 from .split_batches import has_open_parts, stored_apart, with_split_batches
 from .tensor_sizes import TensorSizes
@@ -175,15 +175,15 @@ class _Scheduler(PricedProduct):
         self.check_alone()
         follows = self._follows
         tiles = self.tiles(follows, self.asked.split_k)
-        if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
+        tiles_us = None if tiles is None else tiles.microseconds
+        if takes_its_place(thin, tiles_us):
             self.found = plain
             self._by_rows()
             return False
         across = across_predicted_us(self.found, self.sizes, self.target)
-        if across is not None and (tiles is None or across < THIN_BY * tiles.microseconds):
+        if takes_its_place(across, tiles_us):
             return False  # convert-linalg-to-gpu sums over the rows
-        small = self._small_us()
-        if small is not None and (tiles is None or small < THIN_BY * tiles.microseconds):
+        if takes_its_place(self._small_us(), tiles_us):
             return False  # so it does products of which a tile would be mostly empty
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")

@@ -38,7 +38,9 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.kernels import TURNED
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, in_block_order, ir, remark, walk
+from kitsune_mlir.operations import is_generic
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, RowTiles, choose
@@ -61,7 +63,6 @@ from .row_shapes import take_row_shapes
 from .rows_beside import with_others
 from .rows_in_place import take_rows_in_place
 from .scan_forms import form_scans, has_form, unform_scans
-from .schedule_build import constant_index
 from .split_sums import parts_in, split_sums
 from .sums_apart import keep_sums_apart
 from .taken_columns import take_columns
@@ -240,7 +241,7 @@ def _picks_columns(group: Group) -> bool:
 
 def _picks_last(op: ir.Operation) -> bool:
     """Whether an operator reads each element of a line by its number."""
-    found = walk(op, "tensor.extract") if op.name == "linalg.generic" and len(op.results) == 1 else []
+    found = walk(op, "tensor.extract") if is_generic(op) else []
     return any((last := rows.producer([*one.operands][-1])) is None or last.name != "linalg.index" for one in found)
 
 

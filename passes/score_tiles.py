@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index, extended, generic, map_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST
 from kitsune_mlir.planning.product_engines import COPY_ROWS
@@ -16,7 +17,6 @@ from .of_places import is_of_places, tile_of_places
 from .row_bodies import Key, RowBody
 from .row_groups import Member, root
 from .row_plan import RowPlan
-from .schedule_build import constant_index, generic, map_of
 from .tensor_sizes import TensorSizes, or_dynamic
 
 
@@ -196,5 +196,4 @@ def element_of(value: ir.Value) -> ir.Type:
 
 def widened(x: ir.Value) -> ir.Value:
     """A number as one of f32."""
-    f32 = ir.F32Type.get()
-    return x if x.type == f32 else arith.extf(f32, x)
+    return extended(x, ir.F32Type.get())

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_word_access import WORD
-from kitsune_mlir.mlir import arith, attr_int, ir, linalg, slice_of, tensor, walk
+from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor, walk
+from kitsune_mlir.operations import erase_unused, made_by, slice_of
 from kitsune_mlir.traffic import line_bytes
-
-from .schedule_build import constant_index, generic
 
 Place = Callable[[ir.Value], ir.Value]  # of an index (i32) of the padded tensor, the one of the tensor itself
 
@@ -45,8 +45,8 @@ class Padding:
 
 def padded_by_itself(value: ir.Value) -> Padding | None:
     """How a tensor is padded; None where it is made by anything else."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.concat":
+    op = made_by(value, "tensor.concat")
+    if op is None:
         return None
     dim = attr_int(op, "dim")
     sizes = [ir.RankedTensorType(one.type).shape[dim] for one in op.operands]
@@ -59,8 +59,8 @@ def padded_by_itself(value: ir.Value) -> Padding | None:
 
 def _part(value: ir.Value, of: ir.Value, dim: int) -> tuple[int, int] | None:
     """Where a part of a tensor that is whole in all other dimensions begins, and its size."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.extract_slice" or op.operands[0] != of:
+    op = made_by(value, "tensor.extract_slice")
+    if op is None or op.operands[0] != of:
         return None
     part, shapes = slice_of(op), [rows.shape_of(one) for one in (value, of)]
     whole = all(a == b for d, (a, b) in enumerate(zip(*shapes, strict=True)) if d != dim)
@@ -102,8 +102,7 @@ def read_padded(main: ir.Operation) -> None:
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(_by_number(op.results[0], source, found))
     for op in reversed(walk(main, "tensor.concat", "tensor.extract_slice")):
-        if not list(op.results[0].uses):
-            op.erase()
+        erase_unused(op)
 
 
 def _place(padding: Padding) -> Place | None:

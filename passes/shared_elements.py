@@ -17,11 +17,12 @@ from collections.abc import Iterator
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.operations import operations_of, users_of
 
 from .broadcast_reads import same_size
 from .neighbour_arithmetic import at_known_places
-from .schedule_build import cloned, generic, sizes_of
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
 MOST_JOINED = 900  # operations of operators that are joined at all: more take too long to compile
@@ -52,7 +53,7 @@ def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tupl
     """Operators that wait behind one and read what it computes at their own points, or neighbours that it reads too,
     and at which of the two both may be computed."""
     made = list(first.results)
-    users = list(dict.fromkeys(use.owner.operation for result in made for use in result.uses))
+    users = list(dict.fromkeys(user for result in made for user in users_of(result)))
     beside = [op for op in _beside(first) if op not in users and _operations(first) + _operations(op) <= MOST_BESIDE]
     for second in [*users, *beside]:
         is_later = len(second.results) and places.get(second.results[0], -1) > places[first.results[0]]
@@ -68,7 +69,7 @@ def _beside(first: ir.Operation) -> list[ir.Operation]:
     """The operators that read a tensor which one reads too, both with neighbours of some tensor's elements."""
     if not (tables := _tables(first)):
         return []
-    read = [*tables, *list(first.operands)[: rows.Structured(first).inputs]]
+    read = [*tables, *rows.Structured(first).given]
     owners = [use.owner for x in dict.fromkeys(read) for use in x.uses]
     found = dict.fromkeys(op.parent.operation if op.name == _TAKEN else op.operation for op in owners)
     return [op for op in found if op != first and op.name == "linalg.generic" and _tables(op)]
@@ -76,7 +77,7 @@ def _beside(first: ir.Operation) -> list[ir.Operation]:
 
 def _tables(op: ir.Operation) -> list[ir.Value]:
     """The tensors of which the body of an operator takes elements at places that no data says."""
-    inner = [one.operation for one in rows.Structured(op).body.operations]
+    inner = operations_of(rows.Structured(op).body)
     return [one.operands[0] for one in inner if one.name == _TAKEN and at_known_places(one)]
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_buffers import ancestor_in, behind
 from kitsune_mlir.codegen.gpu_reduction import combiners
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir, walk
 
 from .neighbour_arithmetic import at_known_places
-from .schedule_build import cloned, generic
 
 _MOST = 8  # results, whose sums are in registers
 
@@ -58,7 +58,7 @@ def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
 
 
 def _read(s: rows.Structured) -> list[tuple[ir.Value, ir.AffineMap]]:
-    return list(zip(list(s.op.operands)[: s.inputs], s.maps))
+    return list(zip(s.given, s.maps))
 
 
 def _has_all_loops(map_: ir.AffineMap, loops: int) -> bool:

@@ -9,7 +9,8 @@ from functools import cached_property
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, slice_of
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .padded_reads import around_of
@@ -41,10 +42,10 @@ def cut_of(op: ir.Operation) -> Cut | None:
     """What a tensor.extract_slice takes. Of a transposed tensor it takes what it takes of that one where no numbers
     change their order; None where they do."""
     cut, source = slice_of(op), op.operands[0]
-    maker = rows.producer(source)
-    if maker is None or maker.name != "linalg.transpose":
+    maker = made_by(source, "linalg.transpose")
+    if maker is None:
         return Cut(source, cut.offsets, cut.sizes, cut.strides)
-    permutation = list(ir.DenseI64ArrayAttr(maker.attributes["permutation"]))
+    permutation = permutation_of(maker)
     longer = [d for d, size in zip(permutation, cut.sizes, strict=True) if size != 1]
     if longer != sorted(longer):
         return None
@@ -62,7 +63,7 @@ def read_by(op: ir.Operation) -> list[ir.Value]:
     """What an operator reads: a slice of a transposed tensor that tensor, a generic operator its inputs and then what
     it takes elements of."""
     if op.name == "linalg.generic":
-        return [*list(op.operands)[: rows.Structured(op).inputs], *(taken.operands[0] for taken in extracts_of(op))]
+        return [*rows.Structured(op).given, *(taken.operands[0] for taken in extracts_of(op))]
     if op.name == "tensor.pad":
         return [op.operands[0]]
     cut = cut_of(op) if op.name == "tensor.extract_slice" else None
@@ -85,7 +86,7 @@ def _slices_behind(op: ir.Operation) -> list[ir.Operation]:
     """The readers of a transpose, all of which are slices that keep the order of numbers; none where one is not."""
     if op.name != "linalg.transpose":
         return []
-    found = [use.owner.operation for use in op.results[0].uses]
+    found = users_of(op.results[0])
     return found if all(one.name == "tensor.extract_slice" and cut_of(one) for one in found) else []
 
 
@@ -167,7 +168,7 @@ class ShortRows:
         if loops.along:
             fits = scalar(loops.op.operands[-1]) is not None and not set(loops.along) & set(loops.outer)
         else:
-            fits = not list(list(loops.s.body.arguments)[-1].uses)
+            fits = not loops.s.reads_start
         return fits and all(loops.place(i) is not None for i in range(loops.s.inputs))
 
 
@@ -211,7 +212,7 @@ class RowLoops:
     @cached_property
     def along(self) -> list[int]:
         """Those of a reduction."""
-        return [d for d, kind in enumerate(self.s.iterators) if kind == "reduction"]
+        return self.s.reductions
 
     @cached_property
     def across(self) -> list[int | None]:

@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
+from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir, replace_op, walk
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.traffic import element_bytes
 
 from . import convolutions
 from .generic_operands import prune
 from .product_follows import is_elementwise
-from .schedule_build import cloned, generic
 
 _MOST_READ = 2  # tensors as large as the result: threads load them ahead
 _VIEWS = (*rows.RESHAPES, "tensor.extract_slice")
@@ -78,7 +79,7 @@ class _Sources:
     def _are_again(self, value: ir.Value, large: list[ir.Value]) -> bool:
         """Whether a value is computed by each of its readers, all of which are behind products: of no more bytes than
         it has itself."""
-        readers = {use.owner.operation for use in value.uses}
+        readers = set(users_of(value))
         return sum(map(_bytes, large)) <= _bytes(value) and all(map(self.are_behind_product, readers))
 
     def _is_behind(self, value: ir.Value) -> bool:

@@ -16,14 +16,15 @@ them, such as the gates of a recurrent cell behind the sum of its two layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cmp_to_key
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, replace_op, slice_of, tensor, walk
+from kitsune_mlir.generics import generic, sizes_of
+from kitsune_mlir.mlir import in_block_order, ir, replace_op, tensor, walk
+from kitsune_mlir.operations import is_generic, made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
+from .reshapes import reshaped, slice_at
 from .rolled_reads import is_read_elementwise
-from .schedule_build import generic, reshaped, sizes_of, slice_at
 
 _FEW = 16  # columns
 _TIMES, _LITTLE = 4, 16  # slices that overlap, and operations of an element of which each may compute its own
@@ -34,7 +35,7 @@ def compute_slices(module: ir.Module) -> None:
     for op in walk(module, "tensor.expand_shape"):
         _expand_sooner(op)
     for op in reversed(walk(module, "linalg.generic")):
-        parts = [use.owner.operation for use in op.results[0].uses] if len(op.results) == 1 else []
+        parts = users_of(op.results[0]) if len(op.results) == 1 else []
         sliced = bool(parts) and all(part.name == "tensor.extract_slice" for part in parts)
         if sliced and _is_taken(op) and _are_taken(parts, op):
             for part in _alike(parts):
@@ -46,14 +47,14 @@ def compute_parts(main: ir.Operation) -> None:
     """Has the elementwise operators of @main that read parts of what another one makes, which have nothing in common,
     compute these."""
     for op in reversed(walk(main, "linalg.generic")):
-        parts = [use.owner.operation for use in op.results[0].uses] if len(op.results) == 1 else []
+        parts = users_of(op.results[0]) if len(op.results) == 1 else []
         if len(parts) < 2 or any(part.name != "tensor.extract_slice" for part in parts):
             continue
         s = rows.Structured(op)
         identity = ir.AffineMap.get_identity(len(s.iterators))
         known = all(
             _goes_along(map_) or all(_is_other(expr, map_) for expr in map_.results)
-            for value, map_ in zip(list(op.operands)[: s.inputs], s.maps)
+            for value, map_ in zip(s.given, s.maps)
             if rows.is_tensor(value)
         )
         alone = known and s.is_of_elements() and s.maps[-1] == identity and _are_taken(parts, op, again=False)
@@ -65,12 +66,12 @@ def compute_parts(main: ir.Operation) -> None:
 
 def _expand_sooner(op: ir.Operation) -> None:
     """Has what is computed one by one in one shape, to be sliced in another one, computed in that."""
-    made = rows.producer(op.operands[0])
-    if made is None or made.name != "linalg.generic" or len(made.results) != 1 or len(list(made.results[0].uses)) != 1:
+    made = made_by(op.operands[0], "linalg.generic")
+    if made is None or len(made.results) != 1 or len(list(made.results[0].uses)) != 1:
         return
-    s, users = rows.Structured(made), [use.owner.operation for use in op.results[0].uses]
+    s, users = rows.Structured(made), users_of(op.results[0])
     identity = ir.AffineMap.get_identity(len(s.iterators))
-    inputs = list(made.operands)[: s.inputs]
+    inputs = s.given
     alike = s.is_of_elements() and all(map_ == identity for map_ in s.maps) and all(map(rows.is_tensor, inputs))
     alike = alike and all(map(_is_given, inputs))
     if not alike or not users or any(user.name != "tensor.extract_slice" for user in users):
@@ -96,7 +97,7 @@ def _is_taken(op: ir.Operation) -> bool:
     s, shape = rows.Structured(op), rows.shape_of(op.results[0])
     if not shape or not 1 < shape[-1] <= _FEW or not s.is_of_elements():
         return False
-    inputs = [(v, m) for v, m in zip(list(op.operands)[: s.inputs], s.maps) if rows.is_tensor(v)]
+    inputs = [(v, m) for v, m in zip(s.given, s.maps) if rows.is_tensor(v)]
     cut = [value for value, map_ in inputs if _goes_along(map_)]
     known = all(_goes_along(map_) or all(_is_other(expr, map_) for expr in map_.results) for _, map_ in inputs)
     return bool(cut) and known and all(map(_is_given, cut))
@@ -120,14 +121,14 @@ def _is_given(value: ir.Value) -> bool:
         return True
     if op.name == "tensor.extract_slice" or op.name in rows.RESHAPES or _is_moved_last(op):
         return _is_given(op.operands[0])
-    return op.name == "linalg.generic" and len(op.results) == 1 and _is_taken(op)
+    return is_generic(op) and _is_taken(op)
 
 
 def _is_moved_last(op: ir.Operation) -> bool:
     """Whether a transpose makes another dimension the last one, and leaves the others in their order."""
     if op.name != "linalg.transpose":
         return False
-    order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+    order = permutation_of(op)
     return order[:-1] == sorted(order[:-1])
 
 
@@ -159,7 +160,7 @@ def takes_little(op: ir.Operation) -> bool:
 def _alike(slices: Sequence[ir.Operation]) -> list[ir.Operation]:
     """The slices without those that are the same as others, whose results these give."""
     found: dict[str, ir.Operation] = {}
-    for part in sorted(slices, key=cmp_to_key(lambda a, b: -1 if a.is_before_in_block(b) else 1)):
+    for part in in_block_order(slices):
         first = found.setdefault(str(slice_of(part)), part)
         if first != part:
             replace_op(part, *first.results)
@@ -173,7 +174,7 @@ def _compute(part: ir.Operation, op: ir.Operation) -> None:
     with part.location, ir.InsertionPoint(part):
         inputs = [
             _columns(value, offsets[-1], sizes[-1]) if rows.is_tensor(value) and _goes_along(map_) else value
-            for value, map_ in zip(list(op.operands)[: s.inputs], s.maps)
+            for value, map_ in zip(s.given, s.maps)
         ]
         open_ = iter(list(part.operands)[1:])
         shape = [next(open_) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
@@ -200,6 +201,6 @@ def _columns(value: ir.Value, first: int, count: int) -> ir.Value:
 
 def _moved_column(transpose: ir.Operation, number: int) -> ir.Value:
     """A column of a transposed tensor, which is a slice of the tensor itself in another shape."""
-    dim = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))[-1]
+    dim = permutation_of(transpose)[-1]
     part = slice_at(transpose.operands[0], {dim: number})
     return reshaped(part, [*(size if size != rows.DYNAMIC else None for size in rows.shape_of(part)), 1])

@@ -12,7 +12,8 @@ reads it.
 from __future__ import annotations
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, linalg, replace_op, slice_of, tensor, walk
+from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by, slice_of
 
 from .tensor_sizes import TensorSizes
 
@@ -78,7 +79,7 @@ def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     owner = op.operands[0].owner
     if isinstance(owner, ir.Block) or owner.name != "tensor.concat":
         return None
-    along = ir.IntegerAttr(owner.attributes["dim"]).value
+    along = attr_int(owner, "dim")
     offsets, sizes, steps = slice_of(op)
     mark, first = ir.ShapedType.get_dynamic_size(), 0
     if mark in (offsets[along], sizes[along], steps[along]):
@@ -97,8 +98,8 @@ def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
 def _behind_slice(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     """What another slice is of that a slice is of, and the offsets in it; None where they are not known, or the other
     one leaves elements out."""
-    other = rows.producer(op.operands[0])
-    if other is None or other.name != "tensor.extract_slice":
+    other = made_by(op.operands[0], "tensor.extract_slice")
+    if other is None:
         return None
     if other.results[0].type.rank != other.operands[0].type.rank:
         return None
@@ -123,8 +124,8 @@ def pass_whole_slices(function: ir.Operation) -> None:
 
 def slice_fill(op: ir.Operation) -> None:
     """Fills what a tensor.extract_slice takes of a linalg.fill, instead."""
-    fill = rows.producer(op.operands[0])
-    if fill is None or fill.name != "linalg.fill":
+    fill = made_by(op.operands[0], "linalg.fill")
+    if fill is None:
         return
     count = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
     open_sizes = iter(list(op.operands)[1 + count[1] : 1 + count[1] + count[2]])

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.operations import made_by, operations_of
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
 from .scalar_bodies import constant_of
@@ -102,7 +103,7 @@ def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
     """Of an operator that leaves elements as they are or makes them -inf: the mask that says of which, the elements,
     and whether the mask says which become -inf."""
     body = op.regions[0].blocks[0]
-    inner = [one.operation for one in body.operations]
+    inner = operations_of(body)
     if [one.name for one in inner] != ["arith.select", "linalg.yield"]:
         return None
     arguments = {argument: root(op.operands[number]) for number, argument in enumerate(body.arguments)}
@@ -114,7 +115,7 @@ def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
 
 
 def _as_scale(member: Member) -> Scale | None:
-    *inner, end = [op.operation for op in member.s.body.operations]
+    *inner, end = operations_of(member.s.body)
     if len(inner) != 1 or inner[0].name not in ("arith.mulf", "arith.divf") or not _is_of_f32(member):
         return None
     argument, by = inner[0].operands
@@ -150,12 +151,7 @@ def with_beside(group: Group, result: ir.Value) -> Group:
     others = [member for value, member in group.members.items() if value not in needed]
     known = {value for value in needed if group.members[value].kind in ("rows", "reduction")}
     known |= {member.op.results[0] for member in others}
-    read = {
-        root(value)
-        for member in others
-        for value, role in zip(list(member.op.operands)[: member.s.inputs], member.roles)
-        if role is not None
-    }
+    read = {root(value) for member in others for value, role in zip(member.s.given, member.roles) if role is not None}
     if not others or any(member.kind != "rows" for member in others) or not read <= known:
         return group.for_one(result)
     kept = {value: member for value, member in group.members.items() if value in needed}
@@ -251,7 +247,7 @@ class _Walk:
         )
 
     def _arguments(self, member: Member) -> dict[ir.Value, str]:
-        operands = list(member.op.operands)[: member.s.inputs]
+        operands = member.s.given
         return {
             argument: _FREE if scalar_of(value) is not None else self.kinds.get(root(value), _FREE)
             for argument, value in zip(member.s.body.arguments, operands)
@@ -365,6 +361,6 @@ def _is_zero(value: ir.Value) -> bool:
 
 def _before_casts(value: ir.Value) -> ir.Value:
     """What a value in a body is cast from, or the value."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in CASTS:
+    while made_by(value, *CASTS) is not None:
         value = value.owner.operands[0]
     return value

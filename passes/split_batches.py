@@ -26,10 +26,12 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NUMBERED, Contraction, Roles
-from kitsune_mlir.mlir import arith, ir, slice_of
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.operations import only_user, permutation_of, slice_of, users_of
 from kitsune_mlir.planning import open_sizes
 
-from .schedule_build import constant_index, reshaped, reshaped_as
+from .reshapes import reshaped, reshaped_as
 from .tensor_sizes import Shape, or_dynamic, or_none
 
 MOST_DIMENSIONS = 5  # of a tensor that is copied by boxes (CUDA driver API, cuTensorMapEncodeTiled)
@@ -206,7 +208,7 @@ def _takes_little(op: ir.Operation, shape: Shape) -> bool:
     before: ir.Operation | None = op
     while before is not None and (before is op or before.name in rows.RESHAPES):
         value = before.operands[0]
-        readers = [use.owner.operation for use in value.uses if use.owner.operation.name != "tensor.dim"]
+        readers = [user for user in users_of(value) if user.name != "tensor.dim"]
         if readers[1:]:
             return False
         before = rows.producer(value)
@@ -293,7 +295,7 @@ def _through(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[lis
         return _joined(dims, rows.groups_of(op))
     if op.name == "linalg.transpose":
         found: list[list[_Dim]] = [[] for _ in dims]
-        for own, axis in zip(dims, ir.DenseI64ArrayAttr(op.attributes["permutation"])):
+        for own, axis in zip(dims, permutation_of(op)):
             found[axis] = own
         return found
     if op.name == "tensor.extract_slice":
@@ -359,14 +361,14 @@ def _repeated(op: ir.Operation, dims: list[list[_Dim]]) -> list[list[_Dim]] | No
 
 def _only_mover(value: ir.Value) -> ir.Operation | None:
     """The reshape or transpose that alone reads a tensor."""
-    users = [use.owner.operation for use in value.uses]
-    return users[0] if len(users) == 1 and users[0].name in (*rows.RESHAPES, "linalg.transpose") else None
+    user = only_user(value)
+    return user if user is not None and user.name in (*rows.RESHAPES, "linalg.transpose") else None
 
 
 def _onwards(op: ir.Operation, dims: list[list[_Dim]], shape: Shape) -> list[list[_Dim]] | None:
     """What the dimensions of a tensor are in what a reshape or a transpose makes of it; None where they are none."""
     if op.name == "linalg.transpose":
-        return [dims[axis] for axis in ir.DenseI64ArrayAttr(op.attributes["permutation"])]
+        return [dims[axis] for axis in permutation_of(op)]
     if op.name == "tensor.collapse_shape":
         return _joined(dims, rows.groups_of(op))
     return _parted(dims, rows.groups_of(op), shape(op.results[0]))

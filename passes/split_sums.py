@@ -22,11 +22,13 @@ from typing import TypeVar
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.row_tiles import WIDEST
 
+from .reshapes import reshaped
 from .row_groups import Space, root, space_of, users
-from .schedule_build import generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
@@ -39,7 +41,7 @@ _Size = TypeVar("_Size")  # known, or None
 
 def split_sums(block: ir.Block, others: Container[ir.Value]) -> None:
     """Rewrites such reductions of a block but those that give `others`, whose rows kernels go through."""
-    waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    waiting = operations_of(block, "linalg.generic")
     parts_of = parts_in(block, others)
     alike = Counter(tuple(found.sizes) for op in waiting if (found := parts_of(op)) is not None and found.has_channels)
     while waiting:
@@ -61,7 +63,7 @@ def parts_in(
     """What says of a reduction of a block in which parts it is done; None for what is done in one, as those that give
     `others` are. `alone`: where it is left as it is that other than sums are made of what it reads, which would have
     other rows. What is made anew of the parts does not ask for that."""
-    reductions = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    reductions = operations_of(block, "linalg.generic")
     spaces = [(op, space) for op in reductions if (space := space_of(op)) is not None]
     long_ = {space.columns for op, space in spaces if _is_long(op, space)}
 
@@ -113,7 +115,7 @@ class Parts:
     def along(self, combiner: Combiner) -> ir.Value:
         """The reduction of each row alone, of the outer loops."""
         loops, inputs, maps = len(self.outer) + 1, list[ir.Value](), list[ir.AffineMap]()
-        for value, map_ in zip(list(self.s.op.operands)[: self.s.inputs], self.s.maps):
+        for value, map_ in zip(self.s.given, self.s.maps):
             taken, own = self.taken(value, map_)
             inputs.append(taken)
             maps.append(map_of(loops, own))
@@ -209,7 +211,7 @@ def _is_summed_alone(s: rows.Structured) -> bool:
     """Whether of the elementwise operators that come before, for each element, nothing but sums is made, whose rows
     they can take: what else reads them, such as the numbers that a norm scales, has other rows."""
     count = prod(_sizes(s, example_sizes.shape_of))
-    seen, waiting = list[ir.Operation](), [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
+    seen, waiting = list[ir.Operation](), [rows.producer(root(value)) for value in s.given]
     while waiting:
         op = waiting.pop()
         if op is None or op in seen or not _is_flat(op) or prod(example_sizes.shape_of(op.results[0])) != count:
@@ -232,7 +234,7 @@ def _reads_slices(s: rows.Structured) -> bool:
     seen, waiting = {s.op}, [s]
     while waiting:
         reader = waiting.pop()
-        for value in list(reader.op.operands)[: reader.inputs]:
+        for value in reader.given:
             op = rows.producer(root(value)) if rows.is_tensor(value) else None
             if op is None or op in seen:
                 continue

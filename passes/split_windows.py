@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import filler_of, made_by, padding_of
 
 from .padded_reads import is_window
-from .schedule_build import constant_index, generic
 
 
 def split_windows(main: ir.Operation) -> bool:
@@ -85,13 +86,13 @@ def _sizes(windows: ir.Operation, groups: list[list[int]], shape: list[int]) -> 
 def _source(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value | None:
     """A tensor of which each dimension is split into these parts, if there are any; what is put around it is put
     around the split one."""
-    pad = rows.producer(value)
-    if pad is None or pad.name != "tensor.pad":
+    pad = made_by(value, "tensor.pad")
+    if pad is None:
         return _expanded(value, parts)
-    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[name])) for name in ("static_low", "static_high"))
+    low, high = padding_of(pad)
     if len(pad.operands) != 1 or any(own and (low[d] or high[d]) for d, own in enumerate(parts)):
         return None
-    filler = list(pad.regions[0].blocks[0].operations)[-1].operation.operands[0]
+    filler = filler_of(pad)
     if isinstance(filler.owner, ir.Block) or filler.owner.operation.block == pad.regions[0].blocks[0]:
         return None
     source = _expanded(pad.operands[0], parts)

@@ -12,11 +12,12 @@ they would share sectors of memory that are written as often as there are tensor
 from __future__ import annotations
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import root
-from .schedule_build import generic, sizes_of
 
 _COUNTS = (2, 4)
 _WORD = 16  # bytes
@@ -71,8 +72,8 @@ def _stacked(op: ir.Operation, kind: ir.RankedTensorType) -> ir.Value:
 
 def _read_plainly(value: ir.Value) -> ir.Value:
     """A tensor without its last dimension of one element, where that was put behind it."""
-    op = rows.producer(value)
-    if op is None or op.name != "tensor.expand_shape":
+    op = made_by(value, "tensor.expand_shape")
+    if op is None:
         return value
     kind, groups = ir.RankedTensorType(value.type), rows.groups_of(op)
     ends = [group[-1] for group in groups]

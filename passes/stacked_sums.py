@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from functools import reduce
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import attr_int, func, ir, replace_op, tensor, walk
 
-from .schedule_build import cloned, generic, sizes_of
 from .tensor_sizes import TensorSizes
 
 MOST = 16  # tensors that are stacked

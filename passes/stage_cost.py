@@ -10,6 +10,7 @@ from kitsune_mlir.chains.pressure import registers_of
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import made_by, operations_of, users_of
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
@@ -128,11 +129,11 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
 def _beside(stage: kitsune.StageOp) -> int:
     """The number of the tensor, or the queue, that a stage multiplies with a weight, where join-products may make one
     product of that and others of the same operand; 0 where it may not."""
-    products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+    products = operations_of(stage.block, "linalg.matmul")
     if len(products) != 1 or stage.puts or not is_weight(products[0].operands[1]):
         return 0
-    left = rows.producer(products[0].operands[0])
-    if left is None or left.name not in (kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME):
+    left = made_by(products[0].operands[0], kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME)
+    if left is None:
         return 0
     stored = {store.position for store in stage.stores}
     results = [result.results[0] for result in stage.operation.parent.opview.result_ops if result.position in stored]
@@ -162,18 +163,18 @@ def _gathered_bytes(op: ir.Operation) -> float:
 
 
 def _is_loaded(value: ir.Value) -> bool:
-    op = rows.producer(root(value))
-    return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
+    op = made_by(root(value), kitsune.LoadOp.OPERATION_NAME)
+    return op is not None
 
 
 def _is_part(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation and nothing else, whose kernel computes it in place."""
-    return [use.owner.operation.name for use in op.results[0].uses] == ["tensor.concat"]
+    return [user.name for user in users_of(op.results[0])] == ["tensor.concat"]
 
 
 def _is_part_of_operand(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation that a product takes, in registers."""
-    readers = [use.owner.operation for use in op.results[0].uses]
+    readers = users_of(op.results[0])
     return any(use.owner.operation.name == "linalg.matmul" for reader in readers for use in reader.results[0].uses)
 
 
@@ -206,3 +207,8 @@ def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
     accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
     consumers = tuple(order[stage.label] for stage in queue.consumers)
     return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)
+
+
+def instructions_of(s: rows.Structured) -> int:
+    """Instructions of an element, without what loads and stores it."""
+    return sum(DEAR.get(op.name, 1) for op in operations_of(s.body)) - 1

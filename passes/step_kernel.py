@@ -16,7 +16,9 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
-from kitsune_mlir.mlir import arith, in_block_order, ir, replace_op, scf, slice_of, tensor
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, replace_op, scf, tensor
+from kitsune_mlir.operations import made_by, slice_of
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -43,7 +45,7 @@ from .operand_layout import laid_out
 from .product_follows import tiled, work_of
 from .product_pieces import piece_of_tile
 from .recurrent_steps import Steps, dependents
-from .schedule_build import constant_index, reshaped
+from .reshapes import reshaped
 
 _WARPS = 4
 _COPIES, _PRODUCTS = "tma", "wgmma"  # engines
@@ -322,7 +324,7 @@ def _step_of(whole: ir.Value, at: int) -> ir.Value:
 def give_whole(concat: ir.Operation) -> None:
     """Has a tensor in the place of the concatenation of all its elements along the first dimension, in their order."""
     found = [_element_of(operand) for operand in concat.operands]
-    if ir.IntegerAttr(concat.attributes["dim"]).value or None in found:
+    if attr_int(concat, "dim") or None in found:
         return
     whole = found[0][0]
     if whole.type == concat.results[0].type and found == [(whole, number) for number in range(len(found))]:
@@ -337,8 +339,8 @@ def _element_of(value: ir.Value) -> tuple[ir.Value, int] | None:
         return None
     if collapsed is None or collapsed.name != "tensor.collapse_shape":
         return None
-    sliced = rows.producer(collapsed.operands[0])
-    if sliced is None or sliced.name != "tensor.extract_slice" or sliced.results[0].type != value.type:
+    sliced = made_by(collapsed.operands[0], "tensor.extract_slice")
+    if sliced is None or sliced.results[0].type != value.type:
         return None
     offsets, sizes, _ = slice_of(sliced)
     whole = sliced.operands[0]

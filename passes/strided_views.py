@@ -12,7 +12,8 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.columns import Place, is_among_columns, place_of, strides_of
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 _GRANULE = 16  # bytes, of which the address that a kernel is given is a multiple
@@ -55,7 +56,7 @@ def begins_at_granule(value: ir.Value) -> bool:
 def is_read_in_place(value: ir.Value) -> bool:
     """Whether all that reads a tensor reads it as well among the columns of longer rows. What leaves the program, or is
     put beside others, would be copied."""
-    for op in (use.owner.operation for use in value.uses):
+    for op in users_of(value):
         joined = rows.groups_of(op)[-1:] if op.name == "tensor.collapse_shape" else []  # none, if it becomes a number
         keeps_columns = op.name == "tensor.expand_shape" or any(len(group) == 1 for group in joined)
         if keeps_columns:

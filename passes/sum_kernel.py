@@ -23,6 +23,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.kernels import COPY_ROWS, OUTBOX_BYTES, outboxes_of
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.cost import adding_us
 from kitsune_mlir.planning.place import parts_of
@@ -34,7 +35,6 @@ from .kernel_build import acquire_slot, deal_tiles, fill_slot, new_agent, new_ri
 from .operand_layout import weight_laid_out
 from .partial_sums import summed
 from .product_follows import tiled
-from .schedule_build import constant_index, generic
 
 _WARPS = 4
 _REGISTERS = (24, 240)  # of a thread that feeds, that multiplies
@@ -109,7 +109,7 @@ class SumKernel:
         """The kernel at the insertion point, and what adds its parts up, in the place of the pipeline's results."""
         plan, f32 = self.plan, ir.F32Type.get()
         with ir.InsertionPoint(self.pipeline):
-            self.weights = weight_laid_out(plan.beside.op.operands[1], 1)[0] if plan.beside is not None else None
+            self.weights = weight_laid_out(plan.beside.op.operands[1]) if plan.beside is not None else None
         kernel = kernel_of(self.pipeline)
         shape = [plan.n, plan.m] if plan.transposed else [plan.m, plan.n]
         kind = ir.RankedTensorType.get([self.parts, *shape], f32)
@@ -312,7 +312,7 @@ class SumKernel:
         def value(of: ir.Value) -> ir.Value:
             if of not in made:
                 op = rows.producer(of)
-                for operand in list(op.operands)[: rows.Structured(op).inputs]:
+                for operand in rows.Structured(op).given:
                     if _stands_beside(operand, beside.op):
                         value(operand)
                 made[of] = tiled(op, made, at)
@@ -331,7 +331,7 @@ def _computed(tile: ir.Value, made: dict[int, ir.Value]) -> ir.Value:
     """A tile on chunks of what it is computed from, element by element."""
     if hash(tile) not in made:
         op, identity = rows.producer(tile), ir.AffineMap.get_identity(2)
-        inputs = [_computed(operand, made) for operand in list(op.operands)[: rows.Structured(op).inputs]]
+        inputs = [_computed(operand, made) for operand in rows.Structured(op).given]
         element = ir.RankedTensorType(tile.type).element_type
         start = tensor.empty([TILE_ROWS, CHUNK], element)
         maps, body = [identity] * (len(inputs) + 1), rows.Structured(op).body

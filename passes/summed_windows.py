@@ -21,12 +21,13 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.generics import generic, map_of, zero_tensor
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
 from .open_images import known_windows_on
-from .schedule_build import generic, map_of, zero_tensor
 from .single_products import LEAST
 from .split_windows import reads_windows
 
@@ -50,8 +51,8 @@ def _windows_of(op: ir.Operation) -> tuple[Contraction, ir.Value, Windows] | Non
     element = ir.RankedTensorType(value.type).element_type
     if isinstance(element, ir.F32Type) and tf32_pieces(op) == 1:
         return None  # products of tf32 numbers want rows along their sums
-    made = rows.producer(value)
-    if made is None or made.name != "tensor.collapse_shape":
+    made = made_by(value, "tensor.collapse_shape")
+    if made is None:
         return None
     windows = rows.producer(made.operands[0])
     if windows is None or not reads_windows(windows):

@@ -29,11 +29,13 @@ from collections.abc import Sequence
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import erase_unused, is_generic
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
-from .schedule_build import cloned, generic, reshaped, sizes_of
+from .reshapes import reshaped
 
 _MOST = 16  # operators that are computed again
 _LEAST = 1 << 16  # elements, below which a kernel takes no longer for what it moves
@@ -58,8 +60,7 @@ def keep_sums_apart(block: ir.Block) -> None:
         for i, operand in enumerate(sum_.operands):
             sum_.operands[i] = own.get(operand, operand)
         for op in reversed(chain):
-            if not list(op.results[0].uses):
-                op.erase()
+            erase_unused(op)
 
 
 def _sum_what_is_read(block: ir.Block) -> None:
@@ -74,14 +75,13 @@ def _sum_what_is_read(block: ir.Block) -> None:
     for sum_, chain in merged.items():
         replace_op(sum_, _with_chain(sum_, chain))
         for op in reversed(chain):
-            if not list(op.results[0].uses):
-                op.erase()
+            erase_unused(op)
 
 
 def _waits(chain: list[ir.Operation], leaves: set[ir.Value]) -> bool:
     """Whether arithmetic takes numbers of rows that are computed."""
     made = leaves | {op.results[0] for op in chain}
-    values = (value for op in chain for value in list(op.operands)[: rows.Structured(op).inputs] if value not in made)
+    values = (value for op in chain for value in rows.Structured(op).given if value not in made)
     return any(rows.is_tensor(value) and rows.producer(value) is not None for value in values)
 
 
@@ -96,7 +96,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
     read: dict[tuple[ir.Value, ir.AffineMap], int] = {}
     for op in (*chain, sum_):
         s = rows.Structured(op)
-        for value, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             if value not in made:
                 read.setdefault((value, map_), len(read))
 
@@ -105,7 +105,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
 
         def given(op: ir.Operation) -> list[ir.Value]:
             s = rows.Structured(op)
-            pairs = zip(list(op.operands)[: s.inputs], s.maps)
+            pairs = zip(s.given, s.maps)
             return [computed[value] if value in made else arguments[read[value, map_]] for value, map_ in pairs]
 
         for op in chain:
@@ -126,7 +126,7 @@ def _with_chain(sum_: ir.Operation, chain: list[ir.Operation]) -> ir.Value:
 
 def _sums_rows(op: ir.Operation) -> bool:
     """Whether an operation sums over dimensions of its operands in front of the last, and over that one not."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     iterators = rows.Structured(op).iterators
     return "reduction" in iterators and iterators[-1] == "parallel"
@@ -141,12 +141,10 @@ def _alike(op: ir.Operation) -> list[ir.Value]:
 
 def _is_arithmetic(op: ir.Operation) -> bool:
     """Whether it computes each element of one of each of its operands, by arithmetic alone."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return False
     s = rows.Structured(op)
-    if not s.is_elementwise() or s.maps[-1] != ir.AffineMap.get_identity(len(s.iterators)):
-        return False
-    return is_arithmetic(s)
+    return s.is_elementwise() and is_arithmetic(s)
 
 
 def _chain(

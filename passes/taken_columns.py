@@ -15,10 +15,12 @@ from __future__ import annotations
 import math
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, slice_of, tensor
+from kitsune_mlir.generics import generic, map_of, sizes_of
+from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
+from kitsune_mlir.operations import operations_of, slice_of, users_of
 
+from .reshapes import reshaped
 from .row_groups import Group, fit
-from .schedule_build import generic, map_of, reshaped, sizes_of
 from .tensor_sizes import TensorSizes
 
 _MOST = 4  # columns that are taken so
@@ -31,7 +33,7 @@ def take_columns(group: Group, known: TensorSizes) -> Group:
     for member in group.outputs if group.space.inner == 1 else ():
         value = member.op.results[0]
         kind = ir.RankedTensorType(value.type)
-        others = [use.owner.operation for use in value.uses if not group.has(use.owner.operation)]
+        others = [user for user in users_of(value) if not group.has(user)]
         if not member.has_columns or not _is_word(kind.element_type) or not 0 < len(others) <= _MOST:
             continue
         if kind.shape[-1] != group.space.columns or not all(_takes_column(op, kind) for op in others):
@@ -84,5 +86,5 @@ def _taken(value: ir.Value, column: int, maker: ir.Operation) -> ir.Operation:
 
 def _behind(op: ir.Operation) -> ir.Operation:
     """The operation of a block behind one of them."""
-    operations = [one.operation for one in op.block.operations]
+    operations = operations_of(op.block)
     return operations[operations.index(op) + 1]

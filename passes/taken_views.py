@@ -19,10 +19,11 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.index_checks import DATA, origin
-from kitsune_mlir.mlir import arith, ir, slice_of, tensor
+from kitsune_mlir.generics import all_hold, constant_index
+from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.operations import slice_of
 
 from .padded_reads import around_of
-from .schedule_build import constant_index
 
 VIEWS = ("tensor.extract_slice", "tensor.pad", *rows.RESHAPES)
 _PRED = arith.CmpIPredicate
@@ -112,8 +113,7 @@ def _inside(pad: ir.Operation, at: Sequence[ir.Value]) -> tuple[list[ir.Value], 
             is_any = arith.cmpi(_PRED.ult, place, constant_index(size)) if origin(place, size) == DATA else None
             place = arith.subi(place, constant_index(low[d])) if low[d] else place
             here = arith.cmpi(_PRED.ult, place, constant_index(shape[d]))
-            inside = here if inside is None else arith.andi(inside, here)
-            first = constant_index(0)
+            inside, first = all_hold(inside, here), constant_index(0)
             place = arith.select(here, place, first if is_any is None else arith.select(is_any, first, place))
         places.append(place)
     return places, inside, outside

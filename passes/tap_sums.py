@@ -15,6 +15,7 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import example_sizes
+from kitsune_mlir.generics import constant_index, empty_generic
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -24,7 +25,7 @@ from kitsune_mlir.precision import tf32_pieces
 
 from .convolution_operands import padded, transposed
 from .convolutions import Convolution
-from .schedule_build import constant_index, empty_generic, reshaped
+from .reshapes import reshaped
 
 _MAKERS = (linalg.conv_1d_ncw_fcw, linalg.conv_2d_nchw_fchw, linalg.conv_3d_ncdhw_fcdhw)
 

@@ -21,7 +21,6 @@ from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 from kitsune_mlir.planning.open_sizes import OpenSizes, is_open
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS
 
-_LESS = 2  # arith.cmpi's slt
 Shape = Callable[[ir.Value], list[int]]  # the sizes of a tensor
 
 
@@ -209,31 +208,20 @@ class TensorSizes:
     def _computed(self, op: ir.Operation) -> int | None:
         """The size that an operation computes, where it is known how."""
         if op.name == "arith.constant":
-            return ir.IntegerAttr(op.attributes["value"]).value
+            return attr_int(op, "value")
         if op.name == "tensor.dim":
             axis = rows.producer(op.operands[1])
             known = axis is not None and axis.name == "arith.constant"
-            return self.shape(op.operands[0])[ir.IntegerAttr(axis.attributes["value"]).value] if known else None
+            return self.shape(op.operands[0])[attr_int(axis, "value")] if known else None
         if op.name == "affine.apply":
             map_ = ir.AffineMapAttr(op.attributes["map"]).value
             numbers = [self.number(value) for value in op.operands]
             return example_sizes.evaluated(map_.results[0], map_.n_dims, numbers, _of_two)
         if op.name == "arith.index_cast":
             return self.number(op.operands[0])
-        if op.name == "arith.select" and self._is_below_zero(op.operands[0]):
-            return self.number(op.operands[2])
         if op.name in ("arith.muli", "arith.divsi", "arith.divui", "arith.floordivsi"):
             return _joined(op.name == "arith.muli", *map(self.number, op.operands))
         return None
-
-    def _is_below_zero(self, value: ir.Value) -> bool:
-        """Whether it asks if a size is negative, as torch-mlir does of each size of a view, which no size is."""
-        op = rows.producer(value)
-        if op is None or op.name != "arith.cmpi" or ir.IntegerAttr(op.attributes["predicate"]).value != _LESS:
-            return False
-        size, bound = map(rows.producer, op.operands)
-        zero = bound is not None and bound.name == "arith.constant" and self._computed(bound) == 0
-        return zero and size is not None and self._computed(size) is not None
 
     def _learn_arguments(self) -> None:
         """Which sizes of the program's arguments are the same."""

@@ -11,13 +11,15 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.generics import extended, generic, map_of
 from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.operations import permutation_of, users_of
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
 
 from .convolution_operands import transposed
-from .schedule_build import generic, map_of, reshaped, slice_at
+from .reshapes import reshaped, slice_at
 from .tensor_sizes import or_none
 
 THIN = "kitsune.thin"  # marks a linalg.generic that is one for schedule-rows
@@ -61,7 +63,7 @@ def _rows_along_k(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
     if turned is None or turned.name != "linalg.transpose":
         return value, roles
     rank = ir.RankedTensorType(turned.operands[0].type).rank
-    order = list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))
+    order = permutation_of(turned)
     if order != [*range(rank - 2), rank - 1, rank - 2]:
         return value, roles
     groups = [list(range(rank - 2)), [rank - 2], [rank - 1]]
@@ -113,7 +115,7 @@ def _is_turned(found: Contraction) -> bool:
 def _is_summed(value: ir.Value) -> bool:
     """Whether sums of its elements, or of what elementwise operators make of them, are all that reads it: they are of
     one kernel with it, and nothing else is written."""
-    while len(uses := [use.owner.operation for use in value.uses if use.owner.name != "tensor.dim"]) == 1:
+    while len(uses := [user for user in users_of(value) if user.name != "tensor.dim"]) == 1:
         reader = uses[0]
         if reader.name == "linalg.generic":
             s = rows.Structured(reader)
@@ -177,4 +179,4 @@ def by_rows(op: ir.Operation, found: Contraction) -> ir.Value:
 def _widened(given: Sequence[ir.Value]) -> list[ir.Value]:
     """The factors among a body's arguments, in the type of the sum, which is the last."""
     *factors, total = given
-    return [x if x.type == total.type else arith.extf(total.type, x) for x in factors]
+    return [extended(x, total.type) for x in factors]

@@ -10,16 +10,18 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, linalg, tensor
+from kitsune_mlir.generics import constant_index, generic, map_of
+from kitsune_mlir.mlir import arith, attr_int, clone_on, i64, ir, linalg, tensor
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import WARP, RowTiles
 from kitsune_mlir.planning.target import Target
 
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
 from .padded_reads import around_of
+from .reshapes import reshaped
 from .row_bodies import gather
 from .row_groups import root
-from .schedule_build import constant_index, generic, i64, map_of, reshaped
 from .short_rows import EXTRACT, Cut, RowLoops, ShortRows, cut_of, extracts_of, scalar
 from .tensor_sizes import or_none
 
@@ -172,7 +174,7 @@ class ThreadRowBody:
             found = scalar(loops.op.operands[-1]) if loops.along else None
             for known, given in turns_:
                 places = iter(place for _, place in given)
-                numbers = [scalar(value) for value in list(loops.op.operands)[: loops.s.inputs]]
+                numbers = [scalar(value) for value in loops.s.given]
                 values = [arguments[next(places)] if number is None else number for number in numbers]
                 found = _cloned(loops.s.body, [*values, found], known, own, tables)
             return found
@@ -191,7 +193,7 @@ class ThreadRowBody:
                 exprs[d] = ir.AffineDimExpr.get(1 + own.index(d))
         places = ir.AffineMap.get(count, 0, exprs)
         found = []
-        for i, value in enumerate(list(loops.op.operands)[: loops.s.inputs]):
+        for i, value in enumerate(loops.s.given):
             if scalar(value) is None:
                 place = [expr.compose(places) for expr in loops.place(i) or []]
                 map_ = ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(0), *place])
@@ -209,7 +211,7 @@ def _cloned(
     """What a body yields at the insertion point, of these arguments, with some loops at a known place. Elements that it
     takes by number are those of these tiles."""
     values = dict(zip(body.arguments, arguments, strict=True))
-    *inner, end = [op.operation for op in body.operations]
+    *inner, end = operations_of(body)
     for op in inner:
         if op.name == EXTRACT:
             tile = tables[op.results[0]]

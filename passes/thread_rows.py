@@ -31,7 +31,7 @@ from .block_order import Order
 from .row_bodies import replace
 from .row_groups import root
 from .short_rows import RowLoops, ShortRows, extracts_of, is_few, read_by, readers, scalar, transposes
-from .stage_cost import DEAR
+from .stage_cost import instructions_of
 from .tensor_sizes import TensorSizes
 from .thread_row_body import Given, ThreadRowBody
 
@@ -254,8 +254,7 @@ def _neighbours(op: ir.Operation) -> set[ir.Operation]:
 
 def _work(loops: RowLoops) -> float:
     """Instructions that an operator takes for a row."""
-    own = sum(DEAR.get(inner.operation.name, 1) for inner in loops.s.body.operations) - 1
-    return own * prod(loops.sizes[d] for d in loops.inner)
+    return instructions_of(loops.s) * prod(loops.sizes[d] for d in loops.inner)
 
 
 def _bytes(value: ir.Value) -> float:

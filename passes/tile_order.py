@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
-
-from .schedule_build import constant_index
 
 
 def place_of(

@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-
-from .schedule_build import generic, map_of, sizes_of
+from kitsune_mlir.operations import made_by, permutation_of
 
 
 def turn_broadcasts(module: ir.Module) -> None:
     """Rewrites such transposes of a module."""
     for op in walk(module, "linalg.transpose"):
         if _is_spread(op.operands[0]):
-            order = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            order = permutation_of(op)
             with op.location, ir.InsertionPoint(op):
                 replace_op(op, _turned(op.operands[0], order))
 
@@ -31,13 +31,13 @@ def turn_broadcasts(module: ir.Module) -> None:
 def _is_spread(value: ir.Value) -> bool:
     """Whether a tensor is computed one by one, for one reader, of tensors that have some of its dimensions, or of such
     as are spread themselves."""
-    op = rows.producer(value)
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1 or len(list(value.uses)) != 1:
+    op = made_by(value, "linalg.generic")
+    if op is None or len(op.results) != 1 or len(list(value.uses)) != 1:
         return False
     s = rows.Structured(op)
     if not s.is_of_elements() or not s.inputs:
         return False
-    for operand, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+    for operand, map_ in zip(s.given, s.maps):
         if not all(rows.dim_of(expr) is not None or rows.is_first(expr) for expr in map_.results):
             return False
         whole = len({rows.dim_of(expr) for expr in map_.results} - {None}) == len(s.iterators)
@@ -52,7 +52,7 @@ def _turned(value: ir.Value, order: Sequence[int]) -> ir.Value:
     assert op is not None
     s, kind = rows.Structured(op), ir.RankedTensorType(value.type)
     inputs, maps = list[ir.Value](), list[ir.AffineMap]()
-    for operand, map_ in zip(list(op.operands)[: s.inputs], s.maps):
+    for operand, map_ in zip(s.given, s.maps):
         dims = [rows.dim_of(expr) for expr in map_.results]
         if map_ == s.maps[-1]:
             operand, dims = _turned(operand, order), list(order)

@@ -9,12 +9,13 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import generic, map_of, moved, sizes_of, zero_tensor
 from kitsune_mlir.mlir import ir, linalg, tensor
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .back_to_back import Between, Product, product_of
+from .reshapes import reshaped, reshaped_as
 from .row_groups import Member, Space, fit, root, scalar_of
-from .schedule_build import generic, map_of, moved, reshaped, reshaped_as, sizes_of, zero_tensor
 from .tensor_sizes import TensorSizes
 
 
@@ -67,7 +68,7 @@ class _Turned:
         lengths = self._lengths(member)
         shape = [lengths[d] for d in loops]
         inputs, maps = [], []
-        for value, map_ in zip(list(member.op.operands)[: s.inputs], s.maps):
+        for value, map_ in zip(s.given, s.maps):
             if (scalar := scalar_of(value)) is not None:
                 inputs.append(scalar)
                 maps.append(map_of(len(loops), []))

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.generics import set_maps
 from kitsune_mlir.mlir import ir, linalg, tensor
-
-from .generic_operands import set_maps
 
 
 def turn_weights(pipeline: kitsune.PipelineOp) -> None:

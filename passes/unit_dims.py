@@ -20,11 +20,11 @@ from itertools import pairwise
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.generics import constant_index, generic, map_of, set_maps, sizes_of
+from kitsune_mlir.mlir import attr_int, i64, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import made_by, only_user, permutation_of
 
-from .generic_operands import set_maps
 from .row_groups import root
-from .schedule_build import constant_index, generic, i64, map_of, sizes_of
 from .split_windows import reads_windows
 
 
@@ -85,7 +85,7 @@ def _is_turned(s: rows.Structured, units: set[int | None]) -> bool:
 def _turn_without(op: ir.Operation) -> None:
     """The same of a transpose."""
     value, start = op.operands
-    order, sizes = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.shape_of(value)
+    order, sizes = permutation_of(op), rows.shape_of(value)
     kept = [d for d, size in enumerate(sizes) if size != 1]
     places = [d for d in order if d in kept]
     into = _collapsed(start, [order.index(d) for d in places])
@@ -137,8 +137,8 @@ def _reads_by_number(op: ir.Operation) -> bool:
 
 def _is_of_gathered(value: ir.Value) -> bool:
     """Whether a value is joined dimensions of what an operator reads by number, or through windows, for it alone."""
-    made = rows.producer(value)
-    if made is None or made.name not in rows.RESHAPES or len(list(value.uses)) > 1:
+    made = made_by(value, *rows.RESHAPES)
+    if made is None or len(list(value.uses)) > 1:
         return False
     source = rows.producer(made.operands[0])
     return source is not None and (
@@ -162,8 +162,8 @@ def _is_beside_reshaped(op: ir.Operation) -> bool:
 
 def _is_sum(value: ir.Value) -> bool:
     """Whether a value is a reduction, whose kernel computes what follows."""
-    op = rows.producer(root(value))
-    return op is not None and op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
+    op = made_by(root(value), "linalg.generic")
+    return op is not None and "reduction" in rows.Structured(op).iterators
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
@@ -181,10 +181,10 @@ def _made(value: ir.Value) -> ir.Operation | None:
 
 def _reader(value: ir.Value) -> ir.Operation | None:
     """The one operator that reads a value in other dimensions."""
-    is_reshaped = False
-    while len(uses := list(value.uses)) == 1 and uses[0].owner.name in rows.RESHAPES:
-        value, is_reshaped = uses[0].owner.results[0], True
-    return uses[0].owner.operation if is_reshaped and len(uses) == 1 else None
+    first = reader = only_user(value)
+    while reader is not None and reader.name in rows.RESHAPES:
+        reader = only_user(reader.results[0])
+    return reader if reader is not first else None
 
 
 def _collapsed(value: ir.Value, kept: list[int]) -> ir.Value:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import inf, nan
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 
 from .attention_places import range_of_mask
 from .of_places import Range
@@ -55,7 +56,7 @@ class _Body:
         self.found = {argument: known[value] for argument, value in self.operands.items() if value in known}
 
     def result(self) -> _Outside | None:
-        *inner, end = (op.operation for op in self.member.s.body.operations)
+        *inner, end = operations_of(self.member.s.body)
         for op in inner:
             if (found := self._of(op)) is not None:
                 self.found[op.results[0]] = found

@@ -20,10 +20,11 @@ from dataclasses import dataclass, replace
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
+from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
+from kitsune_mlir.operations import is_generic, operations_of
 
 from .row_groups import root, users
-from .schedule_build import elementwise, generic, map_of, sizes_of
 from .split_sums import Parts
 
 PartsOf = Callable[[ir.Operation], Parts | None]
@@ -42,7 +43,7 @@ def join_variances(block: ir.Block, parts_of: PartsOf) -> None:
     """Rewrites such sums of a block; `parts_of` says in which parts a reduction is done, None where in one."""
     found = dict[ir.Value, tuple[_Rows, list[_Sum]]]()
     done = set[ir.Value]()
-    for op in [op.operation for op in block.operations]:
+    for op in operations_of(block):
         parts = _summed_in(op, parts_of)
         if parts is None or op.results[0] in done:
             continue
@@ -113,7 +114,7 @@ def element_of(op: ir.Operation) -> ir.Type:
 def inputs_of(op: ir.Operation, name: str) -> list[int]:
     """The numbers of the arguments of a body that are what its one operation of this name takes, made f32 or as they
     are; none where the body is another, or takes something else."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return []
     block = op.regions[0].blocks[0]
     first, *others = [inner.operation for inner in block.operations if inner.operation.name != "arith.extf"]
@@ -156,7 +157,7 @@ class _Rows:
         count = len(self.parts.outer) + 1
 
         def body(x: ir.Value, mean: ir.Value, sum_: ir.Value) -> ir.Value:
-            wide = x if x.type == combiner.kind else arith.extf(combiner.kind, x)
+            wide = extended(x, combiner.kind)
             found = arith.subf(wide, mean)
             return combiner.join(arith.mulf(found, found) if squared else found, sum_)
 

@@ -32,11 +32,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
+from kitsune_mlir.generics import cloned, constant_index, empty_generic, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.operations import erase_unused
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 
 from .padded_reads import Read, is_window, read_of
-from .schedule_build import cloned, constant_index, empty_generic, sizes_of
 
 MOST_PARTS = 2  # of a filter that has more, in one kernel; more would spill registers
 MOST_KERNELS = 8  # of a filter that has still more, each of one part
@@ -56,8 +57,7 @@ def read_windows(main: ir.Operation) -> None:
             gone.update(hash(replaced.results[0]) for replaced in windows.replaced)
             windows.rewrite(numbers)
     for op in [*reversed(walk(main, "tensor.extract_slice")), *walk(main, "tensor.pad")]:
-        if not list(op.results[0].uses):
-            op.erase()
+        erase_unused(op)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from .random_programs import Drawing, Unfit, Value
 COMPARISONS = "torch.gt torch.lt torch.ge torch.le torch.eq torch.ne".split()
 
 
-def any_dims(d: Drawing, x: Value, least: int = 1) -> tuple[int, ...]:
+def any_dims(d: Drawing, x: Value) -> tuple[int, ...]:
     """Some of a value's dimensions, some of them counted from the last."""
-    if x.rank < least:
+    if not x.rank:
         raise Unfit
-    found = sorted(d.rng.sample(range(x.rank), d.rng.randint(least, min(x.rank, 3))))
+    found = sorted(d.rng.sample(range(x.rank), d.rng.randint(1, min(x.rank, 3))))
     return tuple(dim - x.rank if d.rng.random() < 0.5 else dim for dim in found)
 
 

@@ -9,6 +9,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.compiler import Compiled
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import ir, linalg, location, walk
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.passes.convolutions import FEW
 from kitsune_mlir.passes.thin_products import THIN
 from kitsune_mlir.planning.thin_products import SMALL
@@ -77,6 +78,6 @@ def _adds_up(op: ir.Operation) -> bool:
         return False
     body = op.regions[0].blocks[0]
     names = [inner.operation.name for inner in body.operations]
-    total = list(body.operations)[-1].operation.operands[0].owner
+    total = end_of(body).operands[0].owner
     adds = not isinstance(total, ir.Block) and total.operation.name == "arith.addf"
     return adds and body.arguments[-1] in list(total.operands) and "arith.mulf" in names

@@ -8,6 +8,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.form import form_of
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 
 
 def equal_runs(stages: list[kitsune.StageOp]) -> Iterator[list[kitsune.StageOp]]:
@@ -28,7 +29,7 @@ def feeds_alike(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:
 
 def _behind_products(stage: kitsune.StageOp) -> list[ir.Operation]:
     """What a stage does but for its products and their operands."""
-    ops = [op.operation for op in stage.block.operations]
+    ops = operations_of(stage.block)
     return [op for op in ops if op not in (*stage.gets, *stage.loads) and op.name != "linalg.matmul"]
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import end_of, is_generic, made_by, operations_of
 from kitsune_mlir.traffic import element_bytes
 
 MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
@@ -71,7 +72,7 @@ class Gather:
     @property
     def may_stream(self) -> bool:
         """Whether threads can copy the rows into slots: of 16-bit elements, as they are."""
-        yielded = list(rows.Structured(self.op).body.operations)[-1].operation.operands[0]
+        yielded = end_of(rows.Structured(self.op).body).operands[0]
         element = ir.RankedTensorType(self.table.type).element_type
         copied = yielded == self.extract.results[0] and isinstance(element, ir.BF16Type | ir.F16Type)
         return copied and self.row_bytes >= LEAST_STREAMED and self.is_of_rows
@@ -79,10 +80,10 @@ class Gather:
 
 def gather_of(op: ir.Operation | None) -> Gather | None:
     """An operation as a gather of whole rows of a table of two dimensions; None where it is none."""
-    if op is None or op.name != "linalg.generic" or len(op.results) != 1:
+    if not is_generic(op):
         return None
     s = rows.Structured(op)
-    extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
+    extracts = operations_of(s.body, "tensor.extract")
     if len(extracts) != 1 or s.iterators != ["parallel"] * 2:
         return None
     gather = Gather(op, extracts[0])
@@ -94,8 +95,8 @@ def gather_of(op: ir.Operation | None) -> Gather | None:
 
 def is_column(index: ir.Value) -> bool:
     """Whether an index is the number of the column that an operator computes."""
-    op = rows.producer(index)
-    return op is not None and op.name == "linalg.index" and ir.IntegerAttr(op.attributes["dim"]).value == 1
+    op = made_by(index, "linalg.index")
+    return op is not None and attr_int(op, "dim") == 1
 
 
 def is_gather(op: ir.Operation | None) -> bool:

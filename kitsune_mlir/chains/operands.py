@@ -10,7 +10,8 @@ from kitsune_mlir.codegen.hopper.tile_ring import crosses
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .gathers import gather_of, streams
@@ -24,7 +25,7 @@ MOST_HELD_BYTES, MOST_HELD_OF_ARGUMENT = 512, 704
 def parts_of(value: ir.Value) -> list[ir.Value]:
     """The tiles that a product's left operand is a concatenation of."""
     op = rows.producer(value)
-    if op is not None and op.name == "tensor.concat" and ir.IntegerAttr(op.attributes["dim"]).value == 1:
+    if op is not None and op.name == "tensor.concat" and attr_int(op, "dim") == 1:
         return [part for operand in op.operands for part in parts_of(operand)]
     return [value]
 
@@ -75,7 +76,7 @@ def _can_be_widened(load: ir.Operation) -> bool:
     """Whether the pipeline's products alone read the tensor that a tile is loaded from, of two dimensions, so that its
     rows may be made longer for them. Other pipelines, which may be kernels already, read the tensor as it is."""
     whole, pipeline = load.operands[0], load.parent.operation.parent.operation
-    readers = [use.owner.operation for use in whole.uses]
+    readers = users_of(whole)
     loads = [op for op in readers if op.name == kitsune.LoadOp.OPERATION_NAME and is_inside(op, pipeline)]
     return len(shape_of(whole)) == 2 and all(is_multiplied_alone(load.results[0]) for load in loads)
 
@@ -91,7 +92,7 @@ def is_inside(op: ir.Operation, around: ir.Operation) -> bool:
 
 def is_multiplied_alone(value: ir.Value) -> bool:
     """Whether nothing but products reads a tile, by itself or beside others."""
-    readers = [use.owner.operation for use in value.uses]
+    readers = users_of(value)
     return all(
         op.name == "tensor.concat" and value in parts_of(op.results[0]) and is_multiplied_alone(op.results[0])
         for op in readers
@@ -103,7 +104,7 @@ def is_held(nest: Nest) -> bool:
     """Whether a nest's values stay in registers. An operand does not when it comes through shared memory: what else
     reads it loads it as it does any other tensor. Nor does one that only products read when its parts are operands of
     their own."""
-    readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
+    readers = {user.name for user in users_of(nest.value)} - {"tensor.dim"}
     if nest.kind == MAP and is_streamed(nest.value) and not is_handed_on(nest.value):
         return False
     if nest.kind == MAP and readers == {"linalg.matmul"}:
@@ -143,7 +144,7 @@ def is_operand(value: ir.Value) -> bool:
         if op.name == "linalg.matmul" and use.operand_number == 0:
             return True
         if op.name == kitsune.PutOp.OPERATION_NAME:
-            gets = (other.owner.operation for other in op.operands[0].uses)
+            gets = users_of(op.operands[0])
             if any(is_operand(get.results[0]) for get in gets if get.name == kitsune.GetOp.OPERATION_NAME):
                 return True
     return False
@@ -151,7 +152,7 @@ def is_operand(value: ir.Value) -> bool:
 
 def is_only_operand(value: ir.Value) -> bool:
     """Whether nothing but products reads a tile."""
-    return {use.owner.operation.name for use in value.uses} <= {"linalg.matmul", "tensor.dim"}
+    return {user.name for user in users_of(value)} <= {"linalg.matmul", "tensor.dim"}
 
 
 def is_loaded(value: ir.Value) -> bool:

@@ -21,7 +21,8 @@ from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, REDUCTION, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of
 
 from .operands import is_in_stage, is_loaded, parts_of
 
@@ -114,7 +115,7 @@ def _roots(program: Program, nest: Nest) -> Iterator[tuple[ir.Value, Place, int]
     assert nest.op is not None
     if nest.kind == REDUCTION:
         s = rows.Structured(nest.op)
-        reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+        reduced = s.reductions
         width = _width(nest.op.operands[0])
         for value, at in _generic_operands(s, OWN, reduced, width):
             yield value, at, width

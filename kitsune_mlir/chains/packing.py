@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper import tf32
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 GROUP = 8  # columns: 16 bytes of 16-bit elements, those of one instruction of tf32 numbers
@@ -86,14 +87,9 @@ class Packing:
         inside = column * 2 + half if paired else half * 4 + column
         maps = [ir.AffineMap.get(5, 0, [row, group * GROUP + inside]), ir.AffineMap.get_identity(5)]
         shape = [n, self.pieces, width // GROUP, 2, GROUP // 2]
-        generic = linalg.GenericOp(
-            [ir.RankedTensorType.get(shape, kind)],
-            [source],
-            [tensor.EmptyOp(shape, kind).result],
-            ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
-            ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * 5),
-        )
-        block = generic.regions[0].blocks.append(kind, kind)
-        with ir.InsertionPoint(block):
-            linalg.YieldOp([tf32.piece_of(block.arguments[0], self.pieces, dimension=1)])
-        return generic.results[0]
+        start = tensor.EmptyOp(shape, kind).result
+
+        def piece(x: ir.Value, _: ir.Value) -> ir.Value:
+            return tf32.piece_of(x, self.pieces, dimension=1)
+
+        return generic([source], [start], maps, ["parallel"] * 5, piece).results[0]

@@ -13,6 +13,7 @@ from kitsune_mlir.codegen.hopper.stores import boxes_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import users_of
 
 from .operands import is_held, is_multiplied, row_bytes
 from .steps import steps
@@ -65,7 +66,7 @@ def _only_products_read(value: ir.Value) -> bool:
     for use in value.uses:
         op = use.owner.operation
         if op.name == kitsune.PutOp.OPERATION_NAME:
-            taken = (other.owner.operation for other in op.operands[0].uses)
+            taken = users_of(op.operands[0])
             if not all(_only_products_read(get.results[0]) for get in taken if get != op):
                 return False
         elif not _is_operand(op):

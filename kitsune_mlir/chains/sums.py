@@ -17,6 +17,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.kernels import COPY_ROWS
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.schedule import numeric
 
 from .product_plan import starts_from_zero
@@ -89,7 +90,7 @@ class Summation:
         if not stores:
             return None
         stage, store = stores[0]
-        products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+        products = operations_of(stage.block, "linalg.matmul")
         results = [result for result in pipeline.result_ops if result.position == store.position]
         if len(stores) > 1 or len(products) != 1 or len(results) != 1:
             raise UnsupportedError("beside a sum over the rows, warpgroups compute one product")
@@ -116,8 +117,8 @@ class Summation:
 
 def sum_product(accumulate: kitsune.AccumulateOp) -> ir.Operation:
     """The product whose terms are accumulated: 16-bit floats, summed in f32 from zero."""
-    op = rows.producer(accumulate.operands[1])
-    if op is None or op.name != "linalg.matmul":
+    op = made_by(accumulate.operands[1], "linalg.matmul")
+    if op is None:
         raise UnsupportedError("a sum over the rows that is no product is not split over warpgroups")
     if _positions(op) != [[2, 0], [2, 1], [0, 1]]:
         raise UnsupportedError("a product that does not sum over both operands' rows is not split over warpgroups")
@@ -135,8 +136,8 @@ def sum_product(accumulate: kitsune.AccumulateOp) -> ir.Operation:
 
 def tile_of(value: ir.Value) -> ir.Value:
     """Where a tile is made: through queues back to the stage that puts it there."""
-    op = rows.producer(value)
-    if op is None or op.name != kitsune.GetOp.OPERATION_NAME:
+    op = made_by(value, kitsune.GetOp.OPERATION_NAME)
+    if op is None:
         return value
     queue = rows.producer(op.operands[0]).opview
     (put,) = [put for put in queue.producers[0].puts if put.operands[0] == queue.results[0]]
@@ -144,8 +145,8 @@ def tile_of(value: ir.Value) -> ir.Value:
 
 
 def is_load(tile: ir.Value) -> bool:
-    op = rows.producer(tile)
-    return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
+    op = made_by(tile, kitsune.LoadOp.OPERATION_NAME)
+    return op is not None
 
 
 def whole_of(tile: ir.Value) -> ir.Value:
@@ -165,7 +166,7 @@ def loads_of(tile: ir.Value) -> Iterator[ir.Value]:
     s = rows.Structured(op) if op is not None and is_elementwise(op) else None
     if s is None or s.index_ops() or s.gathers() or any(map_ != identity for map_ in s.maps):
         raise UnsupportedError("a tile that is not computed element by element is not multiplied across its rows")
-    for operand in list(op.operands)[: s.inputs]:
+    for operand in s.given:
         yield from loads_of(operand)
 
 
@@ -196,7 +197,7 @@ def _check_epilogue(value: ir.Value, total: ir.Value, stage: kitsune.StageOp) ->
     op = rows.producer(value)
     if op is None or not is_elementwise(op):
         raise UnsupportedError("what follows a product beside a sum over the rows is not elementwise")
-    for operand in list(op.operands)[: rows.Structured(op).inputs]:
+    for operand in rows.Structured(op).given:
         _check_epilogue(operand, total, stage)
 
 

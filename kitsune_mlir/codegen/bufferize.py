@@ -5,6 +5,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, replace_op, run_passes, walk
+from kitsune_mlir.operations import end_of
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -94,7 +95,7 @@ def results_to_out_params(function: func.FuncOp) -> None:
     the caller frees.
     """
     block = function.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     given, arguments, returned = len(function.arguments), list(function.type.inputs), []
     taken: dict[ir.Operation, ir.Value] = {}
     with function.context, function.location:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kitsune_mlir.generics import empty_generic, generic
 from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
+from kitsune_mlir.operations import end_of, made_by, operations_of
 
 from .cpu_build import index
 
 _DIVISIONS = {f"arith.{name}{sign}" for name in ("div", "rem", "floordiv", "ceildiv") for sign in ("si", "ui")}
 CHECKS = "kitsune.checks"
-_REDUCTION, _PARALLEL = "#linalg.iterator_type<reduction>", "#linalg.iterator_type<parallel>"
 
 
 def guard_indices(main: func.FuncOp) -> list[str]:
@@ -66,7 +67,7 @@ def clamp_gathers(op: ir.Operation) -> None:
 
 
 def _extracts(op: ir.Operation) -> list[ir.Operation]:
-    inside = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    inside = operations_of(op.regions[0].blocks[0])
     return [inner for inner in inside if inner.name == "tensor.extract"]
 
 
@@ -74,7 +75,7 @@ def _computed_axes(op: ir.Operation, extract: ir.Operation) -> list[tuple[int, i
     """The axes that an element is taken at by a computed index, and their sizes."""
     found = []
     for axis, value in enumerate(list(extract.operands)[1:]):
-        if isinstance(value.owner, ir.Block) or value.owner.name not in ("linalg.index", "arith.constant"):
+        if made_by(value, "linalg.index", "arith.constant") is None:
             with op.context, op.location, ir.InsertionPoint(op):
                 found.append((axis, _size(extract.operands[0], axis)))
     return found
@@ -84,12 +85,12 @@ def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
     """Guards the integer divisions of a module on tensors, and those of open sizes, of which any may be none; its
     results are those of `guard_indices`."""
     checks: list[tuple[ir.Value, str]] = []
-    for op in [each.operation for each in main.body.blocks[0].operations]:
+    for op in operations_of(main.body.blocks[0]):
         if op.name in _DIVISIONS and not _is_constant(op.operands[1]):
             with op.context, op.location, ir.InsertionPoint(op):
                 op.operands[1] = _safe_divisor(*op.operands)
     for op in walk(module, "linalg.generic"):
-        for division in [inner.operation for inner in op.regions[0].blocks[0].operations]:
+        for division in operations_of(op.regions[0].blocks[0]):
             if division.name not in _DIVISIONS or _is_constant(division.operands[1]):
                 continue
             with op.context, op.location:
@@ -103,7 +104,7 @@ def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
 
 
 def _is_constant(divisor: ir.Value) -> bool:
-    return not isinstance(divisor.owner, ir.Block) and divisor.owner.name == "arith.constant"
+    return made_by(divisor, "arith.constant") is not None
 
 
 def _is_zero(divisor: ir.Value) -> ir.Value:
@@ -158,7 +159,8 @@ def _check(op: ir.Operation, value: ir.Value, is_wrong: Callable[[ir.Value], ir.
         for own in (maps[number] for number in arguments)
     ]
     with ir.InsertionPoint(op):
-        check, inner = _reduction([op.operands[number] for number in arguments], layouts, len(used))
+        check = _reduction([op.operands[number] for number in arguments], layouts, len(used))
+        inner = check.owner.regions[0].blocks[0]
         with ir.InsertionPoint(inner):
             clones = {hash(block.arguments[number]): inner.arguments[i] for i, number in enumerate(arguments)}
             for step in made:
@@ -196,16 +198,18 @@ def _guard_scatter(op: ir.Operation) -> tuple[ir.Value, str]:
     with op.context, op.location, ir.InsertionPoint(op):
         kind, identity = ir.RankedTensorType(indices.type), ir.AffineMap.get_identity(2)
         sizes = [_size(target, axis) for axis in ir.DenseI64ArrayAttr(op.attributes["dimension_map"])]
-        check, inner = _reduction([indices], [identity], 2)
+        check = _reduction([indices], [identity], 2)
+        inner = check.owner.regions[0].blocks[0]
         with ir.InsertionPoint(inner):
             value = arith.index_cast(ir.IndexType.get(), inner.arguments[0])
             _yield_or(inner.arguments[1], _is_outside(value, _column(sizes)))
         empty = tensor.empty([_extent(indices, d) for d in range(2)], kind.element_type)
-        inside, body = _generic([indices], empty, [identity, identity], [_PARALLEL] * 2)
-        with ir.InsertionPoint(body):
-            value = _clamp(arith.index_cast(ir.IndexType.get(), body.arguments[0]), _column(sizes))
-            linalg.YieldOp([arith.index_cast(kind.element_type, value)])
-        op.operands[1] = inside
+
+        def inside(number: ir.Value, _: ir.Value) -> ir.Value:
+            value = _clamp(arith.index_cast(ir.IndexType.get(), number), _column(sizes))
+            return arith.index_cast(kind.element_type, value)
+
+        op.operands[1] = generic([indices], [empty], [identity, identity], ["parallel"] * 2, inside).results[0]
     return check, f"{location(op.location)}: an index is out of range"
 
 
@@ -242,28 +246,18 @@ def _yield_or(before: ir.Value, wrong: ir.Value) -> None:
     linalg.YieldOp([arith.ori(before, arith.extui(before.type, wrong))])
 
 
-def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> tuple[ir.Value, ir.Block]:
-    """A generic that reduces to one i32, from 0; its body is still to be filled."""
+def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> ir.Value:
+    """What a generic reduces to one i32, from 0; its body is still to be filled."""
     flag = ir.IntegerType.get_signless(32)
     start = linalg.fill(arith.constant(flag, 0), outs=[tensor.empty([], flag)])
-    return _generic(inputs, start, [*maps, ir.AffineMap.get(loops, 0, [])], [_REDUCTION] * loops)
-
-
-def _generic(
-    inputs: list[ir.Value], out: ir.Value, maps: list[ir.AffineMap], iterators: list[str]
-) -> tuple[ir.Value, ir.Block]:
-    affine = ir.ArrayAttr.get([ir.AffineMapAttr.get(found) for found in maps])
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in iterators])
-    op = linalg.GenericOp([out.type], inputs, [out], affine, kinds)
-    types = [ir.RankedTensorType(value.type).element_type for value in (*inputs, out)]
-    return op.results[0], op.regions[0].blocks.append(*types)
+    return empty_generic(inputs, [start], [*maps, ir.AffineMap.get(loops, 0, [])], ["reduction"] * loops).results[0]
 
 
 def _return_too(main: func.FuncOp, values: list[ir.Value]) -> None:
     if not values:
         return
     block = main.body.blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     with main.context, end.location:
         func.ReturnOp([*end.operands, *values], ip=ir.InsertionPoint(end))
         results = [*main.type.results, *(value.type for value in values)]

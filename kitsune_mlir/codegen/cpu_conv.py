@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 
-from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.generics import generic, multiply_add
+from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
 from .cpu_build import DYNAMIC, index
 
@@ -43,7 +44,7 @@ def _product(op: ir.Operation, shapes: list[list[int]]) -> ir.Value:
     start = _collapse(init, [[0], [1], list(range(2, rank + 2))], [count, filters, pixels])
     n, f, p, k = (ir.AffineDimExpr.get(d) for d in range(4))
     maps = [ir.AffineMap.get(4, 0, dims) for dims in ([f, k], [n, k, p], [n, f, p])]
-    product = _generic([matrix, columns], start, maps, ["parallel"] * 3 + ["reduction"], _multiply_add)
+    product = generic([matrix, columns], [start], maps, ["parallel"] * 3 + ["reduction"], multiply_add).results[0]
     sizes = [batch] if count == DYNAMIC else []
     groups = [[0], [1], list(range(2, rank + 2))]
     return tensor.ExpandShapeOp(op.results[0].type, product, groups, sizes, shapes[2]).result
@@ -56,25 +57,9 @@ def _windows(op: ir.Operation, image: ir.Value, sizes: list[int], batch: ir.Valu
     reads = [loops[2 + rank + d] * strides[d] + loops[2 + d] * dilations[d] for d in range(rank)]
     maps = [ir.AffineMap.get(len(loops), 0, [*loops[:2], *reads]), ir.AffineMap.get_identity(len(loops))]
     out = tensor.empty([batch, *sizes], ir.RankedTensorType(image.type).element_type)
-    return _generic([image], out, maps, ["parallel"] * len(loops), lambda arguments: arguments[0])
-
-
-def _multiply_add(arguments: list[ir.Value]) -> ir.Value:
-    wide = arguments[2].type
-    a, b = (value if value.type == wide else arith.extf(wide, value) for value in arguments[:2])
-    return arith.addf(arguments[2], arith.mulf(a, b))
+    return generic([image], [out], maps, ["parallel"] * len(loops), lambda x, _: x).results[0]
 
 
 def _collapse(value: ir.Value, groups: list[list[int]], sizes: list[int]) -> ir.Value:
     kind = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
     return tensor.CollapseShapeOp(kind, value, groups).result
-
-
-def _generic(inputs: list[ir.Value], out: ir.Value, maps: list[ir.AffineMap], iterators: list[str], body) -> ir.Value:
-    affine = ir.ArrayAttr.get([ir.AffineMapAttr.get(found) for found in maps])
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators])
-    op = linalg.GenericOp([out.type], inputs, [out], affine, kinds)
-    block = op.regions[0].blocks.append(*(ir.RankedTensorType(value.type).element_type for value in (*inputs, out)))
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([body(list(block.arguments))])
-    return op.results[0]

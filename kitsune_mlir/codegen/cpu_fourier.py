@@ -44,7 +44,7 @@ class _Lines:
             for d in self._others:
                 outer.append(turns.enter_context(each(index(0), dim(self._of.parts[0], d))))
             self._transform(outer)
-        self._of.replace(self._results)
+        self._of.replace(*self._results)
 
     def _transform(self, outer: list[ir.Value]) -> None:
         source, target = self._buffers

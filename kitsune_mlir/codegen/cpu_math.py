@@ -15,6 +15,7 @@ from decimal import Decimal, localcontext
 
 from kitsune_mlir.codegen.math_digits import two_over_pi
 from kitsune_mlir.mlir import arith, func, ir, math, replace_op, walk
+from kitsune_mlir.operations import made_by
 
 _LOG2_E = 1 / number.log(2)
 _INFINITY = float("inf")
@@ -215,7 +216,7 @@ _ERF_TAIL = (0.000256428602, 1.12742616, 0.637599917, 0.103567, -0.0220520507, 0
 
 def _integer_power(x: ir.Value, exponent: ir.Value) -> ir.Value | None:
     """x^n for a constant n by repeated squaring; None when n is not known."""
-    if isinstance(exponent.owner, ir.Block) or exponent.owner.name != "arith.constant":
+    if made_by(exponent, "arith.constant") is None:
         return None
     n = exponent.owner.attributes["value"].value
     result, square, left = None, x, abs(n)

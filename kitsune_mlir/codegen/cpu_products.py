@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from kitsune_mlir.contraction import NAMES, Contraction, Roles, is_zero_filled, match_product
 from kitsune_mlir.cpu_symbols import PACK, PANELS, PRODUCT
-from kitsune_mlir.mlir import arith, func, ir, linalg, memref, replace_op, scf, tensor, walk
+from kitsune_mlir.generics import elementwise
+from kitsune_mlir.mlir import arith, func, ir, memref, replace_op, scf, walk
 
 from .cpu_build import DYNAMIC, dim, index, loop
 from .cpu_gemm import GemmKernels, panels_type
@@ -88,22 +89,8 @@ def cast_elements(value: ir.Value, to: ir.RankedTensorType) -> ir.Value:
     element = to.element_type
     if value.type.element_type == element:
         return value
-    sizes = [tensor.dim(value, index(d)) if to.is_dynamic_dim(d) else to.shape[d] for d in range(to.rank)]
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(to.rank))
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    op = linalg.GenericOp(
-        [to],
-        [value],
-        [tensor.empty(sizes, element)],
-        ir.ArrayAttr.get([identity] * 2),
-        ir.ArrayAttr.get([parallel] * to.rank),
-    )
-    block = op.regions[0].blocks.append(value.type.element_type, element)
-    with ir.InsertionPoint(block):
-        source = block.arguments[0]
-        widen = source.type.width < element.width
-        linalg.YieldOp([arith.extf(element, source) if widen else arith.truncf(element, source)])
-    return op.results[0]
+    widened = value.type.element_type.width < element.width
+    return elementwise([value], element, lambda x: (arith.extf if widened else arith.truncf)(element, x))
 
 
 def _extents(operands: Sequence[ir.Value], roles: Sequence[Roles]) -> dict[str, tuple[ir.Value, int]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, memref, scf, walk
+from kitsune_mlir.operations import operations_of
 
 from .cpu_build import dim, each, index, least
 
@@ -89,7 +90,7 @@ class _Rows:
     def _before(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Whether a key may stand before another one."""
         values: dict[ir.Value, ir.Value | None] = dict(zip(list(self._block.arguments)[:2], (a, b), strict=True))
-        *body, end = [op.operation for op in self._block.operations]
+        *body, end = operations_of(self._block)
         for op in body:
             clone_on(op, values)
         found = values[end.operands[0]]

@@ -17,6 +17,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, attr_int, ir, walk
+from kitsune_mlir.operations import end_of
 
 from .cpu_products import cast_elements
 
@@ -47,14 +48,14 @@ def _is_long_sum(op: ir.Operation) -> bool:
         for size, expr in zip(rows.shape_of(value), map_.results)
         if isinstance(expr, ir.AffineDimExpr)
     }
-    terms = [sizes.get(d, 1) for d, iterator in enumerate(s.iterators) if iterator == "reduction"]
+    terms = [sizes.get(d, 1) for d in s.reductions]
     return rows.DYNAMIC in terms or prod(terms) >= _LONG
 
 
 def _addition(op: ir.Operation) -> ir.Operation | None:
     """What adds a term to the sum so far, the only one that reads it."""
     *_, total = (block := op.regions[0].blocks[0]).arguments
-    made = rows.producer(block.operations[len(block.operations) - 1].operands[0])
+    made = rows.producer(end_of(block).operands[0])
     is_sum = made is not None and made.name == "arith.addf" and total in made.operands
     return made if is_sum and len(list(total.uses)) == 1 else None
 

@@ -40,7 +40,7 @@ class _Matrices:
             for d in self._of.batch:
                 self._place.append(turns.enter_context(each(index(0), dim(self._of.matrix, d))))
             {CHOLESKY: self._cholesky, SUBSTITUTE: self._substitute}.get(self._of.name, self._eliminate)()
-        self._of.replace([self._result])
+        self._of.replace(self._result)
 
     def _get(self, buffer: ir.Value, *at: ir.Value) -> ir.Value:
         return memref.load(buffer, [*self._before(buffer), *at])

@@ -14,11 +14,12 @@ from dataclasses import astuple, dataclass
 
 from kitsune_mlir.dialects.filter_gradient import FilterGradientOp
 from kitsune_mlir.example_sizes import shape_of
+from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.planning.filter_gradient import Convolution, Shares, share
 from kitsune_mlir.rows import DYNAMIC
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_filter_gradient"  # what such an operation is a call of while tensors become buffers
 _FORMS = ("stride", "dilation", "padding")
@@ -26,11 +27,9 @@ _GROUPS, _SHARES = "groups", "shares"
 
 
 @dataclass(frozen=True)
-class FilterGradient:
+class FilterGradient(Call):
     """What a call computes; `shares` are how a GPU's threads share it."""
 
-    call: ir.Operation
-    function: ir.Operation
     convolution: Convolution
     shares: Shares | None
 
@@ -46,11 +45,6 @@ class FilterGradient:
     def kind(self) -> ir.MemRefType:
         """That of the result."""
         return ir.MemRefType(self.call.results[0].type)
-
-    def replace(self, result: ir.Value) -> None:
-        """Puts a buffer in the place of the call's."""
-        replace_op(self.call, result)
-        self.function.erase()
 
 
 def outline_filter_gradients(module: ir.Module, sms: int | None = None) -> None:
@@ -121,12 +115,5 @@ def _sum_of_parts(parts: ir.Value) -> ir.Value:
     own = ir.RankedTensorType.get(list(kind.shape)[1:], kind.element_type)
     zero = arith.constant(kind.element_type, 0.0)
     start = linalg.fill(zero, outs=[tensor.empty(own.shape, own.element_type)])
-    loops = [ir.AffineDimExpr.get(d) for d in range(kind.rank)]
-    maps = [ir.AffineMap.get_identity(kind.rank), ir.AffineMap.get(kind.rank, 0, loops[1:])]
-    names = ["reduction", *["parallel"] * own.rank]
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{name}>") for name in names])
-    made = linalg.GenericOp([own], [parts], [start], maps, kinds)
-    block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([arith.addf(*block.arguments)])
-    return made.results[0]
+    maps = [map_of(kind.rank, range(kind.rank)), map_of(kind.rank, range(1, kind.rank))]
+    return generic([parts], [start], maps, ["reduction", *["parallel"] * own.rank], arith.addf).results[0]

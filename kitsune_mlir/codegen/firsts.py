@@ -5,24 +5,24 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kitsune_mlir.dialects.firsts import FirstsOp
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
 from kitsune_mlir.rows import size_of
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_firsts"  # what a kitsune.firsts is a call of while tensors become buffers
 _DESCENDING = "descending"
 _F, _I = arith.CmpFPredicate, arith.CmpIPredicate
 
 
-class Firsts(NamedTuple):
+@dataclass(frozen=True)
+class Firsts(Call):
     """What a call finds."""
 
-    call: ir.Operation
-    function: ir.Operation
     descending: bool
 
     @property
@@ -83,23 +83,11 @@ def _sorted(op: ir.Operation) -> list[ir.Value]:
 
 def _numbered(start: ir.Value, rank: int) -> ir.Value:
     """The numbers of the elements of rows."""
-    identity = ir.AffineMap.get_identity(rank)
-    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
-    made = ir.Operation.create(
-        "linalg.generic",
-        [start.type],
-        [start],
-        {
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(identity)]),
-            "iterator_types": ir.ArrayAttr.get([parallel] * rank),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 1]),
-        },
-        regions=1,
-    )
-    element = ir.RankedTensorType(start.type).element_type
-    with ir.InsertionPoint(made.regions[0].blocks.append(element)):
-        linalg.YieldOp([arith.index_cast(element, linalg.IndexOp(rank - 1).result)])
-    return made.results[0]
+
+    def number(out: ir.Value) -> ir.Value:
+        return arith.index_cast(out.type, linalg.IndexOp(rank - 1).result)
+
+    return generic([], [start], [ir.AffineMap.get_identity(rank)], ["parallel"] * rank, number).results[0]
 
 
 def _may_lead(a: ir.Value, b: ir.Value, descending: bool) -> ir.Value:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from kitsune_mlir.dialects.fourier import FourierOp
-from kitsune_mlir.mlir import arith, ir, replace_op, slice_of, walk
+from kitsune_mlir.mlir import arith, ir, replace_op, walk
+from kitsune_mlir.operations import slice_of, users_of
 from kitsune_mlir.planning.fourier import radices
 from kitsune_mlir.rows import is_size_of
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_fourier"  # what a kitsune.fourier is a call of while tensors become buffers
 _LOADED = 4
@@ -35,11 +37,10 @@ class Complex(NamedTuple):
     im: ir.Value
 
 
-class Transform(NamedTuple):
+@dataclass(frozen=True)
+class Transform(Call):
     """What a call transforms, and how. `waves` are the numbers of a circle (n x 2), exp(2 pi i j / n)."""
 
-    call: ir.Operation
-    function: ir.Operation
     dimension: int
     size: int
     scale: float
@@ -71,11 +72,6 @@ class Transform(NamedTuple):
     def is_real(self) -> bool:
         """Whether results are real, of the first half of the numbers."""
         return len(self.call.results) == 1
-
-    def replace(self, results: Sequence[ir.Value]) -> None:
-        """Puts results in the place of the call's."""
-        replace_op(self.call, *results)
-        self.function.erase()
 
 
 class Pass(NamedTuple):
@@ -117,7 +113,7 @@ def outline_transforms(module: ir.Module) -> None:
 
 def _cut(op: ir.Operation) -> None:
     """Has a transform give no more than the first results that anybody reads."""
-    uses = [use.owner.operation for result in op.results for use in result.uses]
+    uses = [user for result in op.results for user in users_of(result)]
     kind, d = ir.RankedTensorType(op.results[0].type), op.opview.axis
     kept = {slice_of(user).sizes[d] for user in uses if user.name == "tensor.extract_slice" and _begins(user, d)}
     if len(kept) != 1 or not all(user.name == "tensor.extract_slice" and _begins(user, d) for user in uses):

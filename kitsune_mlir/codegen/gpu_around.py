@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import ir, memref, walk
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.rows import dim_of, loops_of
 
 from .affine_index import evaluate
@@ -132,7 +133,7 @@ def maker(buffers: Sequence[ir.Value], op: ir.Operation, views: Sequence[ir.Oper
     """The elementwise operator that makes all elements of allocations, each in its place, which operation `op` alone
     reads, through `views` at most; None where there is none that may as well run where that stands."""
     readers = [op, *views]
-    users = [use.owner.operation for buffer in buffers for use in buffer.uses]
+    users = [user for buffer in buffers for user in users_of(buffer)]
     writers = list(dict.fromkeys(user for user in users if user not in readers))
     if not all(map(is_alloc, buffers)) or len(writers) != 1 or writers[0].name != "linalg.generic":
         return None
@@ -150,7 +151,7 @@ def takers(results: Sequence[ir.Value], op: ir.Operation, read: Sequence[ir.Valu
     """The elementwise operators that are all that reads the results of an operation, each of which has to do with one
     element of them at a time, in their order; none where the operation, which reads the buffers `read`, and they may
     not run where the last one stands."""
-    readers = {use.owner.operation for result in results for use in result.uses} - {op}
+    readers = {user for result in results for user in users_of(result)} - {op}
     if any(reader.name != "linalg.generic" or reader.block != op.block for reader in readers):
         return []
     found = [Generic(one.operation) for one in op.block.operations if one.operation in readers]

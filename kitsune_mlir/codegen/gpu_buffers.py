@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import made_by, operations_of
 
 VIEWS = (
     "memref.cast",
@@ -30,7 +31,7 @@ def root_of(value: ir.Value) -> ir.Value:
 
 def is_alloc(value: ir.Value) -> bool:
     """Whether a buffer is an allocation, and no view of one."""
-    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
+    return made_by(value, "memref.alloc") is not None
 
 
 def uses_of(buffer: ir.Value) -> Iterator[ir.OpOperand]:
@@ -70,7 +71,7 @@ def ancestor_in(block: ir.Block, op: ir.Operation) -> ir.Operation:
 
 def behind(first: ir.Operation, last: ir.Operation | None = None) -> list[ir.Operation]:
     """The operations of a block behind one of it, in front of another one if that is given."""
-    operations = [op.operation for op in first.block.operations]
+    operations = operations_of(first.block)
     return operations[operations.index(first) + 1 : None if last is None else operations.index(last)]
 
 

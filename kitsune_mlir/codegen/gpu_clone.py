@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import attr_int, ir, walk
+from kitsune_mlir.operations import operations_of
 
 from .gpu_generic import COLUMN
 from .gpu_kernel import Kernel, See
@@ -31,7 +32,7 @@ class Clone:
         self._block, self._kernel, self._values = block, kernel, values
         self._indices, self._instead, self._later = indices, instead, later
         self._waiting: dict[int, ir.Operation] = {}  # by result
-        *self.body, self._terminator = [op.operation for op in block.operations]
+        *self.body, self._terminator = operations_of(block)
 
     def take(self, op: ir.Operation) -> None:
         """Clones the next operation of the body, or has it wait."""
@@ -57,7 +58,7 @@ class Clone:
     def _clone(self, op: ir.Operation) -> None:
         values = self._values
         if op.name == "linalg.index":
-            values[hash(op.results[0])] = self._indices[ir.IntegerAttr(op.attributes["dim"]).value]
+            values[hash(op.results[0])] = self._indices[attr_int(op, "dim")]
             return
         other = self._instead(op, self._see)
         if other is not None:

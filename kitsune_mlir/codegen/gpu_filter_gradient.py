@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from kitsune_mlir.generics import all_hold, extended
 from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf
 from kitsune_mlir.planning.filter_gradient import THREADS, Convolution, Shares, columns, left_over
 
@@ -171,7 +172,7 @@ class _Code:
             if of.is_padded(axis):
                 at = arith.subi(at, as_value(of.padding[axis]))
                 fits = below(at, as_value(self.sizes[axis]))
-                is_there = fits if is_there is None else arith.andi(is_there, fits)
+                is_there = all_hold(is_there, fits)
             found.append(at)
         return is_there, found
 
@@ -220,7 +221,7 @@ class _Code:
 
     def _wide(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """Elements in the type of sums."""
-        return [x if x.type == self.sum_kind else arith.extf(self.sum_kind, x) for x in values]
+        return [extended(x, self.sum_kind) for x in values]
 
     def _join(self, sums: list[ir.Value]) -> None:
         """Adds up the sums of threads that have the same channels, and writes them."""

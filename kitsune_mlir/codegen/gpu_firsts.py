@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import ceil, log, prod
 
 from kitsune_mlir import example_sizes
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, func, gpu, ir, math, memref, nvvm, scf
 
 from .firsts import Firsts, firsts
@@ -79,10 +80,7 @@ def _lower(of: Firsts, around: Operators, kernels: Kernels) -> None:
         _Code(kernel, of, around, results, outer(kernel.inside), size, warps, rows).build()
     kernel.launch(lambda: ceildiv(product(outer(on_host)), rows))
     around.erase()
-    for old, new in zip(op.results, results, strict=True):
-        old.replace_all_uses_with(new)
-    op.erase()
-    of.function.erase()
+    of.replace(*results)
 
 
 def _warps(kind: ir.MemRefType, example: Sequence[int]) -> int:
@@ -196,7 +194,7 @@ class _Code:
         else:
             generic, number = own
             key = body_at(generic, self.kernel, dict(enumerate(at)), [None] * len(generic.outputs))[number]
-        return key if key.type == self.widened else arith.extf(self.widened, key)
+        return extended(key, self.widened)
 
     def _waiting(self, slot: ir.Value) -> ir.Value:
         return memref.load(self.waiting, [self.warp, slot])

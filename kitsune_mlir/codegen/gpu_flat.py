@@ -15,6 +15,7 @@ from math import prod
 from typing import ClassVar
 
 from kitsune_mlir.mlir import arith, attr_int, ir, memref
+from kitsune_mlir.operations import operations_of
 
 from . import gpu_words
 from .affine_index import evaluate
@@ -227,7 +228,7 @@ def _wide(place: Place) -> Place:
 
 def _line(generic: Generic) -> int:
     """How many of the last loops all operands have together as their last dimensions, without gaps, or do not have."""
-    body = [op.operation for op in generic.block.operations]
+    body = operations_of(generic.block)
     asked = {attr_int(op, "dim") for op in body if op.name == "linalg.index"}
     found = 1
     for count in range(2, len(generic.parallel)):

@@ -77,7 +77,7 @@ def _lower(transform: Transform, around: Operators, kernels: Kernels) -> None:
         _Code(kernel, transform, own, around, results, outer(kernel.inside), halved).build()
     kernel.launch(lambda: ceildiv(product(outer(on_host)), own.lines))
     around.erase()
-    transform.replace(results)
+    transform.replace(*results)
 
 
 def _is_halved(transform: Transform) -> bool:

@@ -8,6 +8,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.example_sizes import shape_of
 from kitsune_mlir.mlir import attr_int, ir, location
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_rows import UNKNOWN_ROWS
 
 from .gpu_kernel import See, Size, delinearize, extent
@@ -124,7 +125,7 @@ class Generic:
 
     def gathers_along(self) -> list[int]:
         """The loops that the last dimensions of buffers go along, of which the body takes elements by number."""
-        loads = [op.operation for op in self.block.operations if op.operation.name == "memref.load"]
+        loads = operations_of(self.block, "memref.load")
         ends = [rows.producer(load.operands[len(load.operands) - 1]) for load in loads if len(load.operands) > 1]
         return [attr_int(end, "dim") for end in ends if end is not None and end.name == "linalg.index"]
 

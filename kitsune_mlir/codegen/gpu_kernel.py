@@ -17,8 +17,9 @@ from math import prod
 
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import all_hold
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, replace_op, scf, walk
-from kitsune_mlir.rows import producer
+from kitsune_mlir.operations import producer
 
 from .hopper import cluster
 from .index_checks import COMPUTED, KNOWN, Checks, origin
@@ -157,7 +158,7 @@ class Kernel:
                 copy.operands[1 + axis] = arith.select(fits, index, as_value(0))
                 if shape[axis] <= 0:  # open, or none
                     some = arith.cmpi(arith.CmpIPredicate.ne, as_value(extent(buffer, axis)), as_value(0))
-                    there = some if there is None else arith.andi(there, some)
+                    there = all_hold(there, some)
             if there is None:
                 return copy.results[0]
             kind = copy.results[0].type

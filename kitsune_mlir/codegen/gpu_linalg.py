@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from math import isqrt, prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.generics import all_hold
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.open_rows import MANY
 
 from . import gpu_blocks, gpu_columns, gpu_products, gpu_turned
@@ -345,7 +347,7 @@ def _most_rows(generic: Generic, wanted: int) -> int:
 
 def _loads(generic: Generic) -> tuple[int, bool]:
     """How many elements of its own a row reads by number, and whether rows share others."""
-    body = [op.operation for op in generic.block.operations]
+    body = operations_of(generic.block)
     loads, seen = sum(op.name == "memref.load" for op in body), sum(COLUMN in op.attributes for op in body)
     is_filter = 0 < seen < loads
     return (0 if is_filter else loads), is_filter
@@ -378,6 +380,6 @@ def _along(generic: Generic, kernel: Kernel, point: Point, dim: int, step: Size,
         far = arith.addi(point.dims[dim], arith.muli(as_value(step), as_value(k)))
         here = below(far, size)
         clamped = arith.minui(far, arith.subi(size, as_value(1)))
-        inside = here if point.inside is None else arith.andi(point.inside, here)
+        inside = all_hold(point.inside, here)
         points.append(Point({**point.dims, dim: clamped}, inside))
     return points

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kitsune_mlir.mlir import arith, ir, vector
+from kitsune_mlir.operations import operations_of, users_of
 
 from .gpu_generic import COLUMN, Generic
 from .gpu_kernel import See, as_value
@@ -39,8 +40,8 @@ def marked(generic: Generic) -> list[ir.Operation]:
 def of_lines(block: ir.Block) -> set[int]:
     """The operations that nothing but elements of lines needs, most of which are parts of words that are there."""
     found = set[int]()
-    for op in reversed([op.operation for op in block.operations]):
-        users = [use.owner.operation for result in op.results for use in result.uses]
+    for op in reversed(operations_of(block)):
+        users = [user for result in op.results for user in users_of(result)]
         if users and all(COLUMN in user.attributes or hash(user) in found for user in users):
             found.add(hash(op))
     return found
@@ -48,9 +49,9 @@ def of_lines(block: ir.Block) -> set[int]:
 
 def in_line(load: ir.Operation) -> list[int] | None:
     """What COLUMN says of the element that is loaded, if that is selected so."""
-    users = [use.owner.operation for use in load.results[0].uses]
+    users = users_of(load.results[0])
     if len(users) == 1 and users[0].name == "arith.select" and COLUMN not in users[0].attributes:
-        users = [use.owner.operation for use in users[0].results[0].uses]
+        users = users_of(users[0].results[0])
     marked = [user for user in users if COLUMN in user.attributes]
     return list(ir.DenseI64ArrayAttr(marked[0].attributes[COLUMN])) if marked else None
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, clone_on, func, ir, location, replace_op, run_passes, walk
+from kitsune_mlir.operations import operations_of
 
 TURNS = 64  # each turn has kernels of its own: more of them would take minutes to compile
 
@@ -47,7 +48,7 @@ def _unroll(loop: ir.Operation) -> None:
             f"up to {TURNS}"
         )
     block = loop.regions[0].blocks[0]
-    *body, end = [op.operation for op in block.operations]
+    *body, end = operations_of(block)
     carried = list(loop.operands)[3:]
     with loop.context, loop.location, ir.InsertionPoint(loop):
         for turn in turns:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from math import prod
 
 from kitsune_mlir.mlir import arith, func, ir, memref
+from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.runtime.host_program import row_major
 
 from .gpu_buffers import is_alloc, root_of
@@ -25,7 +26,7 @@ from .outlined import callee
 
 def take_rows(main: func.FuncOp, written: Mapping[str, set[int | None]]) -> None:
     """Hands calls the rows themselves. `written` are the numbers of the operands that a function's kernel writes."""
-    for copy in [op.operation for op in main.body.blocks[0].operations if op.operation.name == "memref.copy"]:
+    for copy in operations_of(main.body.blocks[0], "memref.copy"):
         source, target = copy.operands
         if (own := copied(target)) is None or own != copy or not _are_rows(source.type):
             continue
@@ -58,7 +59,7 @@ def copied(value: ir.Value) -> ir.Operation | None:
     """What fills an allocation, where that is one copy, and nothing but calls reads it."""
     if not is_alloc(value):
         return None
-    users = [use.owner.operation for use in value.uses]
+    users = users_of(value)
     copies = [user for user in users if user.name == "memref.copy" and user.operands[1] == value]
     others = [user for user in users if user not in copies]
     called = others and all(user.name == "func.call" for user in others)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects.checks import constant
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, func, ir, memref, replace_op, walk
 
 from .gpu_kernel import Kernel, Kernels, Size, as_value, extent
@@ -71,7 +72,7 @@ class _Order:
     def key(self, kernel: Kernel, row: ir.Value, _: bool) -> ir.Value:
         i32, i64 = ir.IntegerType.get_signless(32), ir.IntegerType.get_signless(64)
         key = memref.load(kernel.inside(self.keys), [row])
-        wide = key if key.type == i64 else arith.extsi(i64, key)
+        wide = extended(key, i64)
         return arith.trunci(i32, arith.minui(wide, arith.index_castui(i64, self._none(kernel))))
 
     def write_row(self, kernel: Kernel, place: ir.Value, row: ir.Value, key: ir.Value) -> None:

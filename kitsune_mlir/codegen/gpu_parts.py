@@ -16,7 +16,8 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import func, gpu, in_block_order, ir, memref, slice_of, walk
+from kitsune_mlir.mlir import func, gpu, in_block_order, ir, memref, walk
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_copy import Copy
@@ -32,7 +33,7 @@ IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 def write_in_place(main: func.FuncOp) -> None:
     """Lets an operator write the part of a buffer into which its result is copied, where nothing else reads that."""
     block = main.body.blocks[0]
-    for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
+    for copy in operations_of(block, "memref.copy"):
         source, target = copy.operands
         views = [] if is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
         if views is None or source.owner.operation.block != block:
@@ -52,15 +53,15 @@ def write_in_place(main: func.FuncOp) -> None:
 
 
 def _is_collapsed(value: ir.Value) -> bool:
-    owner = rows.producer(value)
-    return owner is not None and owner.name == "memref.collapse_shape" and is_alloc(owner.operands[0])
+    owner = made_by(value, "memref.collapse_shape")
+    return owner is not None and is_alloc(owner.operands[0])
 
 
 def _writer(own: ir.Value, others: set[ir.Operation]) -> tuple[ir.Operation, int] | None:
     """The linalg.generic a result of which an allocation is, when besides it only `others` use that, and the number of
     its operand."""
     users = [use for use in own.uses if use.owner.operation not in others]
-    later = [use.owner.operation for op in others for result in op.results for use in result.uses]
+    later = [user for op in others for result in op.results for user in users_of(result)]
     if len(users) != 1 or users[0].owner.name != "linalg.generic" or any(user not in others for user in later):
         return None
     generic, number = Generic(users[0].owner.operation), users[0].operand_number

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.example_sizes import SIZES_FROM, sizes_from
-from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, slice_of, walk
+from kitsune_mlir.mlir import attr_int, func, ir, memref, replace_op, walk
+from kitsune_mlir.operations import made_by, operations_of, slice_of, users_of
 
 from .gpu_buffers import VIEWS, ancestor_in, behind, is_alloc, root_of, uses_of, written
 from .gpu_kernel import as_value
@@ -54,7 +55,7 @@ def place(module: ir.Module, main: func.FuncOp) -> None:
     """Gives kernels the buffers that their operands and results lie in; `main` and functions are bufferized."""
     functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
     with module.context:
-        for call in [op.operation for op in main.body.blocks[0].operations if op.operation.name == "func.call"]:
+        for call in operations_of(main.body.blocks[0], "func.call"):
             function = functions[callee(call)]
             if _READ in function.attributes or _WRITTEN in function.attributes:
                 _place_call(call, function, functions)
@@ -98,7 +99,7 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
             part = _target(call, number, place) or _alone(call, number, place, sizes_from(function.operation, number))
             given.append(part.owner.operands[0])
             result = call.results[number]
-            for copy in [use.owner.operation for use in result.uses if use.owner.name == "memref.copy"]:
+            for copy in users_of(result, "memref.copy"):
                 if list(copy.operands) == [result, part]:
                     copy.erase()
             _hand_on(result, part, functions)
@@ -185,7 +186,7 @@ def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[s
         alloc.erase()
         value = part
     whole = value
-    while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
+    while made_by(whole, "memref.subview") is not None:
         whole = whole.owner.operands[0]
     longer = [ir.MemRefType(value.type).shape[0], place.pitch]
     if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape) == longer:
@@ -224,7 +225,7 @@ def _lies(value: ir.Value, place: Place) -> bool:
 def _target(call: ir.Operation, number: int, place: Place) -> ir.Value | None:
     """The part of a buffer into which a result is copied, if it may be written there at once; it and what it is a part
     of come to stand in front of the call."""
-    for copy in [use.owner.operation for use in call.results[number].uses if use.owner.name == "memref.copy"]:
+    for copy in users_of(call.results[number], "memref.copy"):
         target = copy.operands[1]
         if copy.operands[0] != call.results[number] or not _lies(target, place) or copy.block != call.block:
             continue
@@ -268,7 +269,7 @@ def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
     """Has the open sizes of a call's results asked of its operands, so that they are known before it."""
     for number, result in enumerate(call.results):
         kind = ir.MemRefType(result.type)
-        for dim in [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]:
+        for dim in users_of(result, "memref.dim"):
             axis = attr_int(dim.operands[1].owner, "value")
             source = sizes_from(function.operation, number)[sum(map(kind.is_dynamic_dim, range(axis)))]
             with ir.InsertionPoint(call):

@@ -19,9 +19,9 @@ from math import ceil, prod
 
 from kitsune_mlir import precision
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.operations import operations_of, producer
 from kitsune_mlir.planning.open_rows import MANY
 from kitsune_mlir.planning.product_tiles import PAIRS
-from kitsune_mlir.rows import producer
 
 from .affine_index import evaluate
 from .ampere import mma_sync
@@ -65,7 +65,7 @@ def is_product(generic: Generic) -> bool:
 
 def _multiplies_and_adds(generic: Generic) -> bool:
     """Whether the body adds the product of both inputs, perhaps widened, to the sum."""
-    body = [op.operation for op in generic.block.operations]
+    body = operations_of(generic.block)
     if [op.name for op in body if op.name != "arith.extf"] != ["arith.mulf", "arith.addf", "linalg.yield"]:
         return False
     left, right, total = generic.block.arguments

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir
-from kitsune_mlir.rows import producer
+from kitsune_mlir.operations import made_by, producer, users_of
 
 from .gpu_kernel import WARP, shuffled
 
@@ -107,8 +107,8 @@ def add_negatives(block: ir.Block, inputs: int) -> None:
     """Has what a linalg body takes off its outputs added to them, with the other sign: a sum's parts can be joined."""
     *_, terminator = block.operations
     for value, argument in zip(terminator.operands, list(block.arguments)[inputs:], strict=True):
-        owner = producer(value)
-        if owner is None or owner.name != "arith.subf" or owner.operands[0] != argument:
+        owner = made_by(value, "arith.subf")
+        if owner is None or owner.operands[0] != argument:
             continue
         with owner.location, ir.InsertionPoint(owner):
             value.replace_all_uses_with(arith.addf(argument, arith.negf(owner.operands[1])))
@@ -117,7 +117,7 @@ def add_negatives(block: ir.Block, inputs: int) -> None:
 
 def _widened(argument: ir.Value) -> ir.Value | None:
     """A 16-bit float as f32, if nothing else is made of it."""
-    uses = [use.owner.operation for use in argument.uses]
+    uses = users_of(argument)
     return uses[0].results[0] if [op.name for op in uses] == ["arith.extf"] else None
 
 

@@ -22,8 +22,8 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, scf, walk
+from kitsune_mlir.operations import erase_unused, producer
 from kitsune_mlir.planning.scans import EACH, LEAST_BESIDE, SMS, WARP, warps_of_line
-from kitsune_mlir.rows import producer
 
 from .gpu_around import Around, Operators
 from .gpu_buffers import is_alloc, uses_of
@@ -61,8 +61,7 @@ def without_fills(main: func.FuncOp) -> None:
             unread = number == 0 and is_inclusive(op) or not list(result.uses)
             if unread and fill is not None and fill.name == "linalg.fill":
                 op.operands[1 + number] = fill.operands[1]
-                if not list(fill.results[0].uses):
-                    fill.erase()
+                erase_unused(fill)
 
 
 def lower_scans(main: func.FuncOp, kernels: Kernels) -> None:

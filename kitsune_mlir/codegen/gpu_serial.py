@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import func, ir, location, memref, scf, walk
+from kitsune_mlir.operations import operations_of
 
 from .gpu_buffers import root_of, written
 from .gpu_kernel import Kernel, Kernels, as_value, extent
@@ -63,7 +64,7 @@ def _copy_elements(op: ir.Operation) -> None:
 def keep_loaded(main: func.FuncOp, kernels: Kernels) -> None:
     """Kernels load again the elements that the host function loads (see `Kernel.inside`). Where the buffer
     is written afterwards, a kernel first keeps the element in a buffer of its own."""
-    operations = [op.operation for op in main.body.blocks[0].operations]
+    operations = operations_of(main.body.blocks[0])
     for place, op in enumerate(operations):
         if op.name != "memref.load":
             continue

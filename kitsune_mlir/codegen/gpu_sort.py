@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, attr_int, func, gpu, ir, memref, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.kernel_cost import MOST_SORTED
 
 from .gpu_kernel import (
@@ -64,7 +65,7 @@ class Order:
     def of(op: ir.Operation) -> Order | None:
         """The one that a sort goes by; None where that is not one of these."""
         a, b, *_ = op.regions[0].blocks[0].arguments
-        first, *others, end = [inner.operation for inner in op.regions[0].blocks[0].operations]
+        first, *others, end = operations_of(op.regions[0].blocks[0])
         kind = a.type
         is_float = isinstance(kind, ir.FloatType)
         compares = first.name == ("arith.cmpf" if is_float else "arith.cmpi") and list(first.operands) == [a, b]

@@ -81,7 +81,7 @@ def _lower(of: System, around: Operators, kernels: Kernels) -> None:
         _Code(kernel, of, around, see(results[0]), own, batch(see), columns(see), parts(see)).build()
     kernel.launch(lambda: product([ceildiv(product(batch(on_host)), own.matrices), parts(on_host)]))
     around.erase()
-    of.replace(results)
+    of.replace(*results)
 
 
 class _Code(Square):

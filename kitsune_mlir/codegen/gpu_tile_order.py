@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from kitsune_mlir.generics import all_hold
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm
 
 from .gpu_kernel import WARP, Kernel, as_value, shuffled
@@ -194,7 +195,7 @@ def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
         is_clear = equal(arith.andi(digit, number_of(1 << bit)), 0)
         others = nvvm.vote_sync(number_of(-1), is_clear, nvvm.VoteSyncKind.ballot)
         same = arith.xori(others, arith.select(is_clear, number_of(0), number_of(-1)))
-        found = same if found is None else arith.andi(found, same)
+        found = all_hold(found, same)
     assert found is not None
     return found
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, replace_op, walk
+from kitsune_mlir.generics import set_maps
+from kitsune_mlir.mlir import attr_int, ir, replace_op, walk
+from kitsune_mlir.operations import made_by, permutation_of, users_of
 from kitsune_mlir.traffic import tensor_bytes
 from kitsune_mlir.weights import is_kept
 
@@ -31,7 +33,7 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
         users = [use.owner.operation for use in uses]
         if not users or any(user != users[0] for user in users) or is_kept(op.operands[0]):
             continue
-        order, maker = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.producer(op.operands[0])
+        order, maker = permutation_of(op), rows.producer(op.operands[0])
         if _is_elementwise(users[0]) and all(_is_read_whole(users[0], use.operand_number) for use in uses):
             places = [use.operand_number for use in uses]
             _turn(users[0], {place: [order.index(d) for d in range(len(order))] for place in places})
@@ -51,10 +53,10 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
 def turn_gathers(main: ir.Operation) -> None:
     """Takes elements out of small tables in the order of their transposes, but for what is done once."""
     for op in walk(main, "linalg.transpose"):
-        maker = rows.producer(op.operands[0])
-        if maker is None or maker.name != "linalg.generic" or not _is_made_for(maker, op) or is_kept(op.operands[0]):
+        maker = made_by(op.operands[0], "linalg.generic")
+        if maker is None or not _is_made_for(maker, op) or is_kept(op.operands[0]):
             continue
-        s, order = rows.Structured(maker), list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        s, order = rows.Structured(maker), permutation_of(op)
         loops = len(order)
         if not s.gathers() or s.iterators != ["parallel"] * loops or s.maps[-1] != ir.AffineMap.get_identity(loops):
             continue
@@ -66,7 +68,7 @@ def turn_gathers(main: ir.Operation) -> None:
         maker.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in (*maps, s.maps[-1])])
         for index in s.index_ops():
             index.attributes["dim"] = ir.IntegerAttr.get(
-                ir.IntegerType.get_signless(64), order.index(ir.IntegerAttr(index.attributes["dim"]).value)
+                ir.IntegerType.get_signless(64), order.index(attr_int(index, "dim"))
             )
         maker.operands[len(maker.operands) - 1] = op.operands[1]
         maker.results[0].set_type(op.results[0].type)
@@ -91,7 +93,7 @@ def _is_made_for(maker: ir.Operation, op: ir.Operation) -> bool:
     """Whether an operator's only result is read by a transpose alone, and overwrites what its output began with."""
     if len(maker.results) != 1:
         return False
-    readers = [use.owner.operation for use in maker.results[0].uses]
+    readers = users_of(maker.results[0])
     return readers == [op] and not list(maker.regions[0].blocks[0].arguments[-1].uses)
 
 
@@ -101,4 +103,4 @@ def _turn(op: ir.Operation, orders: Mapping[int, Sequence[int]]) -> None:
     for place, order in orders.items():
         results = list(maps[place].results)
         maps[place] = ir.AffineMap.get(maps[place].n_dims, 0, [results[d] for d in order])
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+    set_maps(op, maps)

@@ -14,6 +14,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import func, ir
+from kitsune_mlir.operations import end_of, operations_of
 
 from .gpu_buffers import VIEWS, ancestor_in, is_alloc, root_of, uses_of
 from .gpu_generic import Generic
@@ -26,7 +27,7 @@ _MOST_BYTES = 1 << 20  # of known sizes: more takes longer than a launch, howeve
 def store_twice(main: func.FuncOp) -> None:
     """Rewrites such copies of @main."""
     block = main.body.blocks[0]
-    for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
+    for copy in operations_of(block, "memref.copy"):
         source, target = copy.operands
         writer = _writer(source, copy) if is_alloc(target) else None  # parts of buffers are filled together
         brought = None if writer is None else needed(target, writer)
@@ -98,7 +99,7 @@ def _store(writer: ir.Operation, source: ir.Value, target: ir.Value) -> None:
         body = writer.regions[0].blocks[0]
         body.append_to(made.regions[0])
         body.add_argument(ir.MemRefType(target.type).element_type, writer.location)
-        end = list(body.operations)[-1].operation
+        end = end_of(body)
         with ir.InsertionPoint(end):
             values = [*end.operands, end.operands[output]]
             ir.Operation.create("linalg.yield", operands=values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.operations import made_by
 
 from . import gpu_words
 from .gpu_around import maker
@@ -86,7 +87,7 @@ def applied(op: ir.Operation, kernel: Kernel, update: ir.Value, before: ir.Value
 def _views(buffer: ir.Value) -> list[ir.Operation] | None:
     """The memref.expand_shapes, by dimensions of one element, from an allocation to a buffer; None for other views."""
     found: list[ir.Operation] = []
-    while not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name in VIEWS:
+    while made_by(buffer, *VIEWS) is not None:
         op = buffer.owner.operation
         shapes = [ir.MemRefType(value.type).shape for value in (op.operands[0], op.results[0])]
         if op.name != "memref.expand_shape" or [s for s in shapes[1] if s != 1] != [s for s in shapes[0] if s != 1]:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, memref
+from kitsune_mlir.operations import operations_of, permutation_of
 from kitsune_mlir.rows import groups_of
 
 from .affine_index import linear
@@ -98,7 +99,7 @@ def _may_move(op: ir.Operation) -> bool:
 
 def erase_unread(block: ir.Block) -> None:
     """Erases the buffers that results were moved to, and are not read any more."""
-    for op in reversed([op.operation for op in block.operations]):
+    for op in reversed(operations_of(block)):
         if op.name != "memref.alloc":
             continue
         users = [use.owner.operation for use in uses_of(op.results[0])]
@@ -223,7 +224,7 @@ def _coefficients(move: ir.Operation) -> tuple[list[int], list[list[int]]] | Non
         return [], []
     rank = ir.MemRefType(move.operands[1].type).rank
     if move.name == "linalg.transpose":
-        permutation = list(ir.DenseI64ArrayAttr(move.attributes["permutation"]))
+        permutation = permutation_of(move)
         return [0] * rank, [[int(permutation[d] == j) for d in range(rank)] for j in range(rank)]
     if move.name == "linalg.broadcast":
         added = list(ir.DenseI64ArrayAttr(move.attributes["dimensions"]))

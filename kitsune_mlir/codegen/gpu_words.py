@@ -15,6 +15,7 @@ from math import prod
 from types import MappingProxyType
 
 from kitsune_mlir.mlir import arith, attr_int, ir, memref, vector, walk
+from kitsune_mlir.operations import operations_of
 
 from .affine_index import evaluate
 from .gpu_clone import Clone, run_through, run_together
@@ -170,7 +171,7 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
         if last in dims_of(map_):
             moving.add(hash(argument))
     found = []
-    for op in (op.operation for op in generic.block.operations):
+    for op in operations_of(generic.block):
         if op.name == "linalg.index" and attr_int(op, "dim") == last:
             along.add(hash(op.results[0]))
             moving.add(hash(op.results[0]))
@@ -201,7 +202,7 @@ def takes_neighbours(generic: Generic) -> bool:
     if not generic.parallel:
         return False
     last, beside = generic.parallel[-1], set[int]()
-    for op in (op.operation for op in generic.block.operations):
+    for op in operations_of(generic.block):
         if op.name == "linalg.index":
             is_beside = attr_int(op, "dim") == last
         elif op.name == "memref.load":

@@ -19,6 +19,7 @@ import numpy as np
 from kitsune_mlir.codegen.followed_numbers import Array, computed, constant
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.planning.kernel_cost import (
     ADDRESSED,
     BY_CONSTANT,
@@ -50,7 +51,7 @@ _POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
 _ALIKE = 64  # bytes of shared memory in which integers are taken to be the same: they are put there to go together
 _FREE = frozenset(
-    """arith.constant arith.index_cast arith.index_castui gpu.block_dim gpu.block_id gpu.grid_dim gpu.return
+    """arith.constant arith.index_cast arith.index_castui gpu.block_id gpu.grid_dim gpu.return
     gpu.thread_id memref.cast memref.dim scf.yield vector.extract vector.from_elements""".split()
 )
 
@@ -157,7 +158,7 @@ class _Reader:
                     return
                 for moved in (self.work.read, self.work.written):
                     self._access(op.operands[buffer], list(op.operands)[buffer + 1 :], turn, moved)
-                kind = ir.IntegerAttr(op.attributes["kind"]).value if "kind" in op.attributes else None
+                kind = attr_int(op, "kind") if "kind" in op.attributes else None
                 self._atomic(turn, TRIES if kind in _TRIED else 1)
                 thread.instructions += ADDRESSED
             case "llvm.inline_asm" if _joins_words(op):
@@ -188,7 +189,7 @@ class _Reader:
             elif mask.any():
                 share = attr_int(op, SHARE_HINT) / 100 if SHARE_HINT in op.attributes else 1.0
                 thread.inner += share * self._run(region.blocks[0], _Turn(mask, share * turn.times, turn.trips))
-            end = region.blocks[0].operations[len(region.blocks[0].operations) - 1]
+            end = end_of(region.blocks[0])
             found.append([self._see(value) for value in end.operands])
         for i, result in enumerate(op.results):
             known = condition is not None and all(isinstance(values[i], np.ndarray) for values in found)
@@ -289,8 +290,6 @@ class _Reader:
             return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
         if op.name == "gpu.block_id":
             return np.full((1, 1), self._number if _is_x(op) else 0)
-        if op.name == "gpu.block_dim":
-            return np.full((1, 1), self._threads if _is_x(op) else 1)
         origins = [self._origins[hash(value)] for value in op.operands if hash(value) in self._origins]
         if origins and isinstance(op.results[0].type, ir.FloatType):
             self._origins[hash(op.results[0])] = sum(origins) * 31 + len(self._origins)

@@ -8,6 +8,7 @@ or rounded to a whole number is exact: the other side of a limit is another valu
 from __future__ import annotations
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of
 
 from .math_simplify import FAST, ROUNDING, SHORT
 
@@ -16,7 +17,7 @@ def mark_narrowed(block: ir.Block) -> None:
     """Marks (math_simplify.py) the f32 operations of a linalg.generic's body that only reach roundings: to bf16
     `kitsune.fast_math`, to f16, or to both, `kitsune.short_math`."""
     marks: dict[int, str | None] = {}  # by an operation's result
-    for op in reversed([op.operation for op in block.operations]):
+    for op in reversed(operations_of(block)):
         if len(op.results) != 1 or not isinstance(op.results[0].type, ir.F32Type):
             continue
         found = [_mark_of_use(use.owner.operation, marks) for use in op.results[0].uses]

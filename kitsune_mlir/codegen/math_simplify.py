@@ -28,6 +28,7 @@ from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, replace_op, walk
+from kitsune_mlir.operations import erase_unused, users_of
 
 ROUNDING = {f"math.{name}" for name in ("ceil", "floor", "round", "roundeven", "trunc")}
 ROUNDING |= {"arith.fptosi", "arith.fptoui", "arith.remf"}
@@ -96,7 +97,7 @@ def _divide(op: ir.Operation) -> None:
     if divisor is not None and 2.0**-126 <= abs(divisor) <= 2.0**126:
         _replace(op, Scalar(above) * (1.0 / divisor))
     elif constant_number(above) == 1.0:
-        parts, users = _parts_of_sigmoid(below), [use.owner.operation.name for use in op.results[0].uses]
+        parts, users = _parts_of_sigmoid(below), [user.name for user in users_of(op.results[0])]
         if parts and mark_of(op) == SHORT:
             _replace(op, exponential.sigmoid(Scalar(parts[-1].operands[0])))
         elif parts and set(users) == {"arith.mulf"}:
@@ -104,8 +105,7 @@ def _divide(op: ir.Operation) -> None:
         else:
             _replace(op, math_fast.reciprocal(Scalar(below)))
         for part in parts:
-            if not list(part.results[0].uses):
-                part.erase()
+            erase_unused(part)
 
 
 def _parts_of_sigmoid(below: ir.Value) -> list[ir.Operation]:
@@ -123,7 +123,7 @@ def _parts_of_sigmoid(below: ir.Value) -> list[ir.Operation]:
 def _gate(op: ir.Operation, x: Scalar) -> None:
     """Replaces a sigmoid of x that only products use: those with x itself by `silu`."""
     gate = op.results[0]
-    for user in [use.owner.operation for use in gate.uses]:
+    for user in users_of(gate):
         left, right = user.operands
         if (left == gate and right == x.value) or (right == gate and left == x.value):
             with user.location, ir.InsertionPoint(user):
@@ -137,7 +137,7 @@ def _gate(op: ir.Operation, x: Scalar) -> None:
 def _gelu(erf: ir.Operation) -> None:
     """Replaces x 0.5 (erf(x sqrt(0.5)) + 1), when nothing else uses its parts."""
     scaled = _maker(erf.operands[0], "arith.mulf")
-    users = [use.owner.operation for use in erf.results[0].uses]
+    users = users_of(erf.results[0])
     if scaled is None or len(users) != 1 or users[0].name != "arith.addf" or 1.0 not in _constants(users[0]):
         return
     root = [c for c in _constants(scaled) if abs(c - sqrt(0.5)) < 1e-6]
@@ -148,7 +148,7 @@ def _gelu(erf: ir.Operation) -> None:
         return
     product, factors = users[0], []
     while len(factors) < 2 and not (len(factors) == 1 and _is_half_of(factors[0], x)):
-        users = [use.owner.operation for use in product.results[0].uses]
+        users = users_of(product.results[0])
         if len(users) != 1 or users[0].name != "arith.mulf":
             return
         (factor,) = [operand for operand in users[0].operands if operand != product.results[0]] or [None]

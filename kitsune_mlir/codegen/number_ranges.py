@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import made_by, producer
 
 Range = tuple[int, int]  # the least and the greatest that it may be
 _MOST = 200  # values that are looked at
@@ -51,12 +52,12 @@ class _Ranges:
         return self._found.get(value, whole)
 
     def _computed(self, value: ir.Value) -> Range:
-        op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        op = producer(value)
         if op is None or not isinstance(value.type, ir.IntegerType | ir.IndexType):
             return _WORD
         operands = list(op.operands)
         if op.name == "arith.constant":
-            number = ir.IntegerAttr(op.attributes["value"]).value
+            number = attr_int(op, "value")
             return number, number
         if op.name == "arith.select":
             truth = self._truth(operands[0])
@@ -73,10 +74,10 @@ class _Ranges:
 
     def _truth(self, condition: ir.Value) -> bool | None:
         """What a comparison of integers gives, where their ranges say so."""
-        op = None if isinstance(condition.owner, ir.Block) else condition.owner.operation
-        if op is None or op.name != "arith.cmpi":
+        op = made_by(condition, "arith.cmpi")
+        if op is None:
             return None
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = attr_int(op, "predicate")
         order = (_LESS | _NO_MORE).get(predicate)
         if order is None:
             return None

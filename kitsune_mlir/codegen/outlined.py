@@ -4,8 +4,22 @@ these for code from elsewhere."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from kitsune_mlir.mlir import func, ir, walk
+from kitsune_mlir.mlir import func, ir, replace_op, walk
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that stands for an operation, after bufferization, and the function that it names."""
+
+    call: ir.Operation
+    function: ir.Operation
+
+    def replace(self, *results: ir.Value) -> None:
+        """Puts results in the place of the call's."""
+        replace_op(self.call, *results)
+        self.function.erase()
 
 
 def outlined(

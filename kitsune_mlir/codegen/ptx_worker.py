@@ -17,7 +17,7 @@ from kitsune_mlir.codegen.gpu_kernel import STATIC
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
 from kitsune_mlir.codegen.pipeline.device import SHARED
 from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
-from kitsune_mlir.mlir import first_line, ir, llvm, pass_manager, upstream_context, walk
+from kitsune_mlir.mlir import attr_int, first_line, ir, llvm, pass_manager, upstream_context, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
 LOWER = (
@@ -55,7 +55,7 @@ def lower(module: ir.Module) -> ir.Operation:
     expand_math(walk(module, "gpu.module")[0])
     expand_streamed_loads(walk(module, "gpu.module")[0])
     maps = {
-        ir.StringAttr(function.attributes["sym_name"]).value: ir.IntegerAttr(function.attributes[MAPS]).value
+        ir.StringAttr(function.attributes["sym_name"]).value: attr_int(function, MAPS)
         for function in walk(module, "gpu.func")
         if MAPS in function.attributes
     }

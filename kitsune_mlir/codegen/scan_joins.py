@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kitsune_mlir.mlir import arith, gpu, ir
 from kitsune_mlir.mlir import math as functions
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.running_exponentials import joins_exponentials
 
 from .gpu_reduction import JOINS, Combiner
@@ -100,7 +101,7 @@ class _Exponentials:
 def joining(op: ir.Operation) -> Joining | None:
     """How a tm_tensor.scan joins elements; None where that is none of these, or leaves the first out."""
     block, kind = op.regions[0].blocks[0], op.operands[0].type.element_type
-    join, *_, end = [inner.operation for inner in block.operations]
+    join, *_, end = operations_of(block)
     if not isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type) or not is_inclusive(op):
         return None
     if joins_exponentials(op):

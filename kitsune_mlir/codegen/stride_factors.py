@@ -6,7 +6,8 @@ from __future__ import annotations
 from math import gcd, prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import slice_of
 
 
 def stride_factors(buffer: ir.Value) -> list[int]:

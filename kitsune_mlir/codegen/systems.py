@@ -6,24 +6,22 @@ gpu_systems.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kitsune_mlir.dialects.systems import SYSTEMS
 from kitsune_mlir.mlir import ir, replace_op, walk
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_system"  # what such an operation is a call of while tensors become buffers
 CHOLESKY, SUBSTITUTE, SOLVE, PIVOTS = SYSTEMS
 _KIND, _SAID = "kitsune.system", ("upper", "transposed", "unit")
 
 
-class System(NamedTuple):
+@dataclass(frozen=True)
+class System(Call):
     """What a call computes: the operation's `name`, and what is said of it."""
 
-    call: ir.Operation
-    function: ir.Operation
     name: str
     said: frozenset[str]
 
@@ -58,11 +56,6 @@ class System(NamedTuple):
     def place(self, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Where an element of the triangle stands in its matrix."""
         return [column, row] if "transposed" in self.said else [row, column]
-
-    def replace(self, results: Sequence[ir.Value]) -> None:
-        """Puts results in the place of the call's."""
-        replace_op(self.call, *results)
-        self.function.erase()
 
 
 def outline_systems(module: ir.Module) -> None:

@@ -20,19 +20,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import arith, attr_int, func, ir, tensor, walk
+from kitsune_mlir.operations import made_by
 from kitsune_mlir.program import NO_SYMBOL, SYMBOLS, TensorSpec
 
 
 def allow_no_rows(module: ir.Module) -> None:
     """Rewrites, in place, the sizes of generics that broadcast a tensor by reading it element by element."""
     for generic in walk(module, "linalg.generic"):
-        empty = _maker(generic.operands[0], "tensor.empty")
+        empty = made_by(generic.operands[0], "tensor.empty")
         names = {op.operation.name for op in generic.regions[0].blocks[0].operations}
         if empty is None or len(generic.operands) != 1 or not names >= {"tensor.extract", "arith.select"}:
             continue
         for size in empty.operands:
-            cast = _maker(size, "arith.index_cast")
-            largest = None if cast is None else _maker(cast.operands[0], "arith.maxsi")
+            cast = made_by(size, "arith.index_cast")
+            largest = None if cast is None else made_by(cast.operands[0], "arith.maxsi")
             if largest is not None:
                 largest.results[0].replace_all_uses_with(_size(largest))
 
@@ -53,7 +54,7 @@ def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
         attributes = [ir.DenseI64ArrayAttr.get(own, module.context) for own in found]
         main.attributes[SYMBOLS] = ir.ArrayAttr.get(attributes, module.context)
     for op in walk(module, "tensor.dim"):
-        index = _maker(op.operands[1], "arith.constant")
+        index = made_by(op.operands[1], "arith.constant")
         if index is None or op.operands[0] not in arguments or op.parent.name == "linalg.generic":
             continue
         number, axis = arguments.index(op.operands[0]), attr_int(index, "value")
@@ -69,13 +70,8 @@ def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
 def _size(largest: ir.Operation) -> ir.Value:
     """What is not the constant 1, in a maximum of one or several; several are equal, or else 1."""
     for value in largest.operands:
-        if inner := _maker(value, "arith.maxsi"):
+        if inner := made_by(value, "arith.maxsi"):
             return _size(inner)
-        if _maker(value, "arith.constant") is None:
+        if made_by(value, "arith.constant") is None:
             return value
     return largest.results[0]
-
-
-def _maker(value: ir.Value, name: str) -> ir.Operation | None:
-    """The operation of that name which makes the value."""
-    return None if isinstance(value.owner, ir.Block) or value.owner.name != name else value.owner.operation

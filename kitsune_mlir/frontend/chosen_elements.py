@@ -16,6 +16,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .graph_values import call
+from .shapes import line_along
 
 aten = torch.ops.aten
 
@@ -50,7 +51,7 @@ def _choose(graph: Graph, node: Node) -> None:
         made = {"dtype": value.dtype, "device": value.device}
         kind = {"dtype": places.dtype, "device": value.device}
         numbers = call(graph, aten.arange.start_step, (0, value.shape[dim]), node, **kind)
-        along = call(graph, aten.view.default, (numbers, [-1 if d == dim else 1 for d in range(value.dim())]), node)
+        along = call(graph, aten.view.default, (numbers, line_along(dim, value.dim())), node)
         here = call(graph, aten.eq.Tensor, (along, index), node)
         beside = call(graph, aten.scalar_tensor.default, (number,), node, **made)
         if given is None:

@@ -31,6 +31,7 @@ from kitsune_mlir.planning.product_engines import CHUNK
 
 from .given_orders import of_example
 from .own_operators import WINDOWS
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -90,7 +91,7 @@ def convolution(
 def _are_phases(x: Tensor, weight: Tensor, dilation: Sequence[int], groups: int) -> bool:
     """Whether a transposed convolution is done so. One of a channel at a time whose filter is a window of one kernel is
     not: that reads its zeros from nowhere."""
-    known = all(isinstance(size, int) for size in weight.shape)
+    known = are_known(weight.shape)
     single = groups > 1 and weight.shape[:2] == (groups, 1)
     return known and set(dilation) == {1} and (not single or prod(weight.shape[2:]) > MOST_WINDOW)
 
@@ -180,7 +181,7 @@ def _of_open_groups(
 ) -> Any:
     """For each group a product of its filters and of what they see."""
     filter_, rank = weight.shape[2:], len(stride)
-    if not all(isinstance(size, int) for size in (*filter_, *x.shape[2:], weight.shape[1])):
+    if not are_known((*filter_, *x.shape[2:], weight.shape[1])):
         return NotImplemented
     x = F.pad(x, [size for each in reversed(padding) for size in (each, each)]) if any(padding) else x
     sizes = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(x.shape[2:], filter_, stride, dilation, strict=True)]
@@ -219,7 +220,7 @@ def _linear(
 ) -> Any:
     """The convolution as a linear layer, where it is one."""
     image, filter_, ones = list(x.shape[2:]), list(weight.shape[2:]), [1] * len(dilation)
-    if any(padding) or list(dilation) != ones or not all(isinstance(size, int) for size in (*image, *filter_)):
+    if any(padding) or list(dilation) != ones or not are_known((*image, *filter_)):
         return NotImplemented
     if not transposed and image == filter_:
         return F.linear(x.flatten(1), weight.flatten(1), bias).unflatten(-1, (weight.shape[0], *ones))
@@ -235,7 +236,7 @@ def _is_of_wide_patches(
     """Whether its filters cover the image side by side and see so few channels that the kernels of convolutions would
     fill up each element's, and so many elements in a line that these do not fit a chunk either."""
     image, filter_, channels = list(x.shape[2:]), list(weight.shape[2:]), weight.shape[1]
-    if not all(isinstance(size, int) for size in (*image, *filter_, channels)):
+    if not are_known((*image, *filter_, channels)):
         return False
     apart = list(stride) == filter_ and not any(padding) and list(dilation) == [1] * len(filter_)
     whole = not any(size % own for size, own in zip(image, filter_, strict=True))
@@ -255,9 +256,9 @@ def _of_patches(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _is_open_layer(x: Tensor, weight: Tensor) -> bool:
     """Whether a convolution of a line or an image of open sizes is done as a linear layer. Filters that are few, or see
     little, are summed by threads sooner than what they see is written (H100, predicted)."""
-    if all(isinstance(size, int) for size in x.shape[2:]):
+    if are_known(x.shape[2:]):
         return False
-    if x.dim() == 3 or not all(isinstance(size, int) for size in weight.shape):
+    if x.dim() == 3 or not are_known(weight.shape):
         return x.dim() == 3
     return weight.shape[0] >= _MANY_FILTERS and prod(weight.shape[1:]) >= _MUCH_SEEN
 
@@ -268,7 +269,7 @@ def _has_few_places(
     """Whether many images of few channels have no more places than a quarter of a tile has rows, as words of characters
     have: a tile of a convolution has one image's, and most of its columns may be zeros besides."""
     images, space, filter_ = of_example(x.shape[0]), x.shape[2:], weight.shape[2:]
-    if images is None or not all(isinstance(size, int) for size in (*space, *weight.shape)):
+    if images is None or not are_known((*space, *weight.shape)):
         return False
     sizes = zip(space, filter_, stride, padding, dilation, strict=True)
     places = prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)

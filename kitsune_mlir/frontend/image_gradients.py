@@ -77,11 +77,6 @@ def _is_window(number: Tensor, count: Any) -> Tensor:
     return (number >= 0) & (number < count)
 
 
-def _taken(x: Tensor, at: tuple[Tensor, Tensor]) -> Tensor:
-    """Elements of the last two dimensions by the numbers of rows and of columns."""
-    return x.index_select(-2, at[0].flatten()).index_select(-1, at[1].flatten())
-
-
 def _by_number(grad: Tensor, x: Tensor, indices: Tensor, dims: int = 2) -> Tensor:
     """Added up where they belong, whatever windows of so many dimensions they are of."""
     none = torch.zeros(x.shape, dtype=working(x).dtype, device=x.device).flatten(-dims)

@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from .own_operators import ROLLED
+from .shapes import are_known
 from .working import working
 
 aten = torch.ops.aten
@@ -266,7 +267,7 @@ def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Any:
 
 def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
     """Slices, where a part has an open size: torch-mlir unpacks lists of known sizes only."""
-    if all(isinstance(size, int) for size in sizes):
+    if are_known(sizes):
         return NotImplemented
     return parts_of(x, sizes, dim)
 
@@ -281,7 +282,7 @@ def copy(x: Tensor, source: Tensor, non_blocking: bool = False) -> Any:
     """What is written over all of a tensor is not computed of that."""
     if x.dim() == source.dim() and all(statically_known_true(a == b) for a, b in zip(x.shape, source.shape)):
         return source.to(x.dtype).clone()
-    if not all(isinstance(size, int) for size in (*x.shape, *source.shape)):
+    if not are_known((*x.shape, *source.shape)):
         return NotImplemented
     return source.to(x.dtype).expand(x.shape).clone()
 

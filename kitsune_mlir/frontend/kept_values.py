@@ -20,6 +20,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from .equal_elements import ask_before, forget
 from .graph_values import call
+from .shapes import are_known
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -65,7 +66,7 @@ def _take_part(taken: Node) -> None:
     parts, rank = source.args[0], source.meta["val"].dim()
     along = source.args[1] if len(source.args) > 1 else 0
     sizes = [part.meta["val"].shape[along] for part in parts]
-    if along % rank != dim % rank or not all(isinstance(size, int) for size in (start, end, *sizes)):
+    if along % rank != dim % rank or not are_known((start, end, *sizes)):
         return
     if min(start, end) < 0 or len({part.meta["val"].dtype for part in parts}) > 1:
         return
@@ -144,7 +145,7 @@ def _is_element(node: Node) -> bool:
 def _has_known_sizes(node: Node) -> bool:
     """Whether a node is no tensor of open sizes, of which nothing is asked: an answer would be for one size alone."""
     value = node.meta.get("val")
-    return not isinstance(value, torch.Tensor) or all(isinstance(size, int) for size in value.shape)
+    return not isinstance(value, torch.Tensor) or are_known(value.shape)
 
 
 def _is_passed_on(node: Node, backward: set[Node]) -> bool:

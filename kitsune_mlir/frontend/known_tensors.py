@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.weak import WeakIdKeyDictionary
 
 from .place_sums import is_place
+from .shapes import are_known
 from .tensor_places import Copies
 
 _MADE = {torch.arange, torch.eye, torch.full, torch.linspace, torch.logspace, torch.ones, torch.tensor, torch.zeros}
@@ -96,7 +97,7 @@ class KnownTensors:
         if not all(isinstance(leaf, Tensor) or _is_plain(leaf) for leaf in leaves):
             return None
         own = {id(leaf): self._of(leaf) for leaf in leaves if isinstance(leaf, Tensor)}
-        if function in _LIKE and all(isinstance(size, int) for size in args[0].shape):
+        if function in _LIKE and are_known(args[0].shape):
             form = {"dtype": args[0].dtype, "device": args[0].device}
             own[id(args[0])] = _outside(torch.empty, (args[0].shape,), form)
         if any(found is None for found in own.values()):

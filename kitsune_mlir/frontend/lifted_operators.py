@@ -15,8 +15,10 @@ from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
 from kitsune_mlir.dialects.recurrent import RecurrentOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
-from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
-from kitsune_mlir.rows import producer, size_of, used_values
+from kitsune_mlir.generics import elementwise
+from kitsune_mlir.mlir import arith, func, ir, tensor, walk
+from kitsune_mlir.operations import end_of, operations_of, producer
+from kitsune_mlir.rows import size_of, used_values
 
 from .sampled_elements import Sample, around, between, rolled, windows
 from .tensor_specs import entry_function, retype
@@ -52,7 +54,7 @@ def lift(module: ir.Module) -> list[Lifted]:
         for result in op.results:
             result.replace_all_uses_with(block.add_argument(result.type, op.location))
         op.erase()
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     _return(end, [*end.operands, *given])
     return found
 
@@ -64,7 +66,7 @@ def put_back(module: ir.Module, lifted: list[Lifted]) -> None:
     if function is None or not lifted:
         return
     block = function.regions[0].blocks[0]
-    end = block.operations[len(block.operations) - 1].operation
+    end = end_of(block)
     returned = list(end.operands)
     own = len(returned) - sum(one.parts for one in lifted)
     first = argument = len(block.arguments) - sum(one.results for one in lifted)
@@ -199,17 +201,7 @@ def _bits(x: ir.Value, kind: ir.Value) -> tuple[Parts, Make]:
 
 def _cast(x: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
     """The bits of a tensor's numbers as a tensor of this type, at the insertion point."""
-    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
-    attributes = {
-        "indexing_maps": ir.ArrayAttr.get([identity] * 2),
-        "iterator_types": ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * kind.rank),
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 1]),
-    }
-    made = ir.Operation.create("linalg.generic", [kind], [x, _like(x, kind, range(kind.rank))], attributes, regions=1)
-    block = made.regions[0].blocks.append(ir.RankedTensorType(x.type).element_type, kind.element_type)
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([arith.bitcast(kind.element_type, block.arguments[0])])
-    return made.results[0]
+    return elementwise([x], kind.element_type, lambda number: arith.bitcast(kind.element_type, number))
 
 
 def _scan(x: ir.Value, kind: ir.RankedTensorType, dimension: ir.Attribute, largest: bool) -> ir.Value:
@@ -280,7 +272,7 @@ def _return(end: ir.Operation, values: list[ir.Value]) -> None:
 
 def _in_order(block: ir.Block) -> None:
     """Moves operations behind those that make what they are given."""
-    operations = [op.operation for op in block.operations]
+    operations = operations_of(block)
     end, placed = operations[-1], set[ir.Operation]()
 
     def place(op: ir.Operation) -> None:

@@ -19,6 +19,7 @@ The same for minima, and for an order that goes down. MLIR folds the angle of tw
 from __future__ import annotations
 
 from kitsune_mlir.mlir import arith, attr_int, ir, math, walk
+from kitsune_mlir.operations import made_by, operations_of
 
 _P = arith.CmpFPredicate
 _GREATER, _LESS = (_P.OGT, _P.UGT), (_P.OLT, _P.ULT)
@@ -30,21 +31,21 @@ _Comparison = tuple[ir.Operation, arith.CmpFPredicate]
 def keep_nan(module: ir.Module) -> None:
     """Rewrites the bodies of linalg.generic and tm_tensor.sort in place."""
     for generic in walk(module, "linalg.generic"):
-        for select in [op.operation for op in generic.regions[0].blocks[0].operations]:
+        for select in operations_of(generic.regions[0].blocks[0]):
             if select.name == "arith.select":
                 is_number = isinstance(select.results[0].type, ir.FloatType)
                 (_extremum if is_number else _index_of_extremum)(select)
     for angle in walk(module, "math.atan2"):
         _angle(angle)
     for sort in walk(module, "tm_tensor.sort"):
-        for compare in [op.operation for op in sort.regions[0].blocks[0].operations]:
+        for compare in operations_of(sort.regions[0].blocks[0]):
             if compare.name == "arith.cmpf":
                 _order(compare)
 
 
 def _compare(condition: ir.Value) -> _Comparison | None:
     """The comparison of real numbers that a condition is."""
-    if isinstance(condition.owner, ir.Block) or condition.owner.name != "arith.cmpf":
+    if made_by(condition, "arith.cmpf") is None:
         return None
     compare = condition.owner.operation
     return compare, _P(attr_int(compare, "predicate"))

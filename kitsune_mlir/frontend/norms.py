@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .shapes import are_known
 from .working import NARROW, number, working
 
 aten = torch.ops.aten
@@ -88,7 +89,7 @@ def _variances(wanted: Callable[[Tensor, Tensor], Any], mean_too: bool) -> dict[
         sizes = [x.shape[d] for d in dims]
         if not x.is_floating_point() or not dims:
             return NotImplemented
-        if all(isinstance(size, int) for size in sizes):
+        if are_known(sizes):
             left = math.prod(sizes) - (1 if correction is None else correction)
             return wanted(*_variance_and_mean(x, dims, max(left, 0), keepdim))
         if not mean_too or x.dtype not in NARROW:

@@ -15,6 +15,7 @@ import torch
 from torch.fx import Node
 
 from .graph_values import is_written
+from .shapes import line_along
 from .sorted_starts import argument
 
 aten = torch.ops.aten
@@ -54,7 +55,7 @@ def invert(node: Node) -> None:
             size = call(aten.sym_size.int, order, dim)
             size.meta["val"] = value.shape[dim]
         numbers = call(aten.arange.default, size, dtype=torch.int64, device=value.device)
-        numbers = call(aten.view.default, numbers, [-1 if d == dim else 1 for d in range(value.dim())])
+        numbers = call(aten.view.default, numbers, line_along(dim, value.dim()))
         numbers = call(aten.clone.default, call(aten.expand_as.default, numbers, order))
         places = call(aten.scatter.src, call(aten.zeros_like.default, order), dim, order, numbers)
     if node.target in _ORDERS:

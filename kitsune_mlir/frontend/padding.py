@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .own_operators import AROUND
 from .sampled_elements import CIRCULAR, REFLECTED, REPEATED
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -47,9 +48,9 @@ def _circular(x: Tensor, dim: int, before: int, behind: int) -> list[Sequence[Te
 
 def _rule(around: Around, way: int) -> Callable[..., Any]:
     def rule(x: Tensor, padding: Sequence[Any]) -> Any:
-        if not all(isinstance(size, int) for size in padding) or min(padding) < 0:
+        if not are_known(padding) or min(padding) < 0:
             return NotImplemented
-        if not all(isinstance(size, int) for size in x.shape[-len(padding) // 2 :]):
+        if not are_known(x.shape[-len(padding) // 2 :]):
             return AROUND(x, padding, way)
         for dim in range(x.dim() - len(padding) // 2, x.dim()):
             before, behind = padding[2 * (x.dim() - 1 - dim) :][:2]
@@ -61,7 +62,7 @@ def _rule(around: Around, way: int) -> Callable[..., Any]:
 
 
 def _copies(x: Tensor, repeats: Sequence[Any]) -> Any:
-    if all(isinstance(size, int) for size in (*x.shape, *repeats)):
+    if are_known((*x.shape, *repeats)):
         return NotImplemented
     x = x[(None,) * (len(repeats) - x.dim())].clone()
     for dim, count in reversed(list(enumerate(repeats))):

@@ -7,14 +7,15 @@ A number is a sum of what is not known, each so many times, and of a number or a
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils.weak import WeakIdKeyDictionary
+
+from kitsune_mlir.planning.linear_sums import LinearSum
 
 _KINDS = torch.int64, torch.int32, torch.int16, torch.int8
 _SAME = frozenset("clone contiguous detach int long reshape squeeze to type_as view".split())
@@ -24,19 +25,6 @@ _ALIKE = _SAME | frozenset("getitem select floor_divide floordiv remainder mod c
 def is_place(item: Any) -> bool:
     """Whether it is a tensor of no dimension that holds an integer."""
     return isinstance(item, Tensor) and item.dim() == 0 and item.dtype in _KINDS
-
-
-@dataclass(frozen=True)
-class _Sum:
-    terms: Mapping[Hashable, int]
-    rest: Any  # a number or a size
-
-    def plus(self, other: _Sum, times: int = 1) -> _Sum:
-        counts = {term: self.terms.get(term, 0) + times * other.terms.get(term, 0) for term in self._of(other)}
-        return _Sum({term: n for term, n in counts.items() if n}, self.rest + times * other.rest)
-
-    def _of(self, other: _Sum) -> set[Hashable]:
-        return {*self.terms, *other.terms}
 
 
 class PlaceSums:
@@ -52,9 +40,9 @@ class PlaceSums:
         if first is None or last is None:
             return None
         found = last.plus(first, -1)
-        return None if found.terms else known_size(found.rest)
+        return None if found.terms else known_size(found.known)
 
-    def result_of(self, function: Any, args: Any, kwargs: Any) -> _Sum | None:
+    def result_of(self, function: Any, args: Any, kwargs: Any) -> LinearSum | None:
         """What a call will make of such numbers, before it is made: it may write to one."""
         name = getattr(function, "__name__", "").strip("_")
         if kwargs or not args or not isinstance(args[0], Tensor):
@@ -63,37 +51,37 @@ class PlaceSums:
             return self._arithmetic(name.removeprefix("i").removesuffix("_"), self._of(args[0]), self._of(args[1]))
         if name == "neg":
             own = self._of(args[0])
-            return None if own is None else _Sum({}, 0).plus(own, -1)
+            return None if own is None else own.scaled(-1)
         if name in _SAME and is_place(args[0]):
             return self._of(args[0])
         if name in _ALIKE and all(isinstance(each, Tensor | int) for each in args):
-            return _Sum({(name, *map(self._name, args)): 1}, 0)
+            return LinearSum.of((name, *map(self._name, args)))
         return None
 
-    def note(self, result: Any, found: _Sum | None) -> None:
+    def note(self, result: Any, found: LinearSum | None) -> None:
         """That a call gave this tensor, of which `result_of` said so."""
         if found is not None and is_place(result):
             self._found[result] = found, result._version
 
     @staticmethod
-    def _arithmetic(name: str, one: _Sum | None, other: _Sum | None) -> _Sum | None:
+    def _arithmetic(name: str, one: LinearSum | None, other: LinearSum | None) -> LinearSum | None:
         if one is None or other is None:
             return None
         if name.startswith("r"):
             one, other, name = other, one, name[1:]
         if name != "mul":
             return one.plus(other, -1 if name == "sub" else 1)
-        if isinstance(one.rest, int) and not one.terms:
+        if isinstance(one.known, int) and not one.terms:
             one, other = other, one
-        return _Sum({}, 0).plus(one, other.rest) if not other.terms and isinstance(other.rest, int) else None
+        return one.scaled(other.known) if not other.terms and isinstance(other.known, int) else None
 
-    def _of(self, value: Any) -> _Sum | None:
+    def _of(self, value: Any) -> LinearSum | None:
         if isinstance(value, int | torch.SymInt):
-            return _Sum({}, value)
+            return LinearSum(value)
         if not is_place(value):
             return None
         found, writes = self._found.get(value, (None, 0))
-        return found if found is not None and writes == value._version else _Sum({self._name(value): 1}, 0)
+        return found if found is not None and writes == value._version else LinearSum.of(self._name(value))
 
     def _name(self, value: Any) -> Hashable:
         if not isinstance(value, Tensor):

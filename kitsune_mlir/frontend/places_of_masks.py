@@ -14,6 +14,8 @@ import operator
 import torch
 from torch.fx import Graph, Node
 
+from .shapes import line_along
+
 aten = torch.ops.aten
 
 _TUPLES = {aten.where.default, aten.nonzero_numpy.default}
@@ -108,7 +110,7 @@ def _numbers(node: Node, mask: Node, dim: int) -> Node:
     made = _made(node, graph.call_function(aten.arange.default, (size,), {"device": value.device}), numbers)
     if value.dim() == 1:
         return made
-    shape = [-1 if d == dim else 1 for d in range(value.dim())]
+    shape = line_along(dim, value.dim())
     made = _made(node, graph.call_function(aten.view.default, (made, shape)), numbers.view(shape))
     expanded = numbers.view(shape).expand_as(value)
     return _made(node, graph.call_function(aten.expand_as.default, (made, mask)), expanded)

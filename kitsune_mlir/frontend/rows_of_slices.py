@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 
 from .chosen_elements import number_of
 from .graph_values import bounds_of, call, value_of
+from .shapes import are_known
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -68,7 +69,7 @@ def _entry(view: Node) -> tuple[Rows, Node, list[Node]] | None:
         return None
     whole, taken, shape = node.args[0], node.meta["val"].shape, view.meta["val"].shape
     sizes, dim = whole.meta["val"].shape, (node.args[1] if len(node.args) > 1 else 0) % len(taken)
-    if not all(isinstance(size, int) for size in (*sizes, *taken, *shape)) or len(shape) < 2 or not shape[0]:
+    if not are_known((*sizes, *taken, *shape)) or len(shape) < 2 or not shape[0]:
         return None
     merged = next((k for k in range(2, len(taken)) if list(taken[k:]) == list(shape[1:])), 0)
     start, end = (*node.args[2:4], None, None)[:2]
@@ -82,7 +83,7 @@ def _entry(view: Node) -> tuple[Rows, Node, list[Node]] | None:
 
 def _has_rows(value: object, count: int) -> bool:
     """Whether a value is a tensor of known sizes, the first of which is this one."""
-    if not isinstance(value, torch.Tensor) or not all(isinstance(size, int) for size in value.shape):
+    if not isinstance(value, torch.Tensor) or not are_known(value.shape):
         return False
     return value.dim() > 0 and value.shape[0] == count
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
+from kitsune_mlir.generics import empty_generic, extended, generic
 from kitsune_mlir.mlir import arith, ir, linalg, math, tensor
 
 _ZEROS, _BORDER = 0, 1
@@ -194,12 +195,8 @@ def windows(
     seen = [loops[elements + d] * dilation[d] + loops[places + d] * stride[d] for d in range(dims)]
     read = [loops[0], *seen, loops[rank - 1]] if is_last else [*loops[:2], *seen]
     maps = [ir.AffineMap.get(rank, 0, read), ir.AffineMap.get_identity(rank)]
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
-    made = linalg.GenericOp([result], [x], [tensor.empty(sizes, kind.element_type)], maps, kinds)
-    block = made.regions[0].blocks.append(kind.element_type, kind.element_type)
-    with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
-    return made.results[0]
+    start = tensor.empty(sizes, kind.element_type)
+    return generic([x], [start], maps, ["parallel"] * rank, lambda element, _: element).results[0]
 
 
 def rolled(x: ir.Value, shifts: Mapping[int, int | ir.Value], result: ir.RankedTensorType) -> ir.Value:
@@ -239,15 +236,15 @@ def around(x: ir.Value, padding: Sequence[int], way: int, result: ir.RankedTenso
         (arith.addi(lengths[d], _index(more[d])) if d in more else lengths[d]) if result.is_dynamic_dim(d) else size
         for d, size in enumerate(result.shape)
     ]
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
-    starts = [tensor.empty(sizes, result.element_type)]
-    made = linalg.GenericOp([result], [], starts, [ir.AffineMap.get_identity(rank)], kinds)
-    with ir.InsertionPoint(made.regions[0].blocks.append(result.element_type)):
+
+    def element(_: ir.Value) -> ir.Value:
         places = [linalg.IndexOp(d).result for d in range(rank)]
         for d, first in before.items():
             places[d] = _inside(arith.subi(places[d], _index(first)), lengths[d], way)
-        linalg.YieldOp([tensor.extract(x, places)])
-    return made.results[0]
+        return tensor.extract(x, places)
+
+    start = tensor.empty(sizes, result.element_type)
+    return generic([], [start], [ir.AffineMap.get_identity(rank)], ["parallel"] * rank, element).results[0]
 
 
 def _inside(n: ir.Value, size: ir.Value, way: int) -> ir.Value:
@@ -277,11 +274,7 @@ def _operator(
         for loop, (value, d) in enumerate(sources)
     ]
     maps = [*(ir.AffineMap.get(rank, 0, list(exprs)) for exprs in read), ir.AffineMap.get_identity(rank)]
-    kinds = ir.ArrayAttr.get([ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank)
-    starts = [tensor.empty(sizes, result.element_type)]
-    made = linalg.GenericOp([result], inputs, starts, maps, kinds)
-    made.regions[0].blocks.append(*[ir.RankedTensorType(v.type).element_type for v in (*inputs, *starts)])
-    return made.operation
+    return empty_generic(inputs, [tensor.empty(sizes, result.element_type)], maps, ["parallel"] * rank)
 
 
 def _corners(place: ir.Value, size: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
@@ -301,7 +294,7 @@ def _blended(
     """What lies between the corners, those of the last dimension first."""
     if not corners:
         found = tensor.extract(x, at)
-        return found if found.type == kind else arith.extf(kind, found)
+        return extended(found, kind)
     (one, own), (other, weight) = corners[0]
     near, far = (_blended(x, corners[1:], [*at, index], kind) for index in (one, other))
     return arith.addf(arith.mulf(near, own), arith.mulf(far, weight))

@@ -20,6 +20,7 @@ from torch import Tensor
 from kitsune_mlir.planning.scans import LEAST_BESIDE, TURN, lines_us
 
 from .own_operators import EXTREMA
+from .shapes import line_along
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -113,7 +114,7 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool
         if not x.dim():
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         size = x.shape[dim]
-        lined_up = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+        lined_up = line_along(dim, x.dim())
         places = torch.arange(size, dtype=torch.int32, device=x.device).view(lined_up).expand(x.shape)
         own = working(x) if x.is_floating_point() else x if x.dtype == torch.int64 else x.to(torch.int32)
         if not isinstance(size, int) or _way(own, dim) == Way.LINES:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .shapes import are_known, line_along
+
 aten = torch.ops.aten
 
 
@@ -49,7 +51,7 @@ def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, 
     diagonal, in each row of its column."""
     matrices = x.movedim((dim1, dim2), (-2, -1))
     rows, columns, length = *matrices.shape[-2:], source.shape[-1]
-    if not all(isinstance(size, int) for size in (rows, columns, length)):
+    if not are_known((rows, columns, length)):
         return NotImplemented
     axis, size = (-1, rows) if offset >= 0 else (-2, columns)
     spread = aten.constant_pad_nd(source, (0, size - length)).unsqueeze(axis)
@@ -68,13 +70,13 @@ def as_strided_scatter(
     places = torch.full([1] * len(size), storage_offset or 0, dtype=torch.int64, device=x.device)
     for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
         along = torch.arange(extent, device=x.device) * step
-        places = places + along.view([-1 if d == axis else 1 for d in range(len(size))])
+        places = places + along.view(line_along(axis, len(size)))
     return put(x, places, source)
 
 
 def masked_scatter_backward(grad: Tensor, mask: Tensor, sizes: Sequence[int]) -> Any:
     """The gradient of what a mask took in its order: numbers, or, where all columns of a mask are one, rows."""
-    if not all(isinstance(size, int) for size in sizes):
+    if not are_known(sizes):
         return NotImplemented
     mask = mask.expand(grad.shape)
     by_rows = mask.dim() > 1 and len(sizes) > 1 and mask.stride(-1) == 0 and sizes[-1] == grad.shape[-1]

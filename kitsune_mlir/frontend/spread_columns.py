@@ -23,6 +23,7 @@ from torch.fx import Node
 from kitsune_mlir.chains.gathers import MOST_GATHERED
 
 from .graph_values import call, is_written
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -83,7 +84,7 @@ def _source(operand: Node, dim: int) -> Node | None:
         return None
     source, value = operand.args[0], operand.meta["val"]
     own = source.meta["val"]
-    if own.dim() != value.dim() or not all(isinstance(size, int) for size in own.shape[1:]):
+    if own.dim() != value.dim() or not are_known(own.shape[1:]):
         return None
     times = 1
     for d, (one, size) in enumerate(zip(own.shape, value.shape)):

@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from .graph_values import call, is_written
+from .shapes import line_along
 
 aten = torch.ops.aten
 
@@ -43,7 +44,7 @@ def by_index(node: Node) -> Node:
         places = call(graph, aten.full.default, ([1] * len(size), _offset(node)), node, **whole)
         for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
             along = call(graph, aten.arange.start_step, (0, extent * step, step), node, **whole) if step else None
-            form = [-1 if d == axis else 1 for d in range(len(size))]
+            form = line_along(axis, len(size))
             along = along and call(graph, aten.view.default, (along, form), node)
             places = call(graph, aten.add.Tensor, (places, along), node) if along else places
         places = call(graph, aten.expand.default, (places, list(size)), node)

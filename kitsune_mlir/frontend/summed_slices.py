@@ -20,6 +20,7 @@ from torch.fx import Graph, Node
 
 from .chosen_elements import number_of
 from .graph_values import bounds_of, call
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -89,7 +90,7 @@ def _behind(view: Node, shape: Sequence[Any], dim: int) -> tuple[Callable[[Graph
     if view.target not in (aten.view.default, aten.reshape.default, aten._unsafe_view.default):
         return None
     wanted = list(view.meta["val"].shape)
-    if not all(isinstance(size, int) for size in (*shape, *wanted)):
+    if not are_known((*shape, *wanted)):
         return None
     outer, count, inner = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     found = [d for d in range(len(wanted)) if math.prod(wanted[:d]) == outer and wanted[d] % count == 0]

@@ -26,6 +26,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .moved_dimensions import Factor, Moves, call, is_move, same_shape, view
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -58,7 +59,7 @@ def _sum_before(total: Node) -> None:
         return
     summed = [factor for d in dims for factor in moves.dims[d]]
     sizes = [factor.size for factor in summed]
-    few = all(isinstance(size, int) for size in sizes) and prod(sizes) <= _FEW
+    few = are_known(sizes) and prod(sizes) <= _FEW
     if not summed or (len(path) == 1 and not few):
         return
     with total.graph.inserting_before(total):

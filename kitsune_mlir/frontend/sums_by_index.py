@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .indexing import bags_of
+from .shapes import are_known, line_along
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -80,7 +81,7 @@ def _of_rows(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, inc
     """The sum or the mean of whole rows, of which one number says how many there are for each row of `x`."""
     wide, source = working(x), working(source)
     count = index_add(wide.new_zeros(x.shape[dim]), 0, rows, wide.new_ones(rows.shape[0]))
-    count = count.view([-1 if d == dim else 1 for d in range(x.dim())])
+    count = count.view(line_along(dim, x.dim()))
     if include_self:
         return (index_add(wide, dim, rows, source) / (count + 1)).to(x.dtype)
     total = index_add(torch.zeros_like(wide), dim, rows, source)
@@ -94,7 +95,7 @@ def _as_matrix(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, i
     if dim:
         made = _as_matrix(x.movedim(dim, 0), 0, rows, source.movedim(dim, 0), reduce, include_self)
         return made if made is NotImplemented else made.movedim(0, dim)
-    columns = prod(x.shape[1:]) if all(isinstance(size, int) for size in x.shape[1:]) else 0
+    columns = prod(x.shape[1:]) if are_known(x.shape[1:]) else 0
     if not columns:
         return NotImplemented
     flat, given = x.reshape(x.shape[0], columns), source.reshape(source.shape[0], columns)
@@ -105,7 +106,7 @@ def _as_matrix(x: Tensor, dim: int, rows: Tensor, source: Tensor, reduce: str, i
 def index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
-    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    shape = line_along(dim, x.dim())
     return aten.scatter_reduce(x, dim, index.view(shape).expand_as(source), source, reduce, include_self=include_self)
 
 

@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from kitsune_mlir.errors import UnsupportedError
 
 from .place_sums import PlaceSums, is_place
+from .shapes import line_along
 
 aten = torch.ops.aten
 
@@ -194,7 +195,7 @@ def _placed(x: Tensor, items: Sequence[Any]) -> tuple[Tensor, list[int], list[Te
     dims = [d for d, item in enumerate(left) if _is_moved(item)]
     numbers: list[Tensor | None] = [None] * (dims[-1] + 1)
     for number, d in enumerate(dims):
-        numbers[d] = _numbers(left[d], view.shape[d]).view([-1 if k == number else 1 for k in range(len(dims))])
+        numbers[d] = _numbers(left[d], view.shape[d]).view(line_along(number, len(dims)))
     return view, dims, numbers
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import end_of
 from kitsune_mlir.program import ELEMENT_TYPES, TensorSpec
 
 _NAMES = {text: name for name, (text, _) in ELEMENT_TYPES.items() if name != "u8"} | {"ui8": "u8", "si8": "i8"}
@@ -37,7 +38,7 @@ def retype(function: ir.Operation) -> None:
     """Gives a function the type that its block's arguments and what it returns have."""
     block = function.regions[0].blocks[0]
     inputs = [argument.type for argument in block.arguments]
-    results = [value.type for value in block.operations[len(block.operations) - 1].operands]
+    results = [value.type for value in end_of(block).operands]
     with function.context:
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
         for name, count in (("arg_attrs", len(inputs)), ("res_attrs", len(results))):

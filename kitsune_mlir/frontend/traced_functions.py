@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .medians import quantile
+from .shapes import line_along
 
 _MODES = {
     None: None,
@@ -96,7 +97,7 @@ def _affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None 
     def along(d: int) -> Tensor:
         count, number = space[d], torch.arange(space[d], dtype=theta.dtype, device=theta.device)
         line = (2 * number - (count - 1)) / (torch.sym_max(count - 1, 1) if align_corners else count)
-        return line.view([-1 if k == d else 1 for k in range(len(space))])
+        return line.view(line_along(d, len(space)))
 
     lines = [along(d) for d in reversed(range(len(space)))]  # x is the last dimension
     factors = theta.view(*theta.shape, *[1] * len(space))
@@ -161,7 +162,7 @@ def _quantised(x: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant
 
 def _quantised_along(x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int) -> Tensor:
     """The same with a scale for each channel."""
-    shape = [-1 if d == axis % x.dim() else 1 for d in range(x.dim())]
+    shape = line_along(axis, x.dim())
     return _quantised(x, scale.view(shape), zero_point.view(shape), quant_min, quant_max)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._decomp import decompositions
 
 from .own_operators import WINDOWS
+from .shapes import are_known
 
 aten = torch.ops.aten
 
@@ -28,7 +29,7 @@ def unfold(
 ) -> Any:
     if x.dim() == 3:
         return unfold(x.unsqueeze(0), kernel, dilation, padding, stride).squeeze(0)
-    if not all(isinstance(size, int) for size in (x.shape[1], *kernel)):
+    if not are_known((x.shape[1], *kernel)):
         return decompositions.im2col(x, kernel, dilation, padding, stride)
     forms = zip(x.shape[2:], kernel, dilation, padding, strict=True)
     longest = [size + 2 * p - d * (k - 1) for size, k, d, p in forms]

@@ -28,6 +28,7 @@ from kitsune_mlir import mlir
 
 from .own_operators import AROUND, BETWEEN
 from .sampled_elements import REPEATED
+from .shapes import are_known
 from .working import working
 
 aten = torch.ops.aten
@@ -46,7 +47,7 @@ def repeated(rank: int) -> Callable[..., Any]:
 
     def rule(x: Tensor, output_size: Sequence[Any] | None, factors: Sequence[float] | None) -> Any:
         sizes, times = x.shape[-rank:], factors
-        if output_size is not None and all(isinstance(size, int) for size in (*sizes, *output_size)) and 0 not in sizes:
+        if output_size is not None and are_known((*sizes, *output_size)) and 0 not in sizes:
             times = [out / size for out, size in zip(output_size, sizes, strict=True)]
         if times is None or not all(map(_is_exact, times, sizes)):
             found = None if times is None else _places(sizes, output_size, factors)
@@ -168,7 +169,7 @@ def _whole_times(
 
 def _are_many(x: Tensor, factors: Sequence[float]) -> bool:
     """Whether reading by number takes longer than two launches for each dimension."""
-    return not all(isinstance(size, int) for size in x.shape) or x.numel() * math.prod(factors) >= MANY
+    return not are_known(x.shape) or x.numel() * math.prod(factors) >= MANY
 
 
 @functools.cache
@@ -206,7 +207,7 @@ def _ways(
 ) -> list[_Way] | None:
     """How each dimension is gone along; None where sizes are open, or a factor is no fraction of small numbers."""
     found = []
-    if not all(isinstance(size, int) for size in (*sizes, *(output_size or ()))) or 0 in sizes:
+    if not are_known((*sizes, *(output_size or ()))) or 0 in sizes:
         return None
     for number, size in enumerate(sizes):
         factor = None if factors is None else Fraction(factors[number])
@@ -266,7 +267,7 @@ def antialiased(weight: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
 
     def rule(x: Tensor, output_size: Sequence[Any], align_corners: bool, *scales: float | None) -> Any:
         sizes = x.shape[-2:]
-        if not all(isinstance(size, int) for size in (*sizes, *output_size)) or not x.is_floating_point():
+        if not are_known((*sizes, *output_size)) or not x.is_floating_point():
             return NotImplemented
         y, ways = working(x), [*enumerate(zip(sizes, output_size, scales or (None, None), strict=True), -2)]
         for dim, (size, out, scale) in sorted(ways, key=lambda way: way[1][1] / way[1][0]):  # what shrinks most first

@@ -24,6 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .moved_dimensions import Moves, call, view
+from .shapes import are_known
 from .sums_before_turns import beside, turned_sum
 
 aten, prims = torch.ops.aten, torch.ops.prims
@@ -56,7 +57,7 @@ def _sum(product: Node) -> None:
     moves, dtype = Moves.of(matrix), product.meta["val"].dtype
     if moves is None or moves.turns == 0 or moves.selected or not moves.dims[dim]:
         return
-    is_known = all(isinstance(size, int) for size in (*left.meta["val"].shape, columns))
+    is_known = are_known((*left.meta["val"].shape, columns))
     if is_known and moves.dims[dim][-1] is moves.factors()[-1]:
         return
     if moves.source.target in _TAKEN or not dtype.is_floating_point or _is_of_attention(product, vector):

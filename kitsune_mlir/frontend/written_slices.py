@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from .shapes import are_known
+
 aten = torch.ops.aten
 
 
@@ -62,7 +64,7 @@ def _written(node: Node) -> tuple[int, int, int] | None:
     dim, start, end, step = (*node.args[2:], *(0, None, None, 1)[len(node.args) - 2 :])
     dim %= len(shape)
     start, end = start or 0, shape[dim] if end is None else end
-    if step != 1 or not all(isinstance(size, int) for size in (shape[dim], start, end)):
+    if step != 1 or not are_known((shape[dim], start, end)):
         return None
     first, last = (min(max(at + shape[dim] * (at < 0), 0), shape[dim]) for at in (start, end))
     return (dim, first, last) if first < last else None

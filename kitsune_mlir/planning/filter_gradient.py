@@ -8,7 +8,6 @@ other parts of the strips, whose sums are added up by a kernel behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
@@ -156,12 +155,3 @@ def _strip(of: Convolution, rows: int, taps: int, together: int) -> int:
 def left_over(places: int | None, strip: int) -> bool:
     """Whether places may be left over behind the last whole strip."""
     return strip > 1 and (places is None or places % strip > 0)
-
-
-def row_of(number: int, kernel: Sequence[int]) -> list[int]:
-    """The taps along all sizes but the last of a row of that number."""
-    found = []
-    for size in reversed(kernel[:-1]):
-        number, tap = divmod(number, size)
-        found.append(tap)
-    return found[::-1]

@@ -207,6 +207,11 @@ def dram_us(nbytes: float, target: Target) -> float:
     return 0.0 if nbytes <= _KEPT * target.l2_bytes else nbytes / (target.dram_gbps * 1e3)
 
 
+def memory_us(nbytes: float, target: Target) -> float:
+    """Microseconds that the L2, or DRAM, takes for so many bytes of a kernel."""
+    return max(dram_us(nbytes, target), nbytes / (target.l2_gbps * 1e3))
+
+
 def loop_cycles(instructions: float, loads: int, missed: float) -> float:
     """Cycles of one thread for a turn of an innermost loop, `missed` of whose loads miss the SM's cache."""
     return instructions * _ALONE + _waiting(loads, missed) / _TOGETHER

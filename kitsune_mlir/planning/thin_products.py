@@ -31,6 +31,11 @@ _APART = 64.0  # what such a term takes besides where neighbours of a result rea
 _LONG_SUM = 1 << 12  # turns from which on a second kernel joins parts
 
 
+def takes_its_place(microseconds: float | None, tiles_us: float | None) -> bool:
+    """Whether another form of a product, if there is one, takes the place of one on tensor cores, if there is such."""
+    return microseconds is not None and (tiles_us is None or microseconds < THIN_BY * tiles_us)
+
+
 @cache
 def thin_us(rows: int, columns: int, k: int, element_bytes: int, target: Target) -> float | None:
     """Microseconds of a product (rows x k) times (columns x k) transposed, of elements of so many bytes, as a row group

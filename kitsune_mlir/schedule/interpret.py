@@ -19,6 +19,7 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.dialects.checks import defined_by
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.operations import operations_of
 
 from . import between, numeric, steps
 from .between import Between
@@ -52,7 +53,7 @@ class _Part:
     @property
     def setup(self) -> list[ir.Operation]:
         """What stands beside agents."""
-        ops = (op.operation for op in self.op.block.operations)
+        ops = operations_of(self.op.block)
         return [op for op in ops if op.name != dialect.AgentOp.OPERATION_NAME]
 
 
@@ -123,7 +124,7 @@ class Program:
     def _between(self, outside: dict[int, Any]) -> list[Between]:
         """The rings between roles, and what else stands there, of which all CTAs know."""
         found = []
-        for op in (op.operation for op in self.kernel.block.operations):
+        for op in operations_of(self.kernel.block):
             if op.name == dialect.AllocRingOp.OPERATION_NAME:
                 found.append(Between(op.opview))
                 outside[hash(op.results[0])] = found[-1]
@@ -176,7 +177,7 @@ class Program:
 
     def _block(self, block: ir.Block) -> tuple[list[Step], list[int]]:
         """A block's steps, and what it yields."""
-        ops = [op.operation for op in block.operations]
+        ops = operations_of(block)
         yields = [hash(v) for v in ops.pop().operands] if ops and ops[-1].name == "scf.yield" else []
         return [self._step(op) for op in ops], yields
 

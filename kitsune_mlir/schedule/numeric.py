@@ -16,7 +16,8 @@ import numpy as np
 from kitsune_mlir.codegen.scan_joins import BACKWARDS, BEFORE, neutral_of
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.mlir import attr_int, ir, location
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.rows import DYNAMIC, loops_of
 
 from . import poison, tensors, windows
@@ -171,7 +172,7 @@ def _constant(op: ir.Operation) -> Function:
 
 
 def _compare_floats(op: ir.Operation) -> Function:
-    predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+    predicate = attr_int(op, "predicate")
 
     def compare(xs: Sequence[Any]) -> Sequence[Any]:
         a, b = xs
@@ -190,7 +191,7 @@ def _compare_floats(op: ir.Operation) -> Function:
 
 
 def _compare_integers(op: ir.Operation) -> Function:
-    order = _CMPI[ir.IntegerAttr(op.attributes["predicate"]).value]
+    order = _CMPI[attr_int(op, "predicate")]
     return lambda xs: [order(*xs)]
 
 
@@ -266,7 +267,7 @@ def _generic(op: ir.Operation) -> Function:
     count, outputs, block = len(op.operands), len(op.results), op.regions[0].blocks[0]
     outside = [hash(value) for value in captures(op)]
     arguments = [hash(argument) for argument in block.arguments]
-    *inner, last = [inner.operation for inner in block.operations]
+    *inner, last = operations_of(block)
     steps = [(_index(step) if step.name == "linalg.index" else compile_op(step), step) for step in inner]
     steps = [(run, [hash(v) for v in step.operands], [hash(v) for v in step.results]) for run, step in steps]
     yields = [hash(value) for value in last.operands]
@@ -303,9 +304,9 @@ def _generic(op: ir.Operation) -> Function:
 
 def _scan(op: ir.Operation) -> Function:
     """Running results along a dimension, and those of all elements."""
-    along, name = ir.IntegerAttr(op.attributes["dimension"]).value, element(op.results[0].type)
+    along, name = attr_int(op, "dimension"), element(op.results[0].type)
     block = op.regions[0].blocks[0]
-    *inner, last = [inner.operation for inner in block.operations]
+    *inner, last = operations_of(block)
     steps = [(compile_op(step), [hash(v) for v in step.operands], [hash(v) for v in step.results]) for step in inner]
     arguments, (found,) = [hash(argument) for argument in block.arguments], [hash(value) for value in last.operands]
 
@@ -329,7 +330,7 @@ def _scan(op: ir.Operation) -> Function:
 
 
 def _index(op: ir.Operation) -> Function:
-    dimension = ir.IntegerAttr(op.attributes["dim"]).value
+    dimension = attr_int(op, "dim")
     return lambda loops: [loops[dimension]]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, location, slice_of
+from kitsune_mlir.mlir import attr_int, ir, location
+from kitsune_mlir.operations import slice_of
 from kitsune_mlir.rows import DYNAMIC
 
 from . import poison
@@ -22,7 +23,7 @@ def part(op: ir.Operation) -> Function:
 
 
 def concat(op: ir.Operation) -> Function:
-    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    dim = attr_int(op, "dim")
     return lambda xs: [np.concatenate(xs, axis=dim)]
 
 

@@ -53,7 +53,7 @@ def test_each_size_is_followed_once():
         mlir.context(),
     )
     returned = walk(module, "func.return")[0]
-    assert example_sizes.number_of(returned.operands[0]) == 3 << 60
+    assert example_sizes.Known().number(returned.operands[0]) == 3 << 60
 
 
 class Layers(nn.Module):

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.mlir import attr_int, context, ir, parse, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.passes.folded_sizes import fold_sizes
 
 HOLDS = [
@@ -58,7 +59,7 @@ def programs(draw):
 def values_of(main, sizes):
     """What a function returns where its sizes are these."""
     found = {}
-    for op in (op.operation for op in main.regions[0].blocks[0].operations):
+    for op in operations_of(main.regions[0].blocks[0]):
         read = [found.get(hash(value)) for value in op.operands]
         name = op.name.partition(".")[2]
         if op.name == "func.return":

@@ -14,6 +14,7 @@ from kitsune_mlir import mlir
 from kitsune_mlir.dialects import clusters
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.passes import pipeline, priced_product
 from kitsune_mlir.planning import product_engines
 from kitsune_mlir.planning import target as targets
@@ -140,7 +141,7 @@ def test_pieces_wait_for_what_they_are_made_of():
     """The proof refuses a kernel that gives f32 back before its pieces are made."""
     module = scheduled(2, 72, 136, 200, (False, False), "f32")
     split = mlir.walk(module, "kitsune.split")[0]
-    (release,) = [use.owner.operation for use in split.operands[0].uses if use.owner.name == "kitsune.release"]
+    (release,) = users_of(split.operands[0], "kitsune.release")
     release.move_before(split)
     assert "kitsune.split" in refused(module)
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from kitsune_mlir.mlir import ir
-from kitsune_mlir.passes.schedule_build import constant_index
+from kitsune_mlir.generics import constant_index
+from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.passes.tile_order import ceildiv, place_of
 
 COMPUTED = {
@@ -23,7 +23,7 @@ COMPUTED = {
 def number_of(value):
     op = value.owner
     if op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
+        return attr_int(op, "value")
     return COMPUTED[op.name](*map(number_of, op.operands))
 
 

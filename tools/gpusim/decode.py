@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir import mlir
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
 
 from . import ptx, wgmma
 from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
@@ -197,7 +197,7 @@ def _constant(op: ir.Operation) -> np.ndarray:
 
 
 def _predicate(op: Op) -> int:
-    return ir.IntegerAttr(op.attributes["predicate"]).value
+    return attr_int(op, "predicate")
 
 
 def _select(op: Op) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.hopper import cluster
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int, ir
 
 from . import index_reports, mma, word_updates
 from .arithmetic import dtype_of
@@ -344,7 +344,7 @@ class Lockstep:
 
     def _memref_atomic_rmw(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
-        kind = ir.IntegerAttr(op.attributes["kind"]).value
+        kind = attr_int(op, "kind")
         where = buffer.address(indices, mask)
         if isinstance(buffer, Shared):
             buffer.updated(where, mask)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import attr_int
 
 from .agents import Agent, Scheduler
 from .assembler import Assembler
@@ -266,7 +266,7 @@ class WarpAgent(Agent):
         return [elected.reshape(-1)]
 
     def _nvvm_setmaxregister(self, op: Op, mask: np.ndarray) -> list[Any]:
-        count = ir.IntegerAttr(op.attributes["regCount"]).value
+        count = attr_int(op, "regCount")
         if count % 8 or not 24 <= count <= 256:
             raise MemoryFault(f"setmaxnreg of {count} registers")
         if not mask.all() or len(mask) != WARPGROUP:
@@ -334,7 +334,7 @@ class WarpAgent(Agent):
         return []
 
     def _nvvm_wgmma_wait_group_sync_aligned(self, op: Op, mask: np.ndarray) -> list[Any]:
-        self.wait_products(ir.IntegerAttr(op.attributes["group"]).value, mask)
+        self.wait_products(attr_int(op, "group"), mask)
         return []
 
 

@@ -18,7 +18,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
 
-WARP = 32  # lanes
 BOX_ROW = 128  # bytes
 CHUNK = 64  # elements of a box's row
 BOX = CHUNK * BOX_ROW  # bytes of a box of 64 rows

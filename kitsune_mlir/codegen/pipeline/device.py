@@ -45,10 +45,6 @@ def i1() -> ir.Type:
     return ir.IntegerType.get_signless(1)
 
 
-def i8() -> ir.Type:
-    return ir.IntegerType.get_signless(8)
-
-
 def i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
 

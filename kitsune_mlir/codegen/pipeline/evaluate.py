@@ -13,7 +13,7 @@ from functools import cached_property
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, attr_int, ir
 
 from . import device
 from .device import Int, Offset
@@ -233,7 +233,7 @@ class Evaluator:
             if scalar.name == "linalg.yield":
                 return scalar.given(values)
             if scalar.name == "linalg.index":
-                place = loops[ir.IntegerAttr(op.attributes["dim"]).value]
+                place = loops[attr_int(op, "dim")]
                 places[scalar.results[0]] = place
                 values[scalar.results[0]] = arith.index_cast(ir.IndexType.get(), device.value(place))
             elif scalar.name == "tensor.extract":
@@ -313,7 +313,7 @@ class Evaluator:
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""
-        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        dim = attr_int(op, "dim")
         type_ = compute_type(element_of(op.results[0]))
 
         def pick(parts: list[ir.Value], start: int, inside: Evaluator) -> ir.Value:
@@ -342,7 +342,7 @@ def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
         return False
     for op in s.index_ops():
         uses = list(op.results[0].uses)
-        if ir.IntegerAttr(op.attributes["dim"]).value in columns and not all(_is_last_index(use) for use in uses):
+        if attr_int(op, "dim") in columns and not all(_is_last_index(use) for use in uses):
             return False
     return True
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import FLOATS
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import end_of, made_by
 
 from .memory import compute_type, element_of
 
 
 def is_zero(scalar: ir.Value) -> bool:
-    op = rows.producer(scalar)
-    return op is not None and op.name == "arith.constant" and ir.FloatAttr(op.attributes["value"]).value == 0.0
+    op = made_by(scalar, "arith.constant")
+    return op is not None and ir.FloatAttr(op.attributes["value"]).value == 0.0
 
 
 def combiner_of(s: rows.Structured) -> ir.Operation | None:
@@ -19,7 +20,7 @@ def combiner_of(s: rows.Structured) -> ir.Operation | None:
     if len(s.op.results) != 1:
         return None
     out = list(s.body.arguments)[-1]
-    last = rows.producer(list(s.body.operations)[-1].operation.operands[0])
+    last = rows.producer(end_of(s.body).operands[0])
     uses = list(out.uses)
     if last is None or last.name not in FLOATS or len(uses) != 1 or uses[0].owner.operation != last:
         return None

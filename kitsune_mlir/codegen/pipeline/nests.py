@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import users_of
 
 PRODUCT, REDUCTION, MAP = "product", "reduction", "map"
 
@@ -87,7 +88,7 @@ class StageNests:
     def _product(self, op: ir.Operation) -> None:
         """The product with its epilogue; held when anything but a put or store reads the end."""
         value = self._end_of_epilogue(op)
-        readers = [use.owner.operation.name for use in value.uses]
+        readers = [user.name for user in users_of(value)]
         outward = (kitsune.PutOp.OPERATION_NAME, *kitsune.OUTPUTS)
         self._add(Nest(PRODUCT, value, op, local=any(name not in outward for name in readers)))
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, slice_of
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import permutation_of, slice_of
 
 from . import device
 from .device import Int
@@ -37,7 +38,7 @@ def moved(op: ir.Operation, value: ir.Value, index: Sequence[Int]) -> list[Int] 
     if op.name in rows.RESHAPES:
         return _reshaped(index, shape_of(value), shape_of(op.operands[0]))
     if op.name == "linalg.transpose":
-        permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+        permutation = permutation_of(op)
         return [index[permutation.index(d)] for d in range(len(index))]
     return None
 

@@ -16,9 +16,6 @@ from . import device
 from .counters import REPORT_AT
 from .device import Int
 
-# The report's words, after the flag that it is there: `wait` is the wait's number among the kernel's, the last two
-# are what its sentence has in the places {0} and {1}.
-FIELDS = ("wait", "cta", "tile", "first", "second")
 PATIENCE = 64  # questions after which a thread heeds another's report: longer than copies take that are under way
 
 Answer = tuple[ir.Value, ir.Value]  # i1: the wait is over; a word of what was seen, i32
@@ -81,7 +78,7 @@ class Watch:
         return device.flipped(device.equal(self._flag(), 0))
 
     def tell(self, fields: list[Int]) -> None:
-        """One thread: reports FIELDS, if it is the first."""
+        """One thread: reports these words (`REPORT` in runtime/cuda_pipeline.py), if it is the first."""
         text = "atom.acq_rel.gpu.global.cas.b32 $0, [$1], $2, $3;"
         before = device.assembly(text, self.report, 0, 1, result=device.i32())
         with device.when(device.equal(before, 0)):

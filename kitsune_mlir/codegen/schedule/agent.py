@@ -19,8 +19,9 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.dialects.checks import defined_by
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, walk
-from kitsune_mlir.rows import Structured, producer, shape_of
+from kitsune_mlir.mlir import arith, attr_int, ir, location, walk
+from kitsune_mlir.operations import producer
+from kitsune_mlir.rows import Structured, shape_of
 
 from . import parts, stores, whole_rows
 from .boxes import patch_of
@@ -107,7 +108,7 @@ class AgentCode(ProductCode):
             self._tiles(value)
             return self.values[hash(value)]
         if op is not None and op.name == "arith.constant":
-            return ir.IntegerAttr(op.attributes["value"]).value
+            return attr_int(op, "value")
         if op is not None and op.name == "tensor.dim":
             return self.around.size_of(value)
         if op is not None and op.name in _ARITHMETIC:  # of sizes
@@ -118,7 +119,7 @@ class AgentCode(ProductCode):
 
     def _arith_constant(self, op: ir.Operation) -> None:
         if isinstance(op.results[0].type, ir.IndexType):
-            self.values[hash(op.results[0])] = ir.IntegerAttr(op.attributes["value"]).value
+            self.values[hash(op.results[0])] = attr_int(op, "value")
 
     def _tiles(self, value: ir.Value) -> None:
         """The kernel's tiles, as this CTA's bounds."""
@@ -168,7 +169,7 @@ class AgentCode(ProductCode):
     def _tensor_concat(self, op: ir.Operation) -> None:
         """Parts side by side are a tile of parts; others' elements are found where they are used."""
         found = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
-        if len(found) < len(op.operands) or ir.IntegerAttr(op.attributes["dim"]).value != 1:
+        if len(found) < len(op.operands) or attr_int(op, "dim") != 1:
             return
         if (tile := parts.joined(found, op.results[0].type)) is not None:
             self._take_up(op.results[0], tile)
@@ -332,7 +333,7 @@ class AgentCode(ProductCode):
         """Whether an elementwise operator is of rows alone: of numbers that all threads of a row have."""
         if len(s.iterators) == 1:
             return not parts.is_along_columns(s.op.results[0])
-        inputs = list(s.op.operands)[: s.inputs]
+        inputs = s.given
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _know_table(self, table: ir.Value) -> None:

@@ -13,6 +13,7 @@ from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.operations import users_of
 
 from .around import Surroundings
 from .exchanges import ExchangeCode
@@ -49,7 +50,7 @@ class BetweenCode(ExchangeCode):
 
     def _filled_from(self, slot: ir.Value) -> list[Ring]:
         """The rings that the thread fills out of a slot."""
-        copies = (use.owner.operation for use in slot.uses if use.owner.operation.name == "kitsune.copy")
+        copies = users_of(slot, "kitsune.copy")
         labels = dict.fromkeys(schedule.ring_of(copy.operands[0]).label for copy in copies)
         return [self.around.rings[label] for label in labels if label in self.turns]
 

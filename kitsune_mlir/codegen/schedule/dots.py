@@ -27,6 +27,7 @@ from kitsune_mlir.dialects.dots import DotsOp, StashOp
 from kitsune_mlir.dialects.schedule import AgentOp, ReadOp, WriteOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.planning.dots import LANES, most_steps, sums_of
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.rows import Structured, shape_of
@@ -89,7 +90,7 @@ class DotsCode(AgentCode):
         block = op.regions[0].blocks[0]
         if any(inner.operation.name == "scf.for" for inner in block.operations):
             raise UnsupportedError(f"{location(op.location)}: a loop in a loop of an agent that multiplies alone")
-        (dots,) = [inner.operation for inner in block.operations if inner.operation.name == DotsOp.OPERATION_NAME]
+        (dots,) = operations_of(block, DotsOp.OPERATION_NAME)
         product = _Product(dots, {hash(v): self.rows_of[hash(v)] for v in dots.operands}, self.quarter)
         self._tiles(op.operands[0])
         lower, upper, step = (self.number(bound) for bound in list(op.operands)[:3])

@@ -8,13 +8,13 @@ from math import gcd, prod
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import RankOp
-from kitsune_mlir.mlir import ir
-from kitsune_mlir.rows import producer
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import made_by, producer
 
 
 def is_from_tiles(bound: ir.Value) -> bool:
     """Whether it is one of the bounds that kitsune.tiles gives."""
-    return not isinstance(bound.owner, ir.Block) and bound.owner.operation.name == schedule.TilesOp.OPERATION_NAME
+    return made_by(bound, schedule.TilesOp.OPERATION_NAME) is not None
 
 
 def divisor(index: ir.Value) -> int:
@@ -24,7 +24,7 @@ def divisor(index: ir.Value) -> int:
         lower, _, step = list(index.owner.owner.operands)[:3]
         return gcd(divisor(lower), divisor(step))
     if op is not None and op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
+        return attr_int(op, "value")
     if op is not None and op.name == "arith.muli":
         return prod(map(divisor, op.operands))
     if op is not None and op.name == "arith.addi":
@@ -71,7 +71,7 @@ def _split(index: ir.Value) -> tuple[list[ir.Value], int]:
     number = constant(index)
     if number is not None:
         return [], number
-    if isinstance(index.owner, ir.Block) or index.owner.operation.name != "arith.addi":
+    if made_by(index, "arith.addi") is None:
         return [index], 0
     parts = [_split(operand) for operand in index.owner.operation.operands]
     return [value for values, _ in parts for value in values], sum(number for _, number in parts)

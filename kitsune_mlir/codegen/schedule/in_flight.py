@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.hopper import wgmma
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import operations_of, users_of
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _issued_behind(yielded: ir.Value) -> int | None:
 
 def _is_waited_for(product: ir.Operation) -> bool:
     """Whether a slot is given back in a product's block once it has ended."""
-    users = (use.owner.operation for use in product.results[1].uses)
+    users = users_of(product.results[1])
     return any(user.name == schedule.ReleaseOp.OPERATION_NAME and user.block == product.block for user in users)
 
 
@@ -160,4 +161,4 @@ def _is_in_loop(op: ir.Operation) -> bool:
 
 def _products(op: ir.Operation) -> list[ir.Operation]:
     """The products of an operation's block."""
-    return [o.operation for o in op.block.operations if o.operation.name == schedule.ProductOp.OPERATION_NAME]
+    return operations_of(op.block, schedule.ProductOp.OPERATION_NAME)

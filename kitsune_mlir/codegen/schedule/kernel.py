@@ -29,6 +29,7 @@ from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.product_engines import BESIDE_SUMS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.windows import OPEN
@@ -366,7 +367,7 @@ class ScheduledKernel:
     def _queue(self, label: str, workspace: ir.Value) -> TileRing:
         """A ring between roles."""
         (ring,) = (ring for ring in self.kernel.rings if ring.label == label)
-        opens = next(use.owner.operation for use in ring.results[0].uses if use.owner.operation.name == _ACQUIRE)
+        opens = users_of(ring.results[0], _ACQUIRE)[0]
         makers = parent_of(opens, schedule.AgentOp.OPERATION_NAME).opview.count
         return TileRing(self.places[label], workspace, ring.tile.shape[0], makers, takers=1)
 

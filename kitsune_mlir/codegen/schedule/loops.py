@@ -14,6 +14,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location, walk
+from kitsune_mlir.operations import end_of
 
 from .boxes import GlobalBox
 from .extents import is_from_tiles
@@ -85,7 +86,7 @@ class LoopCode:
         bounds = [self.number(bound) for bound in list(op.operands)[:3]]
         rings = [ring for ring in self._rings(op) if ring in self.turns]
         block = op.regions[0].blocks[0]
-        yields = list(list(block.operations)[-1].operation.operands)
+        yields = list(end_of(block).operands)
         starts = [self._begun(self._start(value)) for value in list(op.operands)[3:]]
         behind = [self._behind(*pair, op) for pair in zip(starts, yields, strict=True)]
         state, known = self.products.enter(behind), (self.memories, self.halves, self.lanes)

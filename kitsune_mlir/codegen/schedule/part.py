@@ -18,6 +18,7 @@ from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.operations import users_of
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode
@@ -204,7 +205,7 @@ class PartCode:
     @staticmethod
     def _agent_of(ring: schedule.AllocRingOp, opens: type) -> schedule.AgentOp:
         """The agent that opens a ring's slots so."""
-        uses = [use.owner.operation for use in ring.results[0].uses]
+        uses = users_of(ring.results[0])
         opening = [op for op in uses if op.name == opens.OPERATION_NAME]
         agents = {agent.label: agent for op in opening if (agent := parent_of(op, AGENT).opview)}
         if len(agents) != 1:

@@ -9,7 +9,8 @@ from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.rows import Structured, producer
+from kitsune_mlir.operations import producer
+from kitsune_mlir.rows import Structured
 
 from .stores import Half
 
@@ -68,7 +69,7 @@ def is_of_tensors(value: ir.Value) -> bool:
             continue
         seen.add(value)
         if op.name == "linalg.generic":
-            waiting += list(op.operands)[: Structured(op).inputs]
+            waiting += Structured(op).given
         elif op.name == schedule.ReadOp.OPERATION_NAME and not isinstance(op.operands[0].type, schedule.Slot):
             if ir.RankedTensorType(value.type).rank == 2 and "together" not in op.attributes:
                 return True

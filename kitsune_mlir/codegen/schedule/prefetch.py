@@ -15,7 +15,8 @@ from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.generics import extended
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.rows import Structured
 
 from .agent import AgentCode
@@ -84,7 +85,7 @@ class PrefetchCode(AgentCode):
     def _ask_for(self, table: ir.Value, number: ir.Value, there: ir.Value) -> None:
         """Asks for the row of a table where the tile has the row that it is for (i1)."""
         kind, i64 = ir.RankedTensorType(table.type), device.i64()
-        row = index_checks.known_row(table, number if number.type == i64 else arith.extsi(i64, number))
+        row = index_checks.known_row(table, extended(number, i64))
         place = device.further(self._pointer(table), row, kind.shape[1], kind.element_type)
         nbytes = kind.shape[1] * kind.element_type.width // 8
         device.assembly(device.where(2, "cp.async.bulk.prefetch.L2.global [$0], $1;"), place, nbytes, there)

@@ -17,7 +17,9 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, ir, location
+from kitsune_mlir.operations import operations_of
 from kitsune_mlir.row_numbers import row_number
 
 
@@ -49,7 +51,7 @@ def sources(tile: ir.Value) -> list[Source]:
         return _read(op.opview)
     if op is not None and op.name == "linalg.generic":
         s = rows.Structured(op)
-        extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
+        extracts = operations_of(s.body, "tensor.extract")
         numbers = rows.producer(op.operands[0])
         if len(extracts) == 1 and numbers is not None and numbers.name == schedule.ReadOp.OPERATION_NAME:
             (extract,) = extracts
@@ -159,8 +161,7 @@ def _checked(extracts: Sequence[ir.Operation | None]) -> list[ir.Operation]:
 
 def _wide(number: ir.Value) -> ir.Value:
     """The number as i64; a negative one stays negative."""
-    i64 = ir.IntegerType.get_signless(64)
-    return number if number.type == i64 else arith.extsi(i64, number)
+    return extended(number, ir.IntegerType.get_signless(64))
 
 
 def _chosen(values: Sequence[ir.Value], bits: Sequence[ir.Value]) -> ir.Value:

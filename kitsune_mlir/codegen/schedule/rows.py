@@ -21,7 +21,8 @@ from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.mlir import arith, attr_int, ir, location, walk
+from kitsune_mlir.operations import end_of
 
 from .agent import AgentCode
 from .extents import is_from_tiles
@@ -112,7 +113,7 @@ class RowCode(AgentCode):
             self.evaluator, self.columns = known[0].fork(nested=False), dict(known[1])
             self._take_up_tiles(list(block.arguments)[1:], starts, carried)
             self._block(block)
-            return self._numbers_of(list(list(block.operations)[-1].operation.operands))
+            return self._numbers_of(list(end_of(block).operands))
 
         first, last, step, *starts = op.operands
         found = device.loop(*map(self.number, (first, last, step)), turn, self._numbers_of(starts))
@@ -122,7 +123,7 @@ class RowCode(AgentCode):
     def _arith_cmpi(self, op: ir.Operation) -> None:
         """How long rows are, of which one size says it."""
         numbers = [device.value(self.number(operand)) for operand in op.operands]
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        predicate = attr_int(op, "predicate")
         self.values[hash(op.results[0])] = arith.cmpi(arith.CmpIPredicate(predicate), *numbers)
 
     def _scf_if(self, op: ir.Operation) -> None:

@@ -13,7 +13,8 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import storage_type
 from kitsune_mlir.dialects.columns import open_behind, place_of, sizes_of, strides_of
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.generics import extended
+from kitsune_mlir.mlir import ir
 
 
 def read(
@@ -82,7 +83,7 @@ def write_to(
         place_rows(whole, output, to, exists, tile.width, column, outbox)
         return
     i64 = ir.IntegerType.get_signless(64)
-    places = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
+    places = [extended(row, i64) for row in to]
     inside = [index_checks.may_add(op, row, rows, there) for row, there in zip(places, exists, strict=True)]
     add_rows(whole, output, places, inside, tile.width, column, outbox)
 

@@ -1,0 +1,16 @@
+"""What is asked of the shapes of a graph's tensors again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+def are_known(sizes: Iterable[Any]) -> bool:
+    """Whether sizes are numbers, none being open until the call."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def line_along(dim: int, rank: int) -> list[int]:
+    """The shape in which a line of numbers lies along one of so many dimensions, which may be counted from the last."""
+    return [-1 if d == dim % rank else 1 for d in range(rank)]
