@@ -30,10 +30,10 @@ from kitsune_mlir.planning.recurrences import READ_AHEAD, STATIC, Layer, Shares,
 from kitsune_mlir.planning.target import Target
 
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, only_if, product
-from .gpu_word_access import load_word
 from .hopper import cluster
 from .pipeline.device import below, i64, narrow, when
 from .recurrent import Recurrent, narrowed, recurrent, stepped, widened
+from .shared_parts import SharedPart
 
 _TOGETHER = 8  # weights that a thread loads before it stores the first
 _UNKNOWN = 64  # rows, or steps, where no example says how many
@@ -104,42 +104,19 @@ def _turns(first: ir.Value, last: int, step: int) -> Iterator[ir.Value]:
         scf.yield_([])
 
 
-@dataclass(frozen=True)
-class _Buffer:
-    """A part of a buffer in shared memory, of so many dimensions, from its element of number `first` on."""
-
-    whole: ir.Value
-    first: int
-    shape: tuple[int, ...]
-
-    def number(self, at: Sequence[ir.Value]) -> ir.Value:
-        """That of an element, in the whole buffer."""
-        found = at[0]
-        for index, size in zip(at[1:], self.shape[1:], strict=True):
-            found = arith.addi(arith.muli(found, as_value(size)), index)
-        return arith.addi(found, as_value(self.first)) if self.first else found
-
-    def load(self, at: Sequence[ir.Value], count: int = 1) -> list[ir.Value]:
-        """So many neighbours."""
-        return load_word(self.whole, [self.number(at)], count)
-
-    def store(self, value: ir.Value, at: Sequence[ir.Value]) -> None:
-        memref.store(value, self.whole, [self.number(at)])
-
-
-def _buffers(kernel: Kernel, element: ir.Type, own: Shares) -> list[_Buffer]:
+def _buffers(kernel: Kernel, element: ir.Type, own: Shares) -> list[SharedPart]:
     """Those of weights, states and sums: of f32 parts of one."""
     f32 = ir.F32Type.get()
     shapes = [(own.own, own.pitch if own.held else 0), (2, own.rows, own.padded), (own.slices, own.rows, own.own)]
     counts = [-(-prod(shape) // own.word) * own.word for shape in shapes]
     if own.is_one:
         whole = kernel.shared([max(sum(counts), own.least_bytes // 4)], f32)
-        return [_Buffer(whole, sum(counts[:i]), shape) for i, shape in enumerate(shapes)]
+        return [SharedPart(whole, sum(counts[:i]), shape) for i, shape in enumerate(shapes)]
     if own.least_bytes or counts[0] and own.weight_bytes() + own.static_bytes() > STATIC:  # as large as the launch says
         counts[0] = max(counts[0], max(own.least_bytes, STATIC) // own.layer.element_bytes + own.word)
     kinds = [element, f32, f32]
     return [
-        _Buffer(kernel.shared([max(count, own.word)], kind), 0, shape)
+        SharedPart(kernel.shared([max(count, own.word)], kind), 0, shape)
         for count, kind, shape in zip(counts, kinds, shapes, strict=True)
     ]
 
