@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import attr_int, ir, replace_op, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
-from .schedule_build import constant_index, generic
+from .schedule_build import generic
 
 
 def read_parts(main: ir.Operation) -> None:
@@ -94,7 +94,7 @@ def _slice(value: ir.Value, axis: int, first: int, size: int) -> ir.Value:
     kind = ir.RankedTensorType(value.type)
     sizes = [size if d == axis else kind.shape[d] for d in range(kind.rank)]
     offsets = [first if d == axis else 0 for d in range(kind.rank)]
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if d != axis and kind.is_dynamic_dim(d)]
+    open_ = [rows.size_of(value, d) for d in range(kind.rank) if d != axis and kind.is_dynamic_dim(d)]
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
     return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
 

@@ -18,7 +18,6 @@ from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
-from .schedule_build import constant_index
 from .window_reads import MOST_PARTS
 
 GROUPED = "linalg.conv_2d_ngchw_gfchw"
@@ -258,7 +257,7 @@ def _joined_and_back(value: ir.Value) -> tuple[ir.Value, ir.Value]:
     together = [[0], [1, 2], *([3 + d] for d in range(len(space)))]
     type_ = ir.RankedTensorType.get([batch, groups * channels, *space], kind.element_type)
     joined = tensor.CollapseShapeOp(type_, value, together).result
-    open_ = [tensor.dim(joined, constant_index(0))] if kind.is_dynamic_dim(0) else []
+    open_ = [rows.size_of(joined, 0)] if kind.is_dynamic_dim(0) else []
     return joined, tensor.ExpandShapeOp(kind, joined, together, open_, list(kind.shape)).result
 
 

@@ -56,7 +56,7 @@ from .convolutions import GROUP, NAMES, Convolution, join_groups, match, spread
 from .grouped_volumes import join_volumes
 from .open_windows import read_open_windows
 from .product_follows import follows_of_one_result
-from .schedule_build import constant_index, generic, i64, reshaped
+from .schedule_build import generic, i64, reshaped
 from .schedule_products import LEAST
 from .self_padding import padded_by_itself, padded_last
 from .summed_windows import read_summed_windows
@@ -142,7 +142,7 @@ class _Rewriter:
             follows, end, result = [], of.op, of.op.results[0]
             space = self._space(of, follows, True, True)
         with ir.InsertionPoint(end):
-            self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
+            self.open_size = rows.size_of(of.image, 0) if of.batch is None else None
             value = self._product(of, space)
             if of.bias is not None:
                 bias = self._in_blocks(Read(["o"], lambda: of.bias), of, space)

@@ -40,7 +40,7 @@ from .operand_layout import GRANULE
 from .priced_product import PricedProduct
 from .product_follows import Follows, follows_of, joined_follows
 from .recurrent_steps import bodies_are_alike, is_same
-from .schedule_build import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
+from .schedule_build import clone_operations, cloned_on, generic, map_of, zero_tensor
 from .single_products import LEAST, NAME
 from .strided_views import is_read_in_place
 from .thin_products import predicted_us
@@ -236,7 +236,7 @@ def _join(longest: _Layer, layers: Sequence[_Layer]) -> None:
             _raise(value, at)
     whole = ir.RankedTensorType(at.results[0].type)
     with at.location, ir.InsertionPoint(at):
-        count = tensor.dim(first.found.left, constant_index(0)) if whole.is_dynamic_dim(0) else whole.shape[0]
+        count = rows.size_of(first.found.left, 0) if whole.is_dynamic_dim(0) else whole.shape[0]
         made = [_product(layers, count)]
         for number in range(len(longest.chain)):
             made.append(_elementwise(longest, layers, number, made[-1].results[0], count))

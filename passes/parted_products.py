@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import ir, slice_of, tensor
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
-from .schedule_build import cloned_on, constant_index, generic, zero_tensor
+from .schedule_build import cloned_on, generic, zero_tensor
 from .strided_views import begins_at_granule
 
 MOST = 4  # parts
@@ -114,7 +114,7 @@ def part(parts: Parts) -> list[ir.Operation]:
     made, whole, axis = [], ir.RankedTensorType(parts.product.results[0].type), parts.found.left_roles.index("m")
     with parts.product.location, ir.InsertionPoint(parts.product):
         left = parts.found.left
-        count = tensor.dim(left, constant_index(axis)) if whole.is_dynamic_dim(0) else whole.shape[0]
+        count = rows.size_of(left, axis) if whole.is_dynamic_dim(0) else whole.shape[0]
     for number, taken in enumerate(parts.slices):
         first = number * parts.columns
         with parts.product.location, ir.InsertionPoint(parts.product):
@@ -148,7 +148,7 @@ def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
     offsets, sizes = [0] * kind.rank, list(kind.shape)
     offsets[axis], sizes[axis] = first, count
     type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    open_ = [tensor.dim(value, constant_index(d)) for d in range(kind.rank) if type_.is_dynamic_dim(d)]
+    open_ = [rows.size_of(value, d) for d in range(kind.rank) if type_.is_dynamic_dim(d)]
     return tensor.ExtractSliceOp(type_, value, [], open_, [], offsets, sizes, [1] * kind.rank).result
 
 

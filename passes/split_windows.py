@@ -20,7 +20,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 
 from .padded_reads import is_window
-from .schedule_build import constant_index, generic
+from .schedule_build import generic
 
 
 def split_windows(main: ir.Operation) -> bool:
@@ -78,7 +78,7 @@ def loops_of(expr: ir.AffineExpr) -> set[int]:
 def _sizes(windows: ir.Operation, groups: list[list[int]], shape: list[int]) -> list[int | ir.Value]:
     """Those of the split result, of which no open one is split."""
     own = {group[0]: d for d, group in enumerate(groups)}
-    open_ = {d: tensor.dim(windows.operands[1], constant_index(own[d])) for d in own if shape[d] == rows.DYNAMIC}
+    open_ = {d: rows.size_of(windows.operands[1], own[d]) for d in own if shape[d] == rows.DYNAMIC}
     return [open_.get(d, size) for d, size in enumerate(shape)]
 
 
@@ -113,6 +113,6 @@ def _expanded(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value:
         sizes += own or [size]
     if len(sizes) == len(shape):
         return value
-    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    open_ = [rows.size_of(value, d) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     kind = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
     return tensor.ExpandShapeOp(kind, value, groups, open_, sizes).result
