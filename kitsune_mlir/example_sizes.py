@@ -7,6 +7,7 @@ program computes them. Code is right for all sizes: these are for choices betwee
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from math import prod
 from operator import eq, ge, gt, le, lt, ne
@@ -28,7 +29,7 @@ _CASTS = ("tensor.cast", "memref.cast")
 # Open is what the first operand has.
 _ALIKE = ("kitsune.firsts", "kitsune.fourier", "kitsune.load", "kitsune.order", "kitsune.windows", *SYSTEMS)
 _OTHER_WIDTHS = ("arith.index_cast", "arith.trunci", "arith.extsi", "arith.extui")  # sizes fit all of them
-_MOST_STEPS = 200  # operations that a size is followed through
+_CALLS_EACH = 5  # calls in one another for each operation that a size is followed through, with room to spare
 
 
 def give(module: ir.Module, arguments: Sequence[Argument]) -> None:
@@ -69,6 +70,7 @@ class Known:
         self._sizes: dict[tuple[ir.Value, int], int | None] = {}  # by tensor and dimension
         self._numbers: dict[ir.Value, int | None] = {}
         self._places: dict[ir.Operation, list[ir.Operation]] = {}  # tiles, or loads, or stores, by pipeline
+        self._most_steps = sys.getrecursionlimit() // _CALLS_EACH  # deep programs have more room (deep_stack.py)
         self._went_too_far = False  # whether something is unknown for the number of its steps alone
 
     def size(self, value: ir.Value, d: int) -> int | None:
@@ -94,7 +96,7 @@ class Known:
     def _followed(self, value: ir.Value, d: int, steps: int) -> int | None:
         """An open size, from what makes the tensor."""
         kind = value.type
-        if steps > _MOST_STEPS:
+        if steps > self._most_steps:
             self._went_too_far = True
             return None
         if isinstance(value.owner, ir.Block):
@@ -189,9 +191,9 @@ class Known:
 
     def _computed(self, value: ir.Value, steps: int) -> int | None:
         """An index, from what computes it."""
-        if steps > _MOST_STEPS:
+        if steps > self._most_steps:
             self._went_too_far = True
-        if isinstance(value.owner, ir.Block) or steps > _MOST_STEPS:
+        if isinstance(value.owner, ir.Block) or steps > self._most_steps:
             return None
         op, after = value.owner.operation, steps + 1
         if op.name == "arith.constant":

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.codegen.gpu_buffers import ancestor_in
+from kitsune_mlir.mlir import in_block_order, ir
 from kitsune_mlir.operations import operations_of
 
 Closed = tuple[int, int, int]  # operations, with all before, and with all after, a bit each
@@ -74,6 +75,30 @@ class Order:
             before |= self._before[number]
             after |= self._after[number]
         return own, before, after
+
+
+def are_convex(ops: Sequence[ir.Operation]) -> bool:
+    """`Order.is_convex` of a few operations that stand near each other: what stands between them is looked at alone."""
+    own, block, last = {*ops}, ops[0].block, in_block_order(ops)[-1]
+
+    def readers(op: ir.Operation) -> list[ir.Operation]:
+        found = [ancestor_in(block, use.owner.operation) for result in op.results for use in result.uses]
+        return [one for one in found if one in own or one.is_before_in_block(last)]
+
+    waiting = [reader for op in ops for reader in readers(op)]
+    between: dict[ir.Operation, list[ir.Operation]] = {}
+    while waiting:
+        op = waiting.pop()
+        if op not in own and op not in between:
+            between[op] = readers(op)
+            waiting += between[op]
+    leads = set[ir.Operation]()
+    for op in reversed(in_block_order(between)):
+        if any(reader in own or reader in leads for reader in between[op]):
+            if op.name not in rows.RESHAPES:
+                return False
+            leads.add(op)
+    return True
 
 
 def bring_together(block: ir.Block, groups: Sequence[Sequence[ir.Operation]]) -> None:

@@ -10,7 +10,6 @@ from math import ceil, gcd, prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import made_by, padding_of, users_of
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
@@ -259,7 +258,7 @@ def _joined_and_back(value: ir.Value) -> tuple[ir.Value, ir.Value]:
     together = [[0], [1, 2], *([3 + d] for d in range(len(space)))]
     type_ = ir.RankedTensorType.get([batch, groups * channels, *space], kind.element_type)
     joined = tensor.CollapseShapeOp(type_, value, together).result
-    open_ = [tensor.dim(joined, constant_index(0))] if kind.is_dynamic_dim(0) else []
+    open_ = [rows.size_of(joined, 0)] if kind.is_dynamic_dim(0) else []
     return joined, tensor.ExpandShapeOp(kind, joined, together, open_, list(kind.shape)).result
 
 

@@ -34,7 +34,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.generics import constant_index, generic, multiply_add
+from kitsune_mlir.generics import generic, multiply_add
 from kitsune_mlir.mlir import arith, i64, ir, linalg, remark, tensor, walk
 from kitsune_mlir.operations import operations_of, users_of
 from kitsune_mlir.planning import target as targets
@@ -144,7 +144,7 @@ class _Rewriter:
             follows, end, result = [], of.op, of.op.results[0]
             space = self._space(of, follows, True, True)
         with ir.InsertionPoint(end):
-            self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
+            self.open_size = rows.size_of(of.image, 0) if of.batch is None else None
             value = self._product(of, space)
             if of.bias is not None:
                 bias = self._in_blocks(Read(["o"], lambda: of.bias), of, space)

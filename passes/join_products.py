@@ -28,7 +28,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.generics import clone_operations, cloned_on, constant_index, generic, map_of, zero_tensor
+from kitsune_mlir.generics import clone_operations, cloned_on, generic, map_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.operations import made_by, operations_of
 from kitsune_mlir.planning import target as targets
@@ -237,7 +237,7 @@ def _join(longest: _Layer, layers: Sequence[_Layer]) -> None:
             _raise(value, at)
     whole = ir.RankedTensorType(at.results[0].type)
     with at.location, ir.InsertionPoint(at):
-        count = tensor.dim(first.found.left, constant_index(0)) if whole.is_dynamic_dim(0) else whole.shape[0]
+        count = rows.size_of(first.found.left, 0) if whole.is_dynamic_dim(0) else whole.shape[0]
         made = [_product(layers, count)]
         for number in range(len(longest.chain)):
             made.append(_elementwise(longest, layers, number, made[-1].results[0], count))

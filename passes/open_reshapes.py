@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
 from kitsune_mlir.operations import made_by
 
@@ -107,7 +106,7 @@ def _of_one_size(source: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None
     if together is not None:
         return tensor.CollapseShapeOp(kind, source, together).result
     split = _groups(after, before) if len(after) > len(before) else None
-    size = tensor.dim(source, constant_index(before.index(rows.DYNAMIC)))
+    size = rows.size_of(source, before.index(rows.DYNAMIC))
     if split is not None:
         return tensor.ExpandShapeOp(kind, source, split, [size], after).result
     together, split = _around_open(before), _around_open(after)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.generics import cloned_on, constant_index, generic, zero_tensor
+from kitsune_mlir.generics import cloned_on, generic, zero_tensor
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.operations import only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
@@ -111,7 +111,7 @@ def part(parts: Parts) -> list[ir.Operation]:
     made, whole, axis = [], ir.RankedTensorType(parts.product.results[0].type), parts.found.left_roles.index("m")
     with parts.product.location, ir.InsertionPoint(parts.product):
         left = parts.found.left
-        count = tensor.dim(left, constant_index(axis)) if whole.is_dynamic_dim(0) else whole.shape[0]
+        count = rows.size_of(left, axis) if whole.is_dynamic_dim(0) else whole.shape[0]
     for number, taken in enumerate(parts.slices):
         first = number * parts.columns
         with parts.product.location, ir.InsertionPoint(parts.product):

@@ -111,7 +111,7 @@ def _beside_open(value: ir.Value, sizes: Sequence[int]) -> ir.Value:
         return value
     groups = _parts(shape, sizes)
     groups[-1] += range(groups[-1][-1] + 1, len(sizes))  # of one element
-    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    open_ = [rows.size_of(value, d) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     return tensor.ExpandShapeOp(ir.RankedTensorType.get(sizes, kind.element_type), value, groups, open_, sizes).result
 
 

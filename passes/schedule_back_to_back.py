@@ -41,7 +41,7 @@ from .back_to_back import NAMES, Between, Product, Walk, between_of, place_of, s
 from .back_to_back_kernel import BackToBackKernel, Computed, Second
 from .base import ModulePass
 from .batches_apart import check_open
-from .block_order import Order
+from .block_order import are_convex
 from .of_places import Range
 from .operand_layout import GRANULE
 from .priced_product import PricedProduct
@@ -264,7 +264,7 @@ class _Kernels:
     @classmethod
     def of(cls, between: Between, sizes: TensorSizes, target: Target) -> _Kernels:
         """Raises UnsupportedError where there are none."""
-        if not Order(between.ops[0].block).is_convex(between.ops):
+        if not are_convex(between.ops):
             raise UnsupportedError("what stands between the products takes what is computed beside them")
         made = cls(between, _Side(between, _plan(between, sizes), sizes, target), [])
         for is_turned in (False, True):

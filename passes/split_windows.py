@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.generics import constant_index, generic
+from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
 from kitsune_mlir.operations import filler_of, made_by, padding_of
 
@@ -79,7 +79,7 @@ def loops_of(expr: ir.AffineExpr) -> set[int]:
 def _sizes(windows: ir.Operation, groups: list[list[int]], shape: list[int]) -> list[int | ir.Value]:
     """Those of the split result, of which no open one is split."""
     own = {group[0]: d for d, group in enumerate(groups)}
-    open_ = {d: tensor.dim(windows.operands[1], constant_index(own[d])) for d in own if shape[d] == rows.DYNAMIC}
+    open_ = {d: rows.size_of(windows.operands[1], own[d]) for d in own if shape[d] == rows.DYNAMIC}
     return [open_.get(d, size) for d, size in enumerate(shape)]
 
 
@@ -114,6 +114,6 @@ def _expanded(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value:
         sizes += own or [size]
     if len(sizes) == len(shape):
         return value
-    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    open_ = [rows.size_of(value, d) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     kind = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
     return tensor.ExpandShapeOp(kind, value, groups, open_, sizes).result

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from math import prod
 
-from kitsune_mlir import example_sizes
-from kitsune_mlir.generics import constant_index, empty_generic
+from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.generics import empty_generic
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -60,7 +60,7 @@ def _sums(of: Convolution) -> ir.Value:
     rank, f32 = of.rank, ir.F32Type.get()
     filters = transposed(of.filters, [*range(2, 2 + rank), 0, 1])
     filters = reshaped(filters, [prod(of.kernel) * of.outputs, of.channels, *[1] * rank])
-    batch = tensor.dim(of.image, constant_index(0)) if of.batch is None else of.batch
+    batch = rows.size_of(of.image, 0) if of.batch is None else of.batch
     empty = tensor.empty([batch, prod(of.kernel) * of.outputs, *of.sizes], f32)
     start = linalg.fill(arith.ConstantOp(f32, ir.FloatAttr.get(f32, 0.0)).result, outs=[empty])
     ones = [1] * rank

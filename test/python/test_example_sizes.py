@@ -114,3 +114,28 @@ def test_neighbours_are_words_where_an_inner_size_is_open():
     for count in (2, 37):
         x = torch.randn(8, count, 64).bfloat16()
         torch.testing.assert_close(Simulation(compiled)(x, args[1]), function(x, args[1]))
+
+
+class Deep(nn.Module):
+    """Residual blocks of one size: the last one's batch is the first one's."""
+
+    def __init__(self, count):
+        super().__init__()
+        blocks = ([nn.Conv2d(16, 8, 1), nn.ReLU(), nn.Conv2d(8, 16, 3, padding=1)] for _ in range(count))
+        self.layers = nn.ModuleList(nn.Sequential(*block) for block in blocks)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(x + layer(x))
+        return x
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_batches_of_deep_networks():
+    """A batch is that of the argument, however deep a layer is: one that was followed through 152 layers was taken
+    for that of a program without an example."""
+    shapes = ({0: torch.export.Dim("b", min=2, max=64)},)
+    compiled = kitsune_mlir.compile(Deep(2), (torch.randn(2, 16, 8, 8),), target="sm_90a", dynamic_shapes=shapes)
+    module = compiled.module("sm_90a:convolutions-to-products")
+    asked = [op.operands[0].owner for op in walk(module, "tensor.dim") if op.parent.name == "func.func"]
+    assert asked and all(isinstance(owner, mlir.ir.Block) for owner in asked)
