@@ -13,7 +13,6 @@ from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import has_open_windows, in_memory, windows_of
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, i64, ir, scf
-from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_engines import CHUNK, engine
@@ -91,7 +90,7 @@ class ProductKernel:
         copied = {name: (self.pieces[name][0], self.operands[name]) for name in ("left", "right")}
         self.sizes = ProductSizes(of, self.lefts[0], copied)
         self.extents = {role: self.sizes.extent(role) for role in of.sizes}
-        kind = element_type(of.found.left)
+        kind = ir.RankedTensorType(of.found.left.type).element_type
         self.element = ir.BF16Type.get() if of.pieces > 1 else kind
         self.columns = self._opened_columns()
 
