@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import determinism, example_sizes, launches, mlir, plan, precision, weights, worker
+from kitsune_mlir import deep_stack, determinism, example_sizes, launches, mlir, plan, precision, weights, worker
 from kitsune_mlir.codegen.gpu_in_order import LABEL
 from kitsune_mlir.codegen.gpu_sorted_updates import SORT
 from kitsune_mlir.codegen.section import Section
@@ -161,6 +161,7 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
     weights.give(module, program.arguments, program.outputs)
     example_sizes.give(module, program.arguments)
     steps.keep("linalg", module)
+    steps.depth = deep_stack.depth(module)
     for_gpus = any(target.kind == "gpu" for target in wanted.values())
     names = [name for name in PARTITION if for_gpus or name not in FOR_GPUS]
     remarks = steps.passes(module, names, "linalg")
@@ -170,7 +171,7 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
         target.name: _for_target(program, spec, target, before, remarks, steps) for spec, target in wanted.items()
     }
     content = Content(
-        interface=Interface(program.name, program.signature, program.arguments, program.outputs),
+        interface=Interface(program.name, program.signature, program.arguments, program.outputs, program.conditions),
         kinds={target.name: target.kind for target in wanted.values()},
         sections={name: section for name, (section, _) in results.items()},
         plans={name: found for name, (_, found) in results.items()},
@@ -257,12 +258,13 @@ class _Steps:
     options: dict[str, str] = field(default_factory=dict)  # by pass
     stages: dict[str, bytes] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    depth: int = 0  # of the program: how many operators it has in a row
 
     def run(self, name: str, step: Callable[[], Any]) -> Any:
         if self.progress is not None:
             self.progress(name)
         start = time.perf_counter()
-        result = step()
+        result = deep_stack.with_room(self.depth, step)
         self.seconds[name] = time.perf_counter() - start
         return result
 

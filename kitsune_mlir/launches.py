@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from kitsune_mlir import mlir
+from kitsune_mlir.codegen.gpu_kernel import PRICED
 from kitsune_mlir.codegen.host_program import CALL_OPERATIONS
 from kitsune_mlir.codegen.kernel_work import JOINED, work_of
 from kitsune_mlir.dialects import schedule
@@ -188,7 +189,10 @@ class _Describer:
             holder, function = self._functions[call.kernel]
             registers = self._kernels[holder, call.kernel]["registers"] or 32
             work = work_of(function, call, registers)
-            self._priced[key] = self._single(call.kernel, "operator", _computes(function), work, holder)
+            found = self._single(call.kernel, "operator", _computes(function), work, holder)
+            if PRICED in function.attributes:
+                found["predicted_us"] = round(ir.FloatAttr(function.attributes[PRICED]).value, 3)
+            self._priced[key] = found
         return self._priced[key]
 
     def _single(self, name: str, form: str, computes: str, work: KernelWork, holder: str | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kitsune_mlir.signature import Signature
+from kitsune_mlir.size_conditions import Condition
 
 if TYPE_CHECKING:
     from kitsune_mlir.mlir import ir
@@ -124,7 +125,8 @@ class Program:
 
     `module` has one func.func @main, whose arguments and results are `arguments` and `outputs` in
     order. `signature` (see kitsune_mlir.signature) maps a Python call to the "input" arguments and the
-    "result" outputs to what the call returns.
+    "result" outputs to what the call returns. `conditions` are what is asked of the open sizes of each call
+    (kitsune_mlir/size_conditions.py), by the names that the arguments' specs have for them.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Program:
     arguments: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     signature: Signature = field(default_factory=dict)
+    conditions: list[Condition] = field(default_factory=list)
 
     @property
     def inputs(self) -> list[Argument]:

@@ -8,6 +8,7 @@ needs the same rows of each streamed operand, and the whole of each resident one
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from kitsune_mlir.dialects import kitsune
@@ -268,6 +269,27 @@ def groups_of(op: ir.Operation) -> list[list[int]]:
     return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
 
 
+def undoes(collapse: ir.Operation, expand: ir.Operation) -> bool:
+    """Whether a tensor.collapse_shape gives the tensor again that the tensor.expand_shape in front of it was given: of
+    two types that are the same, with several open sizes, one may be that of `[4 * a, b]`, one that of `[a, 4 * b]`."""
+    return bool(collapse.results[0].type == expand.operands[0].type) and keeps_open(collapse, expand)
+
+
+def keeps_open(collapse: ir.Operation, expand: ir.Operation) -> bool:
+    """Whether the open sizes that a tensor.collapse_shape gives are, in their order, those of the tensor that the
+    tensor.expand_shape in front of it was given; of a single one, that depends on the other sizes alone."""
+    middle, own, given = shape_of(expand.results[0]), shape_of(expand.operands[0]), shape_of(collapse.results[0])
+
+    def made_of(shape: list[int], groups: list[list[int]]) -> list[tuple[list[int], int]]:
+        parts = [group for size, group in zip(shape, groups, strict=True) if size == DYNAMIC]
+        return [
+            ([d for d in g if middle[d] == DYNAMIC], prod(middle[d] for d in g if middle[d] != DYNAMIC)) for g in parts
+        ]
+
+    few = own.count(DYNAMIC) < 2 and given.count(DYNAMIC) < 2
+    return few or made_of(own, groups_of(expand)) == made_of(given, groups_of(collapse))
+
+
 def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
     groups = groups_of(op)
     if op.name == "tensor.collapse_shape":
@@ -298,15 +320,15 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return "takes some of the rows"
     if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
         return "has a dynamic slice"
-    if DYNAMIC in sizes[:p] and not _is_all_of(op):
+    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
         return "may take some of the rows"
     return [p, *([RESIDENT] * (len(op.operands) - 1))]
 
 
-def _is_all_of(op: ir.Operation) -> bool:
-    """Whether the dynamic sizes of a slice are `tensor.dim`s, as all of a dimension is written."""
-    made = map(producer, list(op.operands)[1:])
-    return all(owner is not None and owner.name == "tensor.dim" for owner in made)
+def _is_all_of(op: ir.Operation, p: int) -> bool:
+    """Whether the dynamic sizes of a slice, of its first `p` dimensions alone, are known to be those of the tensor."""
+    dims = [d for d, size in enumerate(slice_of(op).sizes[:p]) if size == DYNAMIC]
+    return all(is_size_of(size, op.operands[0], d) for d, size in zip(dims, list(op.operands)[1:], strict=True))
 
 
 def size_of(value: ir.Value, d: int) -> ir.Value:

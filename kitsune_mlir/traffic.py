@@ -19,7 +19,7 @@ PIPELINE = "kitsune.pipeline"
 # Data movement that code generation turns into address arithmetic or start values, not operators.
 _FREE = {"linalg.fill", "linalg.yield", "linalg.index"}
 _MOVES = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter"}
-_OTHERS = {*_MOVES, "kitsune.filter_gradient", "kitsune.firsts", "kitsune.fourier", *SYSTEMS}
+_OTHERS = {*_MOVES, "kitsune.filter_gradient", "kitsune.firsts", "kitsune.fourier", "kitsune.recurrent", *SYSTEMS}
 _VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
 _EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
 

@@ -7,6 +7,7 @@ memory on it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from kitsune_mlir.mlir import ir, walk
@@ -48,17 +49,19 @@ def is_kept(value: ir.Value) -> bool:
 
 def _origins(value: ir.Value) -> list[ir.Value] | None:
     """The weights and constants that a tensor is computed of; None where it is also of something else. Goes from tensor
-    to tensor in a loop, for what it is computed of may be a whole deep network."""
-    waiting, seen, found = [value], {value}, list[ir.Value]()
+    to tensor in a loop, for what it is computed of may be a whole deep network, the nearest first: a step of a
+    recurrence has an input of its own near it, and the other steps behind the first of its operands."""
+    waiting, seen, found = deque([value]), {value}, list[ir.Value]()
     while waiting:
-        last = waiting.pop()
+        last = waiting.popleft()
         sources = _sources(last)
         if sources is None:
             return None
         if not sources:
             found.append(last)
-        waiting += [source for source in reversed(sources) if source not in seen]  # the first leads to inputs soonest
-        seen.update(sources)
+        new = [source for source in dict.fromkeys(sources) if source not in seen]
+        waiting += new
+        seen.update(new)
     return [origin for origin in found if made_by(origin, "tensor.empty") is None]
 
 

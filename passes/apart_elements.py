@@ -7,7 +7,7 @@ cores multiply, which take them from memory.
 
 MLIR's fusion puts an operator that one other reads into it: each of %y's 4.7 million elements would compute its power.
 A kernel of its own for %g takes a microsecond. While fusion runs, its result goes through a call of a function that
-nothing is known of.
+nothing is known of (codegen/fused_loops.py).
 """
 
 from __future__ import annotations
@@ -17,47 +17,30 @@ from collections.abc import Iterator
 from math import prod
 
 from kitsune_mlir import example_sizes, rows
+from kitsune_mlir.codegen.fused_loops import behind_calls, ends_of_loops
 from kitsune_mlir.codegen.gpu_products import LEAST as LEAST_PRODUCT
 from kitsune_mlir.contraction import match_product
-from kitsune_mlir.mlir import func, ir, replace_op, walk
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.operations import is_generic, only_user
 from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
 
 from .stacked_elements import is_stack
 
 LEAST = 1 << 24  # instructions of threads, together, that are worth a launch: an H100 has about so many a microsecond
-_MARK = "kitsune.apart"
 
 
 @contextlib.contextmanager
 def kept_apart(main: ir.Operation) -> Iterator[None]:
     """While fusion runs: such operators of @main stay by themselves."""
-    made = [op.results[0] for op in walk(main, "linalg.generic") if _is_repeated(op)]
-    for number, value in enumerate(made):
-        _behind_call(value, f"{_MARK}_{number}", main)
-    yield
-    for op in walk(main, "func.call"):
-        if ir.FlatSymbolRefAttr(op.attributes["callee"]).value.startswith(_MARK):
-            replace_op(op, op.operands[0])
-    for op in walk(main.parent, "func.func"):
-        if ir.StringAttr(op.attributes["sym_name"]).value.startswith(_MARK):
-            op.erase()
+    known: dict[ir.Operation, int] = {}
+    made = [op.results[0] for op in walk(main, "linalg.generic") if _is_repeated(op, known)]
+    with behind_calls(main, list(dict.fromkeys([*made, *ends_of_loops(main)]))):
+        yield
 
 
-def _behind_call(value: ir.Value, name: str, main: ir.Operation) -> None:
-    uses = list(value.uses)
-    with main.location, ir.InsertionPoint(main):
-        kind = ir.FunctionType.get([value.type], [value.type])
-        func.FuncOp(name, kind, visibility="private")
-    with value.owner.location, ir.InsertionPoint.after(value.owner):
-        call = func.CallOp([value.type], name, [value])
-    for use in uses:
-        use.owner.operands[use.operand_number] = call.results[0]
-
-
-def _is_repeated(op: ir.Operation) -> bool:
+def _is_repeated(op: ir.Operation, known: dict[ir.Operation, int]) -> bool:
     """Whether the one reader of an elementwise operator would compute its elements so often that it takes longer than a
-    launch."""
+    launch. The work of those before it is `known`."""
     if len(op.results) != 1 or not rows.is_tensor(op.results[0]) or not rows.Structured(op).is_elementwise():
         return False
     reader = _reader(op.results[0])
@@ -67,7 +50,7 @@ def _is_repeated(op: ir.Operation) -> bool:
         return False
     loops = _loops(reader)[:-1] if is_stack(reader) else _loops(reader)  # a thread has all of a place then
     more = prod(loops) - prod(example_sizes.shape_of(op.results[0]))
-    return more * _work(op) >= LEAST
+    return more > 0 and more * _work(op, known) >= LEAST
 
 
 def _is_product(op: ir.Operation) -> bool:
@@ -106,8 +89,10 @@ def _loops(op: ir.Operation) -> list[int]:
     return found
 
 
-def _work(op: ir.Operation) -> int:
+def _work(op: ir.Operation, known: dict[ir.Operation, int]) -> int:
     """Instructions of an element, with those of what it alone reads; 0 where none of them takes long."""
+    if op in known:
+        return known[op]
     s = rows.Structured(op)
     dear = sum(DEAR_EXACT.get(inner.operation.name, 0) for inner in s.body.operations)
     for operand in s.given:
@@ -117,5 +102,6 @@ def _work(op: ir.Operation) -> int:
         if not is_generic(made):
             continue
         if _reader(made.results[0]) is not None and rows.Structured(made).is_elementwise():
-            dear += _work(made)
+            dear += _work(made, known)
+    known[op] = dear
     return dear

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
@@ -73,6 +74,46 @@ class Order:
             before |= self._before[number]
             after |= self._after[number]
         return own, before, after
+
+
+def bring_together(block: ir.Block, groups: Sequence[Sequence[ir.Operation]]) -> None:
+    """Has the operations of each group stand one behind the other, with all others as near to where they stood as what
+    they are computed from lets them. Each group by itself would move all that is computed from one of its operations
+    behind another, which is most of a recurrence for each step of it. Where groups stand in each other's way none
+    moves."""
+    *ops, _ = [op.operation for op in block.operations]
+    of = {result: number for number, group in enumerate(groups) for op in group for result in op.results}
+    nodes: dict[ir.Value, int] = {}  # by result; the number of a group, or, behind these, of an operation
+    members: dict[int, list[int]] = {}
+    for place, op in enumerate(ops):
+        made = nodes.get(op.operands[0], -1) if op.name in rows.RESHAPES else -1
+        node = next((of[result] for result in op.results if result in of), len(groups) + place)
+        node = made if node >= len(groups) and 0 <= made < len(groups) else node
+        members.setdefault(node, []).append(place)
+        nodes.update(dict.fromkeys(op.results, node))
+    needed: dict[int, set[int]] = {node: set() for node in members}
+    for node, places in members.items():
+        for place in places:
+            needed[node].update(nodes[value] for value in rows.used_values(ops[place]) if value in nodes)
+        needed[node].discard(node)
+    readers: dict[int, list[int]] = {}
+    for node, sources in needed.items():
+        for source in sources:
+            readers.setdefault(source, []).append(node)
+    ready = [(places[0], node) for node, places in members.items() if not needed[node]]
+    heapify(ready)
+    found: list[int] = []
+    while ready:
+        _, node = heappop(ready)
+        found += members[node]
+        for reader in readers.get(node, ()):
+            needed[reader].discard(node)
+            if not needed[reader]:
+                heappush(ready, (members[reader][0], reader))
+    if len(found) < len(ops):
+        return
+    for before, place in zip(found, found[1:]):
+        ops[place].move_after(ops[before])
 
 
 def _shared(numbers: Sequence[int], wanted: Sequence[int], others: Sequence[int]) -> int:

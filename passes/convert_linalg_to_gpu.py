@@ -45,6 +45,7 @@ from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import IDLE, lower_copy, write_in_place
+from kitsune_mlir.codegen.gpu_recurrent import lower_recurrent
 from kitsune_mlir.codegen.gpu_scan import lower_scans, without_fills
 from kitsune_mlir.codegen.gpu_scatter import lower_scatters
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
@@ -55,6 +56,7 @@ from kitsune_mlir.codegen.gpu_twice import store_twice
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
+from kitsune_mlir.codegen.recurrent import outline_recurrent
 from kitsune_mlir.codegen.systems import outline_systems
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
@@ -171,6 +173,7 @@ class ConvertLinalgToGpu(ModulePass):
             outline_transforms(module)
             outline_firsts(module)
             outline_systems(module)
+            outline_recurrent(module)
             target = targets.load(self.target)
             outline_filter_gradients(module, target.sms)
             _own_outputs(_main(module))
@@ -187,6 +190,7 @@ class ConvertLinalgToGpu(ModulePass):
             lower_transforms(module, main, kernels)
             lower_firsts(module, main, kernels)
             lower_systems(module, main, kernels)
+            lower_recurrent(module, main, kernels, target)
             lower_filter_gradients(module, main, kernels)
             lower_orders(main, kernels)
             lower_scatters(main, kernels, target)

@@ -156,7 +156,7 @@ class StageBuilder:
     def _sums_rows(self, op: ir.Operation) -> bool:
         """Whether `op` sums over this tile's rows, some of which lie past the end in the last tile."""
         streams = any(hash(value) in self.streamed for value in op.operands)
-        return streams and not self.stage.fires_once and rows.reduces_rows(op) is not None
+        return streams and rows.reduces_rows(op) is not None and not self.stage.fires_once
 
     def _leave_out_invalid_rows(self, op: ir.Operation) -> None:
         """Makes a sum over the tile's rows stop at the last valid one."""

@@ -11,8 +11,10 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
 
 from .attention_pairs import attention_products
+from .long_chains import MOST_IN_A_ROW, far_from_products
 
 _OF_ATTENTION = "is one of the two products of an attention, which are a kernel of their own"
+_FAR = f"is made of more than {MOST_IN_A_ROW} elementwise operators in a row, which take too long to compile"
 IN_ORDER = "kitsune.in_order"  # marks the gathers that put what an order's keys are computed from into order
 
 
@@ -27,7 +29,7 @@ class DataflowGraph:
         self.rows: dict[ir.Operation, int] = {}
         self.space: dict[ir.Operation, int] = {}
         self._known: dict[tuple[ir.Operation, int], list[int | None] | str] = {}
-        self._attention = attention_products(self.ops)
+        self._attention, self._far = attention_products(self.ops), far_from_products(self.ops)
         self._grow_spaces()
         self.nodes = [self._node(i, op) for i, op in enumerate(self.ops)]
 
@@ -63,8 +65,8 @@ class DataflowGraph:
     def _streams(self, op: ir.Operation, p: int) -> list[int | None] | str:
         """`_operand_rows`, asked once for each operation and p."""
         if (op, p) not in self._known:
-            apart = op in self._attention
-            self._known[op, p] = _OF_ATTENTION if apart else _operand_rows(op, p, self._min_summed)
+            apart = _OF_ATTENTION if op in self._attention else _FAR if op in self._far else ""
+            self._known[op, p] = apart or _operand_rows(op, p, self._min_summed)
         return self._known[op, p]
 
     def _neighbours(self, value: ir.Value, p: int) -> Iterator[tuple[ir.Operation, int]]:

@@ -33,6 +33,7 @@ from .taken_views import VIEWS, read_through, taken_of
 
 _EXTRACT = "tensor.extract"
 _FEWER = 2  # times as many there must be as are taken
+_MOST_AROUND = 2  # times that an element may be asked whether it is of what stands around a tensor
 
 
 def take_elements(module: ir.Module) -> None:
@@ -42,7 +43,7 @@ def take_elements(module: ir.Module) -> None:
         op = waiting.pop()
         table = op.operands[0]
         made = taken_of(table)
-        if made is None or not _is_taken(made):
+        if made is None or not _is_taken(made) or _around(table, {}) > _MOST_AROUND:
             continue
         extracts = _extracts(made)
         waiting = [other for other in waiting if other not in extracts]
@@ -92,6 +93,20 @@ def _is_taken(made: ir.Operation) -> bool:
         return False
     taken = sum(prod(example_sizes.shape_of(taker.results[0])) for taker in takers)
     return _FEWER * taken <= prod(example_sizes.shape_of(made.results[0]))
+
+
+def _around(value: ir.Value, known: dict[ir.Value, int]) -> int:
+    """How often it would be asked, of what an element is computed of: running sums are added up of sums of ever fewer
+    numbers with zeros around, so that each of them would be computed for all that follow. `known` are those found."""
+    if value not in known:
+        made, found, view = taken_of(value), 0, rows.producer(value)
+        while view is not None and view.name in VIEWS:
+            found += view.name == "tensor.pad"
+            view = rows.producer(view.operands[0])
+        if made is not None and rows.Structured(made).is_elementwise():
+            found += sum(_around(operand, known) for operand in list(made.operands)[: rows.Structured(made).inputs])
+        known[value] = found
+    return known[value]
 
 
 def _is_reduction(op: ir.Operation) -> bool:

@@ -89,13 +89,12 @@ def _flatten_behind(expansion: ir.Operation, seen: set[ir.Value]) -> list[ir.Val
 def _next(expansion: ir.Operation) -> tuple[ir.Operation, list[tuple[ir.AffineMap, Groups]] | None] | None:
     """A reader of an expanded tensor that can have what was expanded: one that collapses it again, or an elementwise
     operator, with its inputs' maps."""
-    value, source = expansion.results[0], expansion.operands[0]
-    for op in _users(value, expansion.block):
-        if op.name == "tensor.collapse_shape" and op.results[0].type == source.type:
+    for op in _users(expansion.results[0], expansion.block):
+        if op.name == "tensor.collapse_shape" and rows.undoes(op, expansion):
             return op, None
         if op.name == "tensor.extract_slice" and _takes_columns(op, expansion):
             return op, None
-        if op.name == "linalg.generic" and is_elementwise(op, [value]):
+        if op.name == "linalg.generic" and is_elementwise(op, [expansion.results[0]]):
             maps = _flat_maps(op, rows.groups_of(expansion))
             if maps is not None:
                 return op, maps

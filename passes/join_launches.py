@@ -183,6 +183,8 @@ def _call(
     function = functions.get(launch.kernel) if launch is not None else None
     if launch is None or function is None or (*launch.block[1:], *launch.grid[1:]) != (1, 1, 1, 1):
         return Call(touched, written)
+    if launch.cluster > 1 or launch.shared_bytes:
+        return Call(touched, written)
     owner = producer(op.operands[0])
     known = owner is not None and owner.name == "arith.constant"
     arguments = frozenset((hash(value), _nbytes(value)) for value in list(op.operands)[_ARGUMENTS:])

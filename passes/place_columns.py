@@ -48,6 +48,7 @@ from .operand_layout import PADDED
 from .reshapes import reshaped
 from .row_groups import root
 from .strided_views import lying, place_among
+from .tensor_sizes import TensorSizes
 
 _COPY, _READ = schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME
 
@@ -59,9 +60,8 @@ class PlaceColumns(ModulePass):
     name: ClassVar[str] = "place-columns"
 
     def run(self, module: ir.Module) -> None:
-        for op in walk(module, *RESHAPES):
-            if op.parent.name == "func.func" and (found := root(op.results[0])).type == op.results[0].type:
-                op.results[0].replace_all_uses_with(found)
+        for main in walk(module, "func.func"):
+            _undo_reshapes(main)
         padded = [op for op in walk(module, "linalg.generic") if _is_padded(op)]
         for op in padded:
             if (made := _source(op).owner) and (_is_concatenation(made) or _is_generic(made)):
@@ -79,6 +79,19 @@ class PlaceColumns(ModulePass):
         for op in walk(module, "tensor.extract_slice", *RESHAPES):
             if op.parent.name == "func.func":
                 _read_in_place(op.results[0])
+
+
+def _undo_reshapes(function: ir.Operation) -> None:
+    """Takes the tensor itself for a reshape of a reshape of it that has its sizes again, as several open ones need not
+    be where the types are the same."""
+    found = [(op.results[0], root(op.results[0])) for op in walk(function, *RESHAPES) if op.parent == function]
+    again = [(value, source) for value, source in found if value.type == source.type]
+    if not again:
+        return
+    sizes = TensorSizes(function.regions[0].blocks[0])
+    for value, source in again:
+        if sizes.are_alike(value, source):
+            value.replace_all_uses_with(source)
 
 
 def _is_padded(op: ir.Operation) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir
@@ -13,14 +13,29 @@ from .open_lengths import may_be_of_lengths
 _CASTS = ("arith.extf", "arith.truncf")
 
 
-def is_plain(op: ir.Operation, of_lengths: bool = False, places: Sequence[int] = ()) -> bool:
-    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes, and
-    on the numbers of these of its loops."""
+def is_plain(
+    op: ir.Operation,
+    of_lengths: bool = False,
+    places: Sequence[int] = (),
+    taken: Mapping[ir.Value, int] | None = None,
+) -> bool:
+    """Whether a body is arithmetic on its arguments and constants, or, if asked for, on what is computed of sizes, on
+    the numbers of these of its loops, and on elements `taken` of tensors, of which so many indices are known to be
+    other loops' numbers."""
     block = op.regions[0].blocks[0]
     inside = {hash(argument) for argument in block.arguments}
     for inner in block.operations:
         inner = inner.operation
-        if inner.name == "linalg.index" and attr_int(inner, "dim") in places:
+        if inner.name == "linalg.index":
+            if attr_int(inner, "dim") in places:
+                inside.add(hash(inner.results[0]))
+            elif not taken:
+                return False
+            continue
+        if taken and len(inner.results) and inner.results[0] in taken:
+            computed = list(inner.operands)[1 + taken[inner.results[0]] :]
+            if not all(hash(place) in inside or is_constant(place) for place in computed):
+                return False
             inside.add(hash(inner.results[0]))
             continue
         if not inner.name.startswith(("arith.", "math.", "linalg.yield")) or len(inner.regions):

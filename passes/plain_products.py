@@ -232,6 +232,8 @@ def _composed(collapse: ir.Operation) -> None:
     if expansion is None or expansion.name != "tensor.expand_shape":
         return
     source = expansion.operands[0]
+    if not rows.keeps_open(collapse, expansion):
+        return
     with collapse.location, ir.InsertionPoint(collapse):
         if source.type == result.type:
             result.replace_all_uses_with(source)

@@ -21,6 +21,7 @@ from kitsune_mlir.traffic import element_bytes, tensor_bytes
 
 from .chain_tiles import engine_of
 from .kernel_build import read_box
+from .long_chains import MOST_IN_A_ROW
 from .operand_layout import GRANULE
 
 SLOT = 1024  # bytes at multiples of which slots begin
@@ -68,7 +69,7 @@ def _chain_of(first: ir.Operation) -> list[ir.Operation]:
     found: list[ir.Operation] = []
     value = first.results[0]
     while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
-        if op.block != first.block:
+        if op.block != first.block or len(found) == MOST_IN_A_ROW:
             break
         found.append(op)
         value = op.results[0]
@@ -131,7 +132,7 @@ def _all(
 
     for product in products:
         see(product.results[0])
-    while left:
+    while left and len(taken) < MOST_IN_A_ROW:
         op = heappop(left).op
         read = [value for value in values if any(value == operand for operand in op.operands)]
         if not is_elementwise(op, read) or not accepts(op, read):

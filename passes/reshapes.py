@@ -121,7 +121,10 @@ def reshaped_as(
 ) -> ir.Value:
     """A tensor whose sizes are `own` as one of those `wanted`, its elements in the same order. Sizes that are open
     until the call are numbers (planning/open_sizes.py), so that it is known which neighbours become one, and what one
-    is cut into; `number` gives one that the tensor has not as a value. Raises UnsupportedError where `cut_for` does."""
+    is cut into; `number` gives one that the tensor has not as a value. One of a single element stays as it is where no
+    size is asked for. Raises UnsupportedError where `cut_for` does."""
+    if not wanted:
+        return value
     both = cut_for(own, wanted)
     element = element_type(value)
     if both != list(own):

@@ -71,9 +71,9 @@ class RowPlan:
 
     @property
     def has_several_open(self) -> bool:
-        """Whether several of its sizes are open until the call that are not the same."""
-        sizes = (*(self.segments or []), self.space.columns)
-        return len({size for size in sizes if size is None or is_open(size)}) > 1
+        """Whether several of its sizes are open until the call, perhaps of one number: how these and known ones between
+        are cut their types do not say."""
+        return sum(size is None or is_open(size) for size in (*(self.segments or []), self.space.columns)) > 1
 
     @property
     def reads_rows(self) -> bool:

@@ -14,7 +14,7 @@ from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import choose
 from kitsune_mlir.planning.target import Target
 
-from .block_order import Order
+from .block_order import Order, bring_together
 from .row_groups import Group
 from .row_plan import RowPlan
 
@@ -24,11 +24,16 @@ _MOST_US = 3.0  # that a kernel takes: of longer ones a launch is little, and ea
 def with_others(groups: Sequence[Group], order: Order, target: Target, taken: Callable[[int], int]) -> list[Group]:
     """The groups, pairs of which are one where that is predicted to be faster; `taken` as RowPlan has it."""
     left, found = list(groups), []
+    own = {id(group): order.closed(_ops(group))[0] for group in left}
     while left:
         group = left.pop(0)
         alone = _us(group, target, taken)
-        for other in left if alone is not None and alone < _MOST_US and not is_open(group.space.rows) else ():
-            if other.space != group.space or not _are_apart(group, other, order):
+        may_join = alone is not None and alone < _MOST_US and not is_open(group.space.rows)
+        _, before, after = order.closed(_ops(group)) if may_join else (0, 0, 0)
+        for other in left if may_join else ():
+            if (
+                other.space != group.space or (before | after) & own[id(other)]
+            ):  # what is computed from one goes into it
                 continue
             beside = _us(other, target, taken)
             both = Group(group.space, group.members | other.members)
@@ -42,13 +47,9 @@ def with_others(groups: Sequence[Group], order: Order, target: Target, taken: Ca
                 group = both
             break
         found.append(group)
+    if len(found) < len(groups):
+        bring_together(found[0].ordered[0].op.block, [_ops(group) for group in found])
     return found
-
-
-def _are_apart(group: Group, other: Group, order: Order) -> bool:
-    """Whether nothing that is computed from one goes into the other."""
-    _, before, after = order.closed(_ops(group))
-    return not (before | after) & order.closed(_ops(other))[0]
 
 
 def _ops(group: Group) -> list[ir.Operation]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import inf, prod
 from typing import ClassVar
 
@@ -174,7 +174,7 @@ class _Scheduler(PricedProduct):
             return False
         plain, self.found = self.found, self._where_it_lies()
         self.check_alone()
-        follows = follows_of(self.op)
+        follows = self._follows
         tiles = self.tiles(follows, self.asked.split_k)
         tiles_us = None if tiles is None else tiles.microseconds
         if takes_its_place(thin, tiles_us):
@@ -301,10 +301,14 @@ class _Scheduler(PricedProduct):
         m, n, k = (self.sizes.get(role, 1) for role in "mnk")
         return self.taken.get("b", 1) > self.target.sms and None not in (m, n, k) and 1 in (m, n)
 
+    @cached_property
+    def _follows(self) -> Follows:
+        return follows_of(self.op)
+
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
         is what the product takes as sums over rows, None where it is none."""
-        follows = follows_of(self.op)
+        follows = self._follows
         one = follows.stored == follows.ops[-1:]
         if self.found.numbers is not None:
             return None
@@ -338,7 +342,7 @@ class _Scheduler(PricedProduct):
         us = elementwise_predicted_us(self.op, self.found, known, self.target)
         if us is None or prod(known.values()) < LEAST:
             return us is not None
-        tiles = self.tiles(follows_of(self.op))
+        tiles = self.tiles(self._follows)
         return tiles is None or us < tiles.microseconds
 
     def _by_rows(self) -> None:

@@ -25,6 +25,7 @@ from .broadcast_reads import same_size
 from .neighbour_arithmetic import at_known_places
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
+MOST_JOINED = 900  # operations of operators that are joined at all: more take too long to compile
 MOST_BESIDE = 400  # operations of operators that are joined for what they read: registers hold what they have loaded
 _TAKEN = "tensor.extract"
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
@@ -56,7 +57,7 @@ def _partners(first: ir.Operation, places: dict[ir.Value, int]) -> Iterator[tupl
     beside = [op for op in _beside(first) if op not in users and _operations(first) + _operations(op) <= MOST_BESIDE]
     for second in [*users, *beside]:
         is_later = len(second.results) and places.get(second.results[0], -1) > places[first.results[0]]
-        if not is_later or not _are_alike(first, second):
+        if not is_later or not _are_alike(first, second) or _operations(first) + _operations(second) > MOST_JOINED:
             continue
         if all(_is_ready(value, first) for value in _used(second) if value not in made):
             yield second, first

@@ -13,11 +13,14 @@ from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.operations import made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
+from .padded_reads import around_of
 from .plain_bodies import is_brought, is_plain
 from .row_groups import root, scalar_of, users
 from .tensor_sizes import TensorSizes
 
+EXTRACT = "tensor.extract"
 MOST = 64  # numbers of a row of one tensor
+_MOST_TAKEN = 16  # numbers of a row of which one is taken by its place: a choice for each
 
 
 def is_few(shape: Sequence[int]) -> bool:
@@ -50,10 +53,19 @@ def cut_of(op: ir.Operation) -> Cut | None:
     return Cut(maker.operands[0], *([part[i] for i in back] for part in (cut.offsets, cut.sizes, cut.strides)))
 
 
+def extracts_of(op: ir.Operation) -> list[ir.Operation]:
+    """The elements that a generic operator takes by number, in the order of its body."""
+    block = op.regions[0].blocks[0]
+    return [inner.operation for inner in block.operations if inner.operation.name == EXTRACT]
+
+
 def read_by(op: ir.Operation) -> list[ir.Value]:
-    """What an operator reads, a slice of a transposed tensor that tensor."""
+    """What an operator reads: a slice of a transposed tensor that tensor, a generic operator its inputs and then what
+    it takes elements of."""
     if op.name == "linalg.generic":
-        return rows.Structured(op).given
+        return [*rows.Structured(op).given, *(taken.operands[0] for taken in extracts_of(op))]
+    if op.name == "tensor.pad":
+        return [op.operands[0]]
     cut = cut_of(op) if op.name == "tensor.extract_slice" else None
     return list(op.operands) if cut is None else [cut.source]
 
@@ -62,7 +74,7 @@ def readers(value: ir.Value) -> Iterator[ir.Operation]:
     """The operations that read a value, a reshape of it, or a transposed one where nothing but slices does that."""
     for op in users(value):
         behind = _slices_behind(op)
-        yield from behind or [op]
+        yield from behind or [op.parent.operation if op.name == EXTRACT else op]
 
 
 def transposes(value: ir.Value) -> list[ir.Operation]:
@@ -125,6 +137,8 @@ class ShortRows:
             return of_rows and attr_int(op, "dim") >= self.outer(op.results[0])
         if op.name == "tensor.extract_slice":
             return self._fits_slice(op)
+        if op.name == "tensor.pad":
+            return self._fits_pad(op)
         return op.name == "linalg.generic" and self._fits_generic(RowLoops(op, self))
 
     def _fits_slice(self, op: ir.Operation) -> bool:
@@ -136,8 +150,18 @@ class ShortRows:
         whole = sizes[:k] == before[:k] and prod(self.sizes.shape(op.results[0])) == prod(sizes)
         return whole and rows.DYNAMIC not in (*cut.offsets, *cut.strides)
 
+    def _fits_pad(self, op: ir.Operation) -> bool:
+        source, around = op.operands[0], around_of(op)
+        if around is None or len(op.operands) > 1 or self.columns(source) is None or not is_brought(source):
+            return False
+        k, (low, high, _) = self.outer(op.results[0]), around
+        return k == self.outer(source) and not any((*low[:k], *high[:k]))
+
     def _fits_generic(self, loops: RowLoops) -> bool:
-        if loops.outer is None or not is_plain(loops.op, places=loops.inner):
+        if loops.outer is None or not all(map(loops.takes_own, extracts_of(loops.op))):
+            return False
+        taken = {one.results[0]: self.outer(one.operands[0]) for one in extracts_of(loops.op)}
+        if not is_plain(loops.op, places=loops.inner, taken=taken):
             return False
         if not all(map(is_brought, loops.op.operands)) or not is_few([loops.sizes.get(d, 0) for d in loops.inner]):
             return False
@@ -215,7 +239,30 @@ class RowLoops:
             return None
         return exprs
 
+    def read_along(self, number: int) -> list[tuple[int, bool]]:
+        """Of each loop over the numbers of a row its turns, and whether an operand has elements for them."""
+        found = {loop for expr in self.place(number) or [] for loop in rows.loops_of(expr)}
+        return [(self.sizes[d], d in found) for d in self.inner if self.sizes[d] != 1]
+
+    def takes_own(self, extract: ir.Operation) -> bool:
+        """Whether an element that is taken by number is one of a row's own, and of few numbers."""
+        table, *places = extract.operands
+        columns, loops = self.space.columns(table), self.outer or []
+        if columns is None or prod(columns) > _MOST_TAKEN or not is_brought(table):
+            return False
+        k, shape = self.space.outer(table), self.space.sizes.shape(table)
+        found = [_loop_of(place) for place, size in zip(places[:k], shape) if size != 1]
+        return found == [d for d in loops if self.sizes[d] != 1]
+
     def is_shared(self, number: int) -> bool:
-        """Whether all rows share an operand."""
+        """Whether all rows share an operand, or a tensor that elements are taken of, which none do."""
+        if number >= self.s.inputs:
+            return False
         place, of_number = self.place(number), scalar(self.op.operands[number]) is not None
         return not of_number and place is not None and len(place) == len(self.s.maps[number].results)
+
+
+def _loop_of(place: ir.Value) -> int | None:
+    """The loop whose number an index in a body is."""
+    op = rows.producer(place)
+    return attr_int(op, "dim") if op is not None and op.name == "linalg.index" else None

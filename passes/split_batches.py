@@ -176,7 +176,7 @@ def _in_front(
     names = tuple(dim.name for dim in dims)
     if found == value and names in ((), roles):
         return value, roles
-    return _shaped(found, shape(found), [dim.size for dim in dims], number), names
+    return _shaped(found, [dim.size for dim in dims], shape, number), names
 
 
 def lies(
@@ -272,15 +272,16 @@ def rows_together(found: Contraction, least: int, shape: Shape = rows.shape_of) 
     return 0
 
 
-def _shaped(value: ir.Value, own: Sequence[int], sizes: Sequence[int], number: Callable[[int], ir.Value]) -> ir.Value:
-    """A tensor whose sizes are `own` as one of these sizes, of which `number` gives open ones as values."""
-    op = rows.producer(value)
+def _shaped(value: ir.Value, sizes: Sequence[int], shape: Shape, number: Callable[[int], ir.Value]) -> ir.Value:
+    """A tensor as one of these sizes, of which `number` gives open ones as values."""
+    op, several = rows.producer(value), sum(map(open_sizes.is_open, sizes)) > 1
     if op is not None and op.name in rows.RESHAPES and rows.shape_of(op.operands[0]) == list(map(or_dynamic, sizes)):
-        return op.operands[0]
+        if not several or shape(op.operands[0]) == list(sizes):
+            return op.operands[0]
     here = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with here:
-        if len(set(filter(open_sizes.is_open, sizes))) > 1:
-            return reshaped_as(value, own, sizes, number)
+        if several:
+            return reshaped_as(value, shape(value), sizes, number)
         return reshaped(value, list(map(or_none, sizes)))
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.index_checks import DATA, origin
 from kitsune_mlir.generics import all_hold, constant_index
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.operations import slice_of
@@ -101,16 +102,18 @@ def _moved(place: ir.Value, first: int | ir.Value, step: int | ir.Value) -> ir.V
 
 def _inside(pad: ir.Operation, at: Sequence[ir.Value]) -> tuple[list[ir.Value], ir.Value | None, ir.Attribute]:
     """Where an element is in a tensor that has something around it, whether it is there, and what it else is; the
-    place is one of the tensor's in any case."""
+    place is one of the tensor's in any case, unless it is one of data that is neither there nor around it."""
     around = around_of(pad)
     assert around is not None
     low, high, outside = around
     shape, inside, places = rows.shape_of(pad.operands[0]), None, []
     for d, place in enumerate(at):
         if low[d] or high[d]:
+            size = low[d] + shape[d] + high[d]
+            is_any = arith.cmpi(_PRED.ult, place, constant_index(size)) if origin(place, size) == DATA else None
             place = arith.subi(place, constant_index(low[d])) if low[d] else place
             here = arith.cmpi(_PRED.ult, place, constant_index(shape[d]))
-            inside = all_hold(inside, here)
-            place = arith.select(here, place, constant_index(0))
+            inside, first = all_hold(inside, here), constant_index(0)
+            place = arith.select(here, place, first if is_any is None else arith.select(is_any, first, place))
         places.append(place)
     return places, inside, outside

@@ -118,6 +118,10 @@ class TensorSizes:
             ]
         return list(self._shapes[value])
 
+    def are_alike(self, one: ir.Value, other: ir.Value) -> bool:
+        """Whether two tensors of one type, the same elements in the same order, are known to have the same sizes."""
+        return rows.shape_of(one).count(rows.DYNAMIC) < 2 or self.shape(one) == self.shape(other)
+
     def _unknown(self, value: ir.Value, d: int) -> int:
         found = self._given if isinstance(value.owner, ir.Block) else self._fresh
         if found is self._fresh and not rows.is_tensor(value) and self._is_of_arguments(value):
@@ -162,6 +166,11 @@ class TensorSizes:
             dim, first = attr_int(op, "dim"), self.shape(op.operands[0])
             open_ = ir.RankedTensorType(value.type).is_dynamic_dim(dim)
             return [self._unknown(value, d) if d == dim and open_ else size for d, size in enumerate(first)]
+        if op.name == "tensor.pad":
+            low, high = (ir.DenseI64ArrayAttr(op.attributes[name]) for name in ("static_low", "static_high"))
+            kind, sides = ir.RankedTensorType(value.type), zip(self.shape(op.operands[0]), low, high, strict=True)
+            wider = [d for d in range(kind.rank) if kind.is_dynamic_dim(d) and (low[d] or high[d])]
+            return [self._unknown(value, d) if d in wider else size for d, (size, *_) in enumerate(sides)]
         if op.name == "kitsune.result":
             return self._of_kernel(op)
         if op.name in rows.ALIKE:

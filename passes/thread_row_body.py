@@ -3,7 +3,7 @@ rows as a warp has threads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -18,10 +18,11 @@ from kitsune_mlir.planning.row_tiles import WARP, RowTiles
 from kitsune_mlir.planning.target import Target
 
 from .kernel_build import deal_tiles, new_agent, new_kernel, read_box, turns, write_box
+from .padded_reads import around_of
 from .reshapes import reshaped
 from .row_bodies import gather
 from .row_groups import root
-from .short_rows import Cut, RowLoops, ShortRows, cut_of, scalar
+from .short_rows import EXTRACT, Cut, RowLoops, ShortRows, cut_of, extracts_of, scalar
 from .tensor_sizes import or_none
 
 
@@ -122,6 +123,8 @@ class ThreadRowBody:
             cut = cut_of(op)
             assert cut is not None
             return _with_columns(self._slice(cut, element), columns)
+        if op.name == "tensor.pad":
+            return self._padded(op)
         return self._generic(RowLoops(op, self.space), tensor.empty([WARP, *columns], element))
 
     def _slice(self, cut: Cut, element: ir.Type) -> ir.Value:
@@ -129,6 +132,24 @@ class ThreadRowBody:
         sizes = [WARP, *cut.sizes[k:]]
         type_, places = ir.RankedTensorType.get(sizes, element), ([0, *cut.offsets[k:]], sizes, [1, *cut.strides[k:]])
         return tensor.ExtractSliceOp(type_, source, [], [], [], *places).result
+
+    def _padded(self, op: ir.Operation) -> ir.Value:
+        """A tile with what stands around it, as concatenations."""
+        around, found, k = around_of(op), self._tile(op.operands[0]), self.space.outer(op.operands[0])
+        assert around is not None
+        low, high, outside = around
+        for d, sides in enumerate(zip(low[k:], high[k:], strict=True), start=1):
+            shape, element = list(found.type.shape), found.type.element_type
+            first, last = ([*shape[:d], side, *shape[d + 1 :]] for side in sides)
+            number = arith.constant(element, outside)
+            parts = [linalg.fill(number, outs=[tensor.empty(part, element)]) for part in (first, last)]
+            own = [
+                part for part, side in zip((parts[0], found, parts[1]), (sides[0], 1, sides[1]), strict=True) if side
+            ]
+            shape[d] += sum(sides)
+            if len(own) > 1:
+                found = tensor.ConcatOp(ir.RankedTensorType.get(shape, element), i64(d), own).result
+        return found
 
     def _generic(self, loops: RowLoops, start: ir.Value) -> ir.Value:
         """A generic operator, whose reductions join one number after another: its loops are one over rows, those over
@@ -147,13 +168,15 @@ class ThreadRowBody:
             operands += [value for value, _ in given]
             maps += [map_ for _, map_ in given]
 
+        tables = {one.results[0]: self._tile(one.operands[0]) for one in extracts_of(loops.op)}
+
         def body(*arguments: ir.Value) -> ir.Value:
             found = scalar(loops.op.operands[-1]) if loops.along else None
             for known, given in turns_:
                 places = iter(place for _, place in given)
                 numbers = [scalar(value) for value in loops.s.given]
                 values = [arguments[next(places)] if number is None else number for number in numbers]
-                found = _cloned(loops.s.body, [*values, found], known, own)
+                found = _cloned(loops.s.body, [*values, found], known, own, tables)
             return found
 
         return generic(operands, [start], [*maps, map_of(count, [0, *ends])], ["parallel"] * count, body).results[0]
@@ -179,18 +202,29 @@ class ThreadRowBody:
 
 
 def _cloned(
-    body: ir.Block, arguments: Sequence[ir.Value | None], known: dict[int, int], own: Sequence[int]
+    body: ir.Block,
+    arguments: Sequence[ir.Value | None],
+    known: Mapping[int, int],
+    own: Sequence[int],
+    tables: Mapping[ir.Value, ir.Value],
 ) -> ir.Value | None:
-    """What a body yields at the insertion point, of these arguments, with some loops at a known place."""
+    """What a body yields at the insertion point, of these arguments, with some loops at a known place. Elements that it
+    takes by number are those of these tiles."""
     values = dict(zip(body.arguments, arguments, strict=True))
     *inner, end = operations_of(body)
     for op in inner:
-        if op.name == "linalg.index":
-            d = attr_int(op, "dim")
-            place = constant_index(known[d]) if d in known else linalg.IndexOp(i64(1 + own.index(d))).result
-            values[op.results[0]] = place
-        else:
+        if op.name == EXTRACT:
+            tile = tables[op.results[0]]
+            columns = list(op.operands)[-(tile.type.rank - 1) :] if tile.type.rank > 1 else []
+            with op.location:
+                places = [linalg.IndexOp(i64(0)).result, *(values.get(place, place) for place in columns)]
+                values[op.results[0]] = tensor.extract(tile, places)
+        elif op.name != "linalg.index":
             clone_on(op, values)
+        elif (d := attr_int(op, "dim")) in known:
+            values[op.results[0]] = constant_index(known[d])
+        elif d in own:
+            values[op.results[0]] = linalg.IndexOp(i64(1 + own.index(d))).result
     return values.get(end.operands[0], end.operands[0])
 
 

@@ -31,14 +31,17 @@ from kitsune_mlir.traffic import element_bytes
 from .block_order import Order
 from .row_bodies import replace
 from .row_groups import root
-from .short_rows import RowLoops, ShortRows, is_few, read_by, readers, scalar, transposes
+from .short_rows import RowLoops, ShortRows, extracts_of, is_few, read_by, readers, scalar, transposes
 from .stage_cost import instructions_of
 from .tensor_sizes import TensorSizes
 from .thread_row_body import Given, ThreadRowBody
 
 _MOST_MOVED = 112  # numbers that a thread reads and writes, in registers
-_LEAST_MOVES = 2  # between operators of a group
-_MOVES = ("tensor.extract_slice", "tensor.concat")
+_LEAST_MOVES = 2  # between operators of a group, of numbers to other places or along other loops
+_MOVES = ("tensor.extract_slice", "tensor.concat", "tensor.pad")
+_Left = list[
+    tuple[int, bool]
+]  # of each loop over numbers of a row its turns, and whether a value has elements for them
 
 
 def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
@@ -49,7 +52,7 @@ def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
     for count in _counts(order, sizes):
         growth, seen = _Growth(order, ShortRows(count, sizes)), set(taken)
         for op in order.ops:
-            if op.name in _MOVES and op not in seen and growth.fits(op):
+            if _begins(op) and op not in seen and growth.fits(op):
                 group = growth.around(op, seen)
                 seen.update(group.ops)
                 tiles = choose_threads(group.counts(), target)
@@ -68,10 +71,20 @@ def _counts(order: Order, sizes: TensorSizes) -> list[int]:
     """The numbers of rows that tensors which are moved may have, the fewest, and longest, first."""
     found: set[int] = set()
     for op in order.ops:
-        if op.name in _MOVES:
+        if _begins(op):
             shape = sizes.shape(op.results[0])
             found.update(prod(shape[:k]) for k in range(len(shape) + 1) if is_few(shape[k:]))
     return sorted((count for count in found - {1} if len(factors(count)[1]) <= 1), key=sizes.taken)
+
+
+def _moves(op: ir.Operation) -> bool:
+    """Whether an operator has numbers in other places than those that it reads."""
+    return op.name in _MOVES or op.name == "linalg.generic" and bool(extracts_of(op))
+
+
+def _begins(op: ir.Operation) -> bool:
+    """Whether groups are sought around an operator: one that moves numbers, or joins some of a row."""
+    return _moves(op) or op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
 
 
 class _Growth:
@@ -181,15 +194,40 @@ class _Group:
     def apart(self, target: Target) -> float:
         """Microseconds that kernels would take which write, and read again, what is moved between operators; 0.0 where
         that is too little to count on."""
-        made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
-        moves = [op for op in self.ops if op.name in _MOVES and any(root(value) in made for value in read_by(op))]
-        inner = [op for op in moves if any(one in self.ops for one in readers(op.results[0]))]
+        inner = [*self._inner_moves(), *self._turned()]
         if len(inner) < _LEAST_MOVES:
             return 0.0
-        moved = [*self._moved(), *(Given(op.results[0], False) for op in (*inner, *inner))]
+        moved = [*self._moved(), *(Given(value, False) for value in (*inner, *inner))]
         count = self.space.sizes.taken(self.space.count)
         elements = sum(_bytes(given.value) * given.count(self.space) for given in moved if not given.shared)
         return (len(inner) + 1) * target.launch_us + count * elements / (target.dram_gbps * 1e3)
+
+    def _inner_moves(self) -> list[ir.Value]:
+        """What operators between others of the group have in other places."""
+        made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
+        moves = [op for op in self.ops if _moves(op) and any(root(value) in made for value in read_by(op))]
+        return [op.results[0] for op in moves if any(one in self.ops for one in readers(op.results[0]))]
+
+    def _turned(self) -> list[ir.Value]:
+        """Results of reductions, or what is computed of these one by one, that operators read along other loops than
+        those that are left of the reduction's: a softmax reads its sum along its own, a product of products others."""
+        left: dict[ir.Value, _Left] = {}
+        found = dict[ir.Value, None]()
+        for op in self.ops:
+            if op.name != "linalg.generic":
+                continue
+            loops, own = RowLoops(op, self.space), None
+            for i, value in enumerate(list(op.operands)[: loops.s.inputs]):
+                before, along = left.get(self.space.base(value)), loops.read_along(i)
+                if before is not None and all(is_read for _, is_read in along):
+                    own = before
+                elif before is not None and along != before:
+                    found[self.space.base(value)] = None
+            if loops.along:
+                own = [(loops.sizes[d], d not in loops.along) for d in loops.inner if loops.sizes[d] != 1]
+            if own is not None:
+                left[op.results[0]] = own
+        return list(found)
 
     def counts(self) -> RowGroup:
         """For the cost model."""

@@ -190,7 +190,7 @@ def _reader(value: ir.Value) -> ir.Operation | None:
 def _collapsed(value: ir.Value, kept: list[int]) -> ir.Value:
     """A tensor without its other dimensions, which have one element each."""
     rank = ir.RankedTensorType(value.type).rank
-    ends = [0, *kept[1:], rank]
+    ends = [0, *kept[1:], rank] if kept else []
     groups = [list(range(first, last)) for first, last in pairwise(ends)]
     kind = ir.RankedTensorType(value.type)
     return tensor.collapse_shape(

@@ -12,9 +12,10 @@ import argparse
 import os
 import sys
 import traceback
+from functools import partial
 from pathlib import Path
 
-from kitsune_mlir import files, mlir
+from kitsune_mlir import deep_stack, files, mlir
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.mlir import PassManager, ir
 from kitsune_mlir.passes import PASSES, find, pipeline
@@ -66,7 +67,8 @@ def _process(
         try:
             with ctx:
                 module = _parse(chunk, first_line, ctx, options)
-            pipeline.run(module, elements, lambda manager: _configure(manager, options))
+            run = partial(pipeline.run, module, elements, lambda manager: _configure(manager, options))
+            deep_stack.with_room(deep_stack.depth(module), run)
             output = _emit(module, options)
         except ir.MLIRError as error:
             if not collector.failed:

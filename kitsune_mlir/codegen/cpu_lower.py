@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from .cpu_math import expand_math
 from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
+from .cpu_recurrent import lower_recurrent
 from .cpu_sort import lower_sorts
 from .cpu_stages import add_entry, add_stage_entry, argument_types, stage_functions
 from .cpu_sums import widen_long_sums
@@ -26,6 +28,8 @@ from .cpu_systems import lower_systems
 from .filter_gradient import outline_filter_gradients
 from .firsts import sort_whole_rows
 from .fourier import outline_transforms
+from .fused_loops import behind_calls, ends_of_loops
+from .recurrent import outline_recurrent
 from .systems import outline_systems
 
 _FUSE = (
@@ -59,16 +63,18 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     kernels = GemmKernels(module, cpu_features.vector_bytes())
     convolutions_to_products(module)
     outline_products(module)
-    run_passes(module, _FUSE)
+    _fuse(module)
     widen_long_sums(module)
     outline_transforms(module)
     outline_systems(module)
+    outline_recurrent(module)
     outline_filter_gradients(module)
     sort_whole_rows(module)
     bufferize(module)
     lower_sorts(module)
     lower_transforms(module)
     lower_systems(module)
+    lower_recurrent(module)
     lower_filter_gradients(module)
     pass_results_by_reference(module)
     scratch = {}
@@ -95,6 +101,14 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
             stage["scratch"] = scratch[stage["symbol"]]
     module.operation.verify()
     return plans, scratch["main"]
+
+
+def _fuse(module: ir.Module) -> None:
+    """Elementwise operators that read each other become one, of not too many instructions."""
+    with contextlib.ExitStack() as apart, module.context:
+        for function in walk(module, "func.func"):
+            apart.enter_context(behind_calls(function, ends_of_loops(function)))
+        run_passes(module, _FUSE)
 
 
 def _through_f32(module: ir.Module) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
@@ -20,11 +21,16 @@ from kitsune_mlir.generics import all_hold
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, replace_op, scf, walk
 from kitsune_mlir.operations import producer
 
+from .hopper import cluster
 from .index_checks import COMPUTED, KNOWN, Checks, origin
 from .pipeline import device
 
 MODULE = "kernels"
 SHARED = "workgroup_attributions"  # of a kernel, how many of its block's last arguments are in shared memory
+STATIC = (
+    48 << 10
+)  # bytes of one of these, at most; a larger one, of which a kernel has one, is as large as launches say
+PRICED = "kitsune.predicted_us"  # of a kernel: microseconds of a launch
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
 WARP = 32
 
@@ -115,6 +121,15 @@ class Kernel:
         self._shared.append(memref.AllocaOp(kind, [], []).operation)  # until `launch`
         return self._shared[-1].results[0]
 
+    def priced(self, us: float) -> None:
+        """Says what a launch at the example's sizes takes: more is known than what its code shows."""
+        self._function.attributes[PRICED] = ir.FloatAttr.get_f64(us)
+
+    def in_clusters(self, ctas: int) -> None:
+        """Has so many neighbouring blocks run at once, which reach one another's shared memory (hopper/cluster.py)."""
+        if ctas > 1:
+            cluster.set_size(self._function, ctas)
+
     def _bring(self, value: ir.Value) -> ir.Value:
         owner = producer(value)
         if owner is not None and (owner.name == "arith.constant" or depends_on_data(value)):
@@ -180,6 +195,14 @@ class Kernel:
             grid = (as_value(blocks() if callable(blocks) else blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
+
+
+def dynamic_bytes(function: ir.Operation) -> int:
+    """The bytes of a kernel's buffer in shared memory that is larger than those that need not be asked for."""
+    count = ir.IntegerAttr(function.attributes[SHARED]).value if SHARED in function.attributes else 0
+    arguments = list(function.regions[0].blocks[0].arguments)
+    kinds = [ir.MemRefType(argument.type) for argument in arguments[len(arguments) - count :]]
+    return max((own for kind in kinds if (own := prod(kind.shape) * kind.element_type.width // 8) > STATIC), default=0)
 
 
 def in_shared_memory(function: ir.Operation, buffers: Sequence[ir.Operation]) -> None:

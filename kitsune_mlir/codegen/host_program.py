@@ -35,8 +35,10 @@ from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, uses_of
+from .gpu_kernel import dynamic_bytes
 from .gpu_parts import is_dense
 from .gpu_placed import into_of
+from .hopper import cluster
 from .outlined import callee
 
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
@@ -174,13 +176,17 @@ class _Translation:
         # Operands: no asynchronous tokens, then grid, block, no cluster, no shared memory, arguments.
         values = list(op.operands)
         name = ir.SymbolRefAttr(op.attributes["kernel"]).value[-1]
+        kernel = self._kernels[name]
+        ctas, nbytes = cluster.size_of(kernel), dynamic_bytes(kernel)
         self._step(
             "launch",
             kernel=name,
             grid=self._all(values[:3]),
             block=self._all(values[3:6]),
             args=[self._argument(value) for value in values[6:]],
-            writes=written(self._kernels[name]),
+            writes=written(kernel),
+            **{"cluster": ctas} if ctas > 1 else {},
+            **{"shared_bytes": nbytes} if nbytes else {},
         )
 
     def _argument(self, value: ir.Value) -> Operand | list[Operand]:

@@ -13,7 +13,9 @@ from typing import Any
 import llvmlite.binding as llvm_binding
 
 from kitsune_mlir.codegen.device_math import expand_math
+from kitsune_mlir.codegen.gpu_kernel import STATIC
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
+from kitsune_mlir.codegen.pipeline.device import SHARED
 from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
 from kitsune_mlir.mlir import attr_int, first_line, ir, llvm, pass_manager, upstream_context, walk
 
@@ -33,6 +35,7 @@ _TRIPLE = "nvptx64-nvidia-cuda"
 # Without it loads and stores of i64 are taken to lie at multiples of 4 bytes, and made two. What else it says is what
 # LLVM's back end says itself, in the end.
 _LAYOUT = "e-i64:64"
+_ARRAY = re.compile(r"!llvm\.array<(\d+) x b?[fi](\d+)>")
 _LIBDEVICE = re.compile(r"@(__nv_\w+)")
 
 _requests, _REQUESTS_OF_ONE = itertools.count(), 50
@@ -58,12 +61,28 @@ def lower(module: ir.Module) -> ir.Operation:
     }
     pass_manager(module.context, LOWER).run(module.operation)
     module.operation.verify()
+    for buffer in walk(module, "llvm.mlir.global"):
+        _size_at_launch(buffer)
     for function in walk(module, "llvm.func"):
         if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):
             function.attributes["convergent"] = ir.UnitAttr.get()
         elif count := maps.get(ir.StringAttr(function.attributes["sym_name"]).value):
             _pass_maps_by_value(function, count)
     return walk(module, "gpu.module")[0]
+
+
+def _size_at_launch(buffer: ir.Operation) -> None:
+    """A buffer in shared memory that is larger than a kernel may declare is as large as its launch says (PTX ISA,
+    State Spaces: .extern .shared)."""
+    kind = ir.TypeAttr(buffer.attributes["global_type"]).value
+    found = _ARRAY.fullmatch(str(kind))
+    space = ir.IntegerAttr(buffer.attributes["addr_space"]).value if "addr_space" in buffer.attributes else 0
+    if space == SHARED and found is not None and int(found[1]) * int(found[2]) // 8 > STATIC:
+        buffer.attributes["global_type"] = ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<0 x {kind.element_type}>"))
+        buffer.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
+        for name in ("dso_local", "value"):
+            if name in buffer.attributes:
+                del buffer.attributes[name]
 
 
 def _pass_maps_by_value(function: ir.Operation, count: int) -> None:

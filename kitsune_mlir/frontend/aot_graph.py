@@ -26,6 +26,7 @@ from .given_orders import ORDER, lie_as_given, order_of
 from .joint_graphs import expand, is_view, keep_copies, viewed
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
+from .size_conditions import Known
 from .sizes import sizes_of_inputs
 from .summed_slices import join_slices
 from .torch_program import array_of, example_sizes_of, lower_graph, node_spec
@@ -140,7 +141,7 @@ def import_aot_graph(
         "kwargs": {"dict": {}},
         "results": {"list": results},
     }
-    module = lower_graph(graph, name, weights)
+    module = lower_graph(graph, name, weights, Known((), {}))
     share_sizes(module, [argument.spec for argument in arguments])
     return AotGraph(
         Program(name, module, arguments, outputs, signature), taken, draw, given, places, pairs, kinds, orders

@@ -50,6 +50,8 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
+    each = (stride, padding, dilation, output_padding)  # of which one number stands for all dimensions
+    stride, padding, dilation, output_padding = (list(own) * (x.dim() - 2) if len(own) == 1 else own for own in each)
     if groups == 1 and not transposed and _is_of_wide_patches(x, weight, stride, padding, dilation):
         return _of_patches(x, weight, bias)
     if groups == 1 and not transposed and (across := _across(x, weight, padding)) is not None:

@@ -2,7 +2,8 @@
 
 What torch makes of a forward derivative asks for sizes as numbers, so that a trace takes those of the example for open
 ones. The derivative of a function in a direction is also that of its pulled-back derivative, which is linear in what
-is pulled back; of that linear function's argument nothing is left in the graph.
+is pulled back; of that linear function's argument nothing is left in the graph. Of normalisation over a batch or an
+image torch asks for sizes as numbers there, too: it is written out.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+from torch import Tensor
 from torch._functorch import eager_transforms
+from torch.nn import functional
 from torch.utils._pytree import tree_map
 
 
@@ -20,14 +24,11 @@ from torch.utils._pytree import tree_map
 def by_backward() -> Iterator[None]:
     """Within the `with`, forward derivatives go backward. For one thread at a time, as all tracing."""
     ours = {"_jvp_with_argnums": _in_direction, "jacfwd": torch.func.jacrev, "jacrev": _gradient}
-    before = {name: getattr(eager_transforms, name) for name in ours}
-    for name, function in ours.items():
-        setattr(eager_transforms, name, function)
-    try:
+    with contextlib.ExitStack() as changed:
+        for name, function in ours.items():
+            changed.enter_context(mock.patch.object(eager_transforms, name, function))
+        changed.enter_context(mock.patch.multiple(functional, **_OURS))
         yield
-    finally:
-        for name, function in before.items():
-            setattr(eager_transforms, name, function)
 
 
 def _in_direction(
@@ -63,3 +64,36 @@ def _gradient(function: Callable[..., Any], argnums: Any) -> Callable[..., Any]:
             return torch.func.jacrev(function, argnums)(*args)
 
     return found
+
+
+_of_torch = {name: getattr(functional, name) for name in ("batch_norm", "instance_norm")}
+
+
+def _written_out(name: str, first: int) -> Callable[..., Tensor]:
+    """Normalisation of x[n, channels, ...] by mean and variance over n, but for `first` dimensions in front, and over
+    what is behind the channels; torch's own where it changes a running mean."""
+
+    def normalised(
+        x: Tensor,
+        running_mean: Tensor | None = None,
+        running_var: Tensor | None = None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        of_input: bool = bool(first),
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if running_mean is not None and of_input:
+            return _of_torch[name](x, running_mean, running_var, weight, bias, of_input, momentum, eps)
+        across = [d for d in range(first, x.dim()) if d != 1]
+        along = [-1 if d == 1 else 1 for d in range(x.dim())]
+        off = x - (x.mean(across, keepdim=True) if of_input else running_mean.view(along))
+        variance = (off * off).mean(across, keepdim=True) if of_input else running_var.view(along)
+        found = off * torch.rsqrt(variance + eps)
+        found = found if weight is None else found * weight.view(along)
+        return found if bias is None else found + bias.view(along)
+
+    return normalised
+
+
+_OURS = {"batch_norm": _written_out("batch_norm", 0), "instance_norm": _written_out("instance_norm", 1)}

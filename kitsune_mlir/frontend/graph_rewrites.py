@@ -85,10 +85,10 @@ def settle(graph: torch.fx.Graph) -> None:
     `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
     expanded. Powers of open sizes, such as of rows that are paired with each other, are products, and what is left of
-    such a size that is divided, as of one that is padded, is a difference, for torch-mlir has no rule for either; the
-    larger and the smaller of two sizes it knows by other names. Views of views are one. What is joined and then rounded
-    is rounded first, by what makes it. One element of each row is chosen rather than written, and rows of
-    most of a tensor are computed of all of it."""
+    such a size that is divided, as of one that is padded, is a difference, and a sum of several sizes, as of what is
+    joined, one of two after another, for torch-mlir has no rule for these; the larger and the smaller of two sizes it
+    knows by other names. Views of views are one. What is joined and then rounded is rounded first, by what makes it.
+    One element of each row is chosen rather than written, and rows of most of a tensor are computed of all of it."""
     choose_elements(graph)
     compute_whole_rows(graph)
     for node in list(graph.nodes):
@@ -99,6 +99,8 @@ def settle(graph: torch.fx.Graph) -> None:
             _multiply(node)
         if node.target is operator.mod and isinstance(node.meta["val"], torch.SymInt):
             _divide(node)
+        if node.target is torch.sym_sum:
+            _add_up(node)
         if node.op == "call_function" and node.target is aten.view.default:
             _join_views(node)
         node.target = _EXTREMA.get(node.target, node.target)
@@ -157,6 +159,14 @@ def _join_views(node: Node) -> None:
 
 def _are_known(*nodes: Node) -> bool:
     return all(isinstance(size, int) for node in nodes for size in node.meta["val"].shape)
+
+
+def _add_up(sum_: Node) -> None:
+    total, *others = sum_.args[0]
+    with sum_.graph.inserting_before(sum_):
+        for other in others:
+            total = _number(sum_, operator.add, total, other)
+    sum_.replace_all_uses_with(total)
 
 
 def _multiply(power: Node) -> None:

@@ -4,19 +4,19 @@ go the way that the example's goes."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
 from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import Mod, PythonMod
 
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.size_conditions import Condition
 
 from .selection_forms import PUTS, mask_of
+from .size_conditions import condition_of, conditions, divisions, fixes_sizes, share_met
 
 _SELECTING = {torch.ops.aten.index.Tensor, *PUTS}
-_TRIED = (0, 1, 2, 3, 5, 7, 16, 30, 97, 128, 1001)
+_VIEWS = {torch.ops.aten.view.default, torch.ops.aten.reshape.default, torch.ops.aten._unsafe_view.default}
 
 
 def guards(graph: torch.fx.Graph) -> list[Any]:
@@ -35,8 +35,10 @@ def is_of_example(exported: torch.export.ExportedProgram) -> bool:
     return any(map(_is_fixed, sizes)) or any(True for _ in _fixed_numbers(exported))
 
 
-def refuse_numbers_of_example(exported: torch.export.ExportedProgram, name: str) -> None:
-    """Raises UnsupportedError where a trace took the example's for a number that is computed of open sizes."""
+def asked_of_calls(exported: torch.export.ExportedProgram, name: str) -> list[Condition]:
+    """What the sizes of each call are asked for, as a trace took it for granted; sizes of the graph that are known then
+    are settled in place. Raises UnsupportedError where it took the example's for a number that is computed of open
+    sizes, as few of them have it."""
     for computed, number in _fixed_numbers(exported):
         advice = (
             "take an example of larger sizes"
@@ -47,17 +49,19 @@ def refuse_numbers_of_example(exported: torch.export.ExportedProgram, name: str)
             f"{name}: torch takes {computed}, which the model computes of open sizes, for {number}, as in the example; "
             f"{advice}, or fix the sizes"
         )
+    take_masks_to_fit(exported.graph)
+    settle_sizes(exported.graph)
+    return conditions(exported, guards(exported.graph))
 
 
 def _fixed_numbers(exported: torch.export.ExportedProgram) -> Iterator[tuple[Any, Any]]:
-    """What is computed of open sizes and the number that the trace took for it. An open size itself that is taken for a
-    number is one, and that sizes are divisible is asked of calls."""
-    found = _equalities(exported.graph)
-    asked = [one for one in found if one.has(Mod, PythonMod) or not any(side.is_number for side in one.args)]
-    for equality in found:
+    """What is computed of open sizes and the number that the trace took for it, where few sizes have it; others are
+    asked of calls, and an open size itself that is taken for a number is one."""
+    asked = divisions(guards(exported.graph))
+    for equality in _equalities(exported.graph):
         computed, number = _sides(equality)
-        if equality not in asked and not computed.is_number and not computed.is_symbol:
-            if not _holds(equality, exported.range_constraints, asked):
+        if number.is_number and not computed.is_number and not computed.is_symbol:
+            if fixes_sizes(equality, exported.range_constraints, asked):
                 yield computed, number
 
 
@@ -69,6 +73,7 @@ def settle_sizes(graph: torch.fx.Graph) -> None:
     """Sizes of tensors that are known to be a number for all sizes of calls are it, in place: those of the example that
     a trace took for open ones, and such as the 2 of `x.view(-1, 2)`, which torch computes of a size that is open."""
     known = {computed: number for computed, number in map(_sides, _equalities(graph)) if number.is_number}
+    known |= dict(_given_to_views(graph))
     for node in graph.nodes:
         value = node.meta.get("val")
         if isinstance(value, torch._subclasses.FakeTensor):
@@ -76,12 +81,22 @@ def settle_sizes(graph: torch.fx.Graph) -> None:
             if any(isinstance(old, torch.SymInt) and isinstance(new, int) for old, new in zip(value.shape, sizes)):
                 with value.fake_mode:
                     node.meta["val"] = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+                node.meta.pop("tensor_meta", None)  # of the sizes before
+
+
+def _given_to_views(graph: torch.fx.Graph) -> Iterator[tuple[Any, Any]]:
+    """What is computed of open sizes and is known to be the number that a view was given."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in _VIEWS and isinstance(node.args[1], Sequence):
+            for given, size in zip(node.args[1], node.meta["val"].shape):
+                if isinstance(given, int) and given != -1 and isinstance(size, torch.SymInt):
+                    yield size.node.expr, sympy.Integer(given)
 
 
 def _settled(size: Any, known: Mapping[Any, Any]) -> Any:
     if not isinstance(size, torch.SymInt):
         return size
-    found = known.get(size.node.expr, size.node.expr)
+    found = size.node.expr.xreplace(known)
     return int(found) if found.is_number else size
 
 
@@ -123,10 +138,5 @@ def refuse_guards(graph: torch.fx.Graph, before: int, ranges: Mapping[sympy.Symb
 def _holds(equality: sympy.Eq, ranges: Mapping[sympy.Symbol, Any], asked: Sequence[sympy.Eq] = ()) -> bool:
     """Whether an equality, such as of a size and the lesser of it and twice as much, holds for sizes of all kinds for
     which all that is asked of calls does."""
-    symbols = sorted(equality.free_symbols & ranges.keys(), key=str)
-    sizes = [[size for size in _TRIED if ranges[one].lower <= size <= ranges[one].upper] for one in symbols]
-    for drawn in product(*sizes):
-        given = list(zip(symbols, drawn))
-        if equality.subs(given) == sympy.false and not any(one.subs(given) == sympy.false for one in asked):
-            return False
-    return True
+    found, known = condition_of(equality), [one for one in map(condition_of, asked) if one is not None]
+    return found is not None and share_met(found, ranges, known) == 1

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kitsune_mlir.dialects.filter_gradient import FilterGradientOp
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
+from kitsune_mlir.dialects.recurrent import RecurrentOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
 from kitsune_mlir.generics import elementwise
 from kitsune_mlir.mlir import arith, func, ir, tensor, walk
@@ -174,6 +175,19 @@ def _plain(name: str) -> Callable[..., tuple[Parts, Make]]:
     return lambda *parts: ([*parts], _operation(name, {}))
 
 
+def _lstm_steps(*said: ir.Value) -> tuple[Parts, Make]:
+    """A kitsune.recurrent of an lstm."""
+    *parts, time = said
+    cell = ir.StringAttr.get("lstm", time.context)
+    return parts, _operation(RecurrentOp.OPERATION_NAME, {"cell": cell, "time": _number(time)})
+
+
+def _steps(*said: ir.Value) -> tuple[Parts, Make]:
+    """The same of another cell."""
+    *parts, cell, time = said
+    return parts, _operation(RecurrentOp.OPERATION_NAME, {"cell": _number(cell), "time": _number(time)})
+
+
 def _extrema(x: ir.Value, dim: ir.Value, largest: ir.Value) -> tuple[Parts, Make]:
     """A scan that gives the largest elements so far, or the least."""
     number, is_largest = _number(dim), bool(ir.IntegerAttr(_number(largest)).value)
@@ -227,10 +241,12 @@ _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
     "firsts": _firsts,
     "fourier": _fourier,
     "fourier_to_real": _fourier,
+    "lstm_steps": _lstm_steps,
     "pivots": _plain(PivotsOp.OPERATION_NAME),
     "rolled": _rolled,
     "sample": _sample,
     "solve": _plain(SolveOp.OPERATION_NAME),
+    "steps": _steps,
     "substitute": _substitute,
     "windows": _windows,
 }

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from .size_conditions import Known
 
 aten, prims = torch.ops.aten, torch.ops.prims
 
@@ -27,25 +28,26 @@ Size = Any  # an int, or a torch.SymInt
 Factors = list[list[Size]]  # of each dimension
 
 
-def part_open_views(graph: Graph) -> None:
+def part_open_views(graph: Graph, known: Known) -> None:
     """Puts split and collapsed dimensions in the place of each view that has two open sizes on one side, or whose one
-    open size becomes another."""
+    open size becomes another. `known` is what each call's sizes are asked for."""
     for node in list(graph.nodes):
         if node.op != "call_function" or node.target not in _VIEWS:
             continue
-        before, after = list(node.args[0].meta["val"].shape), list(node.meta["val"].shape)
-        if before and after and (max(_open(before), _open(after)) > 1 or _changes_open_size(before, after)):
+        before, after = list(node.args[0].meta["val"].shape), _sizes_of(node)
+        if before and after and (max(_open(before), _open(after)) > 1 or _changes_open_size(before, after, known)):
             with graph.inserting_before(node):
-                node.replace_all_uses_with(_Steps(node).all(before, after))
+                node.replace_all_uses_with(_Steps(node, known).all(before, after))
             graph.erase_node(node)
 
 
 def are_cut_alike(before: Sequence[Size], after: Sequence[Size]) -> bool:
     """Whether symbols tell which factors of the sizes of a shape are in which of another one's."""
-    first, found = [0, 0], list(_runs(before, after))
+    known = Known((), {})
+    first, found = [0, 0], list(_runs(before, after, known))
     for dims, parts in found:
         run, wanted = before[first[0] : first[0] + dims], after[first[1] : first[1] + parts]
-        if _factors(run, wanted) is None:
+        if _factors(run, wanted, known) is None:
             return False
         first = [first[0] + dims, first[1] + parts]
     return bool(found)
@@ -54,15 +56,15 @@ def are_cut_alike(before: Sequence[Size], after: Sequence[Size]) -> bool:
 class _Steps:
     """The operators that make a view, from its last dimensions to the first: those before are then not moved."""
 
-    def __init__(self, view: Node):
-        self.view, self.made = view, view.args[0]
+    def __init__(self, view: Node, known: Known):
+        self.view, self.made, self.known = view, view.args[0], known
 
     def all(self, before: list[Size], after: list[Size]) -> Node:
         first = [len(before), len(after)]
-        for dims, parts in reversed(list(_runs(before, after))):
+        for dims, parts in reversed(list(_runs(before, after, self.known))):
             first = [first[0] - dims, first[1] - parts]
             run, wanted = before[first[0] : first[0] + dims], after[first[1] : first[1] + parts]
-            factors = _factors(run, wanted)
+            factors = _factors(run, wanted, self.known)
             if factors is None or not all(self._is_known(size) for sizes in factors[0] for size in sizes[:-1]):
                 self._collapse(first[0], dims)  # into one dimension, whatever they are
                 factors = [wanted], [[size] for size in wanted]
@@ -73,19 +75,17 @@ class _Steps:
     def _split(self, first: int, factors: Factors) -> None:
         """torch-mlir's split_dim makes one open size at most."""
         for place, sizes in reversed(list(enumerate(factors, first))):
-            if _open(sizes) > 1:
+            if _open(sizes) > 1 or not isinstance(sizes[0], int) and _open(sizes[1:]) < len(sizes[1:]):
                 self._make(aten.unflatten.int, place, [self._number(size, place, sizes) for size in sizes])
+                self._settle(place, sizes)
                 continue
             for number, size in enumerate(sizes[:-1]):
                 self._make(prims.split_dim.default, place + number, self._number(size, place + number, sizes[number:]))
-                self._settle(place + number, size, sizes[number + 1 :])
 
-    def _settle(self, place: int, size: Size, rest: Sequence[Size]) -> None:
-        """The dimension behind an open one is of a known size, which torch computes of it: n // (n // 2) of n."""
+    def _settle(self, place: int, sizes: Sequence[Size]) -> None:
+        """A dimension beside open ones is of a known size, which torch computes of them: n // (n // 2) of n."""
         value = self.made.meta["val"]
-        if not isinstance(size, int) and not _open(rest):
-            sizes = [*value.shape[:place], size, math.prod(rest), *value.shape[place + 2 :]]
-            self.made.meta["val"] = value.new_empty(sizes)
+        self.made.meta["val"] = value.new_empty([*value.shape[:place], *sizes, *value.shape[place + len(sizes) :]])
 
     def _join(self, first: int, factors: Factors) -> None:
         for place, sizes in enumerate(factors, first):
@@ -114,7 +114,7 @@ class _Steps:
 
     def _given(self, size: Size) -> Node | None:
         for given, its in zip(self.view.args[1], self.view.meta["val"].shape, strict=True):
-            if isinstance(given, Node) and statically_known_true(its == size):
+            if isinstance(given, Node) and self.known.holds(its == size):
                 return given
         return None
 
@@ -128,43 +128,53 @@ class _Steps:
         return made
 
 
+def _sizes_of(view: Node) -> list[Size]:
+    """The sizes of a view: those that it is given as numbers are these, for which torch may have quotients of symbols,
+    as for the 4 in x.view(-1, 4, n, n)."""
+    sizes = zip(view.args[1], view.meta["val"].shape, strict=True)
+    return [given if isinstance(given, int) and given >= 0 else size for given, size in sizes]
+
+
 def _open(shape: Sequence[Size]) -> int:
     return sum(not isinstance(size, int) for size in shape)
 
 
-def _changes_open_size(before: Sequence[Size], after: Sequence[Size]) -> bool:
+def _changes_open_size(before: Sequence[Size], after: Sequence[Size], known: Known) -> bool:
     """Whether the one open size of either shape is not that of the other one."""
     ours, theirs = ([size for size in shape if not isinstance(size, int)] for shape in (before, after))
-    return not all(statically_known_true(a == b) for a, b in zip(ours, theirs))
+    return not all(known.holds(a == b) for a, b in zip(ours, theirs))
 
 
-def _runs(before: Sequence[Size], after: Sequence[Size]) -> Iterator[tuple[int, int]]:
-    """How many dimensions become how many, in order, as few as symbols can tell; the last run has what is left over."""
+def _runs(before: Sequence[Size], after: Sequence[Size], known: Known) -> Iterator[tuple[int, int]]:
+    """How many dimensions become how many, in order, as few as symbols can tell; the last run has what is left over,
+    which is all of them where symbols tell nothing."""
     first = 0, 0
-    while found := _shortest(before[first[0] :], after[first[1] :]):
+    if not _shortest(before, after, known):
+        yield len(before), len(after)
+    while found := _shortest(before[first[0] :], after[first[1] :], known):
         end = first[0] + found[0], first[1] + found[1]
-        if not _shortest(before[end[0] :], after[end[1] :]):
+        if not _shortest(before[end[0] :], after[end[1] :], known):
             end = len(before), len(after)
         yield end[0] - first[0], end[1] - first[1]
         first = end
 
 
-def _shortest(before: Sequence[Size], after: Sequence[Size]) -> tuple[int, int] | None:
+def _shortest(before: Sequence[Size], after: Sequence[Size], known: Known) -> tuple[int, int] | None:
     lengths = ((i, j) for i in range(1, len(before) + 1) for j in range(1, len(after) + 1))
     for i, j in sorted(lengths, key=sum):
-        if statically_known_true(math.prod(before[:i]) == math.prod(after[:j])):
+        if known.holds(math.prod(before[:i]) == math.prod(after[:j])):
             return i, j
     return None
 
 
-def _factors(before: Sequence[Size], after: Sequence[Size]) -> tuple[Factors, Factors] | None:
+def _factors(before: Sequence[Size], after: Sequence[Size], known: Known) -> tuple[Factors, Factors] | None:
     """Sizes that make up those of both shapes, by the dimension of either that they are in; None where there are none,
     or symbols do not tell."""
     sides: list[list[Size]] = [list(before), list(after)]
     found: list[Factors] = [[[]], [[]]]
     while all(sides):
         ends = [side.pop() for side in sides]
-        divided = _divided(*ends)
+        divided = _divided(*ends, known) or _cut(*ends, sides, known)
         if divided is None:
             return None
         factor, left = divided
@@ -177,16 +187,28 @@ def _factors(before: Sequence[Size], after: Sequence[Size]) -> tuple[Factors, Fa
     return None if any(sides) else (found[0], found[1])
 
 
-def _divided(a: Size, b: Size) -> tuple[Size, tuple[Size | None, Size | None]] | None:
+def _divided(a: Size, b: Size, known: Known) -> tuple[Size, tuple[Size | None, Size | None]] | None:
     """The smaller of two sizes, and what is left of either when it is taken out; None where it does not divide."""
-    if statically_known_true(a == b):
+    if known.holds(a == b):
         return a, (None, None)
-    if _divides(b, a):
+    if _divides(b, a, known):
         return b, (a // b, None)
-    return (a, (None, b // a)) if _divides(a, b) else None
+    return (a, (None, b // a)) if _divides(a, b, known) else None
 
 
-def _divides(small: Size, large: Size) -> bool:
+def _cut(
+    a: Size, b: Size, sides: list[list[Size]], known: Known
+) -> tuple[Size, tuple[Size | None, Size | None]] | None:
+    """The same where one is a number by which symbols do not tell that the other divides, but its neighbour is the
+    other over it: of [n, m] viewed as [n // 2, 2, m // 2, 2]. Shapes of as many elements have no remainders then."""
+    if isinstance(b, int) and b > 0 and sides[1] and known.holds(a // b == sides[1][-1]):
+        return b, (a // b, None)
+    if isinstance(a, int) and a > 0 and sides[0] and known.holds(b // a == sides[0][-1]):
+        return a, (None, b // a)
+    return None
+
+
+def _divides(small: Size, large: Size, known: Known) -> bool:
     if isinstance(small, int) and small == 0:
         return False
-    return bool(statically_known_true(large % small == 0))
+    return known.holds(large % small == 0)

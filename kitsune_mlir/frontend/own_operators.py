@@ -17,6 +17,9 @@ _library.define("cholesky(Tensor matrix) -> Tensor")
 _library.define("substitute(Tensor right, Tensor matrix, bool upper, bool transposed, bool unit) -> Tensor")
 _library.define("solve(Tensor right, Tensor matrix) -> Tensor")
 _library.define("pivots(Tensor matrix) -> Tensor")
+_STEPS = "Tensor given, Tensor weights, Tensor bias, Tensor state"
+_library.define(f"steps({_STEPS}, str cell, int time) -> (Tensor, Tensor)")
+_library.define(f"lstm_steps({_STEPS}, Tensor cell, int time) -> (Tensor, Tensor, Tensor)")
 _library.define("unfactored(Tensor matrix) -> Tensor")
 _library.define("sample(Tensor x, Tensor grid, bool linear, int padding, bool corners, bool last) -> Tensor")
 _library.define("between(Tensor x, Tensor[] places) -> Tensor")
@@ -129,6 +132,22 @@ def _pivots(matrix: Tensor) -> Tensor:
     return matrix.new_empty(matrix.shape[:-1])
 
 
+@torch.library.register_fake("kitsune::steps", lib=_library)
+def _steps(given: Tensor, weights: Tensor, bias: Tensor, state: Tensor, cell: str, time: int) -> tuple[Tensor, Tensor]:
+    return _of_steps(given, state), state.new_empty(state.shape)
+
+
+@torch.library.register_fake("kitsune::lstm_steps", lib=_library)
+def _lstm_steps(
+    given: Tensor, weights: Tensor, bias: Tensor, state: Tensor, cell: Tensor, time: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _of_steps(given, state), state.new_empty(state.shape), cell.new_empty(cell.shape)
+
+
+def _of_steps(given: Tensor, state: Tensor) -> Tensor:
+    return given.new_empty([*given.shape[:2], state.shape[0] * state.shape[2]])
+
+
 @torch.library.register_fake("kitsune::unfactored", lib=_library)
 def _unfactored(matrix: Tensor) -> Tensor:
     return matrix.new_empty(matrix.shape[:-1], dtype=torch.int32)
@@ -149,4 +168,6 @@ CHOLESKY = torch.ops.kitsune.cholesky.default  # see kitsune.cholesky, and so on
 SUBSTITUTE = torch.ops.kitsune.substitute.default
 SOLVE = torch.ops.kitsune.solve.default
 PIVOTS = torch.ops.kitsune.pivots.default
+STEPS = torch.ops.kitsune.steps.default  # see kitsune.recurrent
+LSTM_STEPS = torch.ops.kitsune.lstm_steps.default
 UNFACTORED = torch.ops.kitsune.unfactored.default  # what stands for pivots of a matrix that stands for its own factors

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from .working import working
 
 aten = torch.ops.aten
 
-_torch_layer = decompositions.one_layer_lstm
+_torch_layer, _torch_rnn_layer = decompositions.one_layer_lstm, decompositions.one_layer_rnn
 
 
 @contextlib.contextmanager
@@ -43,6 +44,30 @@ def states_of_layers() -> Iterator[None]:
         yield
     finally:
         decompositions.one_layer_lstm = _torch_layer
+
+
+@contextlib.contextmanager
+def open_steps() -> Iterator[None]:
+    """Within the `with`, layers of an open number of steps have results of their shapes and no more, where torch goes
+    from step to step to find these: the operator stays one (recurrent_layers.py). For one thread at a time."""
+    before = decompositions.one_layer_lstm
+    decompositions.one_layer_lstm, decompositions.one_layer_rnn = partial(_shapes, before), _rnn_shapes
+    try:
+        yield
+    finally:
+        decompositions.one_layer_lstm, decompositions.one_layer_rnn = before, _torch_rnn_layer
+
+
+def _shapes(layer: Callable[..., Any], x: Tensor, states: Sequence[Tensor], *args: Any, **options: Any) -> Any:
+    if isinstance(x.shape[0], int):
+        return layer(x, states, *args, **options)
+    return x.new_empty([x.shape[0], *states[0].shape]), tuple(state.new_empty(state.shape) for state in states)
+
+
+def _rnn_shapes(x: Tensor, state: Tensor, *args: Any, **options: Any) -> Any:
+    if isinstance(x.shape[0], int):
+        return _torch_rnn_layer(x, state, *args, **options)
+    return x.new_empty([x.shape[0], *state.shape]), state.new_empty(state.shape)
 
 
 def _layer(x: Tensor, states: Sequence[Tensor], *args: Any, **options: Any) -> tuple[Tensor, tuple[Tensor, ...]]:

@@ -1,13 +1,14 @@
-"""Layers of recurrent networks (nn.LSTM, nn.GRU, nn.RNN) for an open batch, step by step.
+"""Layers of recurrent networks (nn.LSTM, nn.GRU, nn.RNN): a product for what inputs make of the gates of all steps, and
+one operator for the steps (kitsune.recurrent), whatever the batch and the number of steps are, open ones included.
 
-torch's own forms have time first. Then a step's rows begin behind as many as the batch has for each step before, and
-no kernel reads them where they lie. Here the batch is first: what a step takes of the inputs are columns of longer
-rows, and what it gives are columns of the results. Of a known batch torch's own forms are taken.
+Gradients, dropout between layers, projected states, f64, and layers that are too wide, are what torch's own forms make
+of them, step by step. So are steps whose products are large, if they are no more than some: tensor cores do these
+(passes/step_kernel.py), an operator's threads do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,18 +17,22 @@ from torch import Tensor
 from torch._decomp import decomposition_table
 from torch.nn.functional import linear
 
-from .recurrent_cells import gru_step, lstm_step, plain_step
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.planning.recurrences import GATES, MOST_WIDTH
+
+from .own_operators import LSTM_STEPS, STEPS
 
 aten = torch.ops.aten
 
-State = tuple[Tensor, ...]  # of a direction of a layer, each [batch, width]
-Step = Callable[[Tensor, State, Sequence[Tensor | None]], State]  # the first of the new state is the result
+_KINDS = (torch.float32, torch.bfloat16, torch.float16)
+_FEW, _MANY = 3, 100  # steps, of which as many or fewer are taken one by one; of large products, too
+_LARGE = {torch.bfloat16: 8e6, torch.float16: 8e6, torch.float32: 40e6}  # products of numbers in a step (H200)
 
 
-def _run(
-    step: Step,
+def _layers(
+    cell: str,
     x: Tensor,
-    states: Sequence[State],
+    states: Sequence[Tensor],
     params: Sequence[Tensor],
     has_biases: bool,
     layers: int,
@@ -35,65 +40,71 @@ def _run(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
-    """The results of the last layer, and the last states, by layer and direction; None for what torch's own forms
-    do."""
-    batch, length = x.shape[:2] if batch_first else (x.shape[1], x.shape[0])
-    directions = 2 if bidirectional else 1
-    each = len(params) // (layers * directions) - (2 if has_biases else 0)
-    open_batch = isinstance(batch, torch.SymInt) and isinstance(length, int) and length > 0
-    if not open_batch or train and dropout:
+) -> tuple[Tensor, list[Tensor]] | None:
+    """The results of the last layer, and the last states (and cells), by layer and direction, as `states` are; None
+    for what torch's own forms do."""
+    directions, count = 2 if bidirectional else 1, 4 if has_biases else 2
+    width, time = states[0].shape[2], 1 if batch_first else 0
+    is_plain = len(params) == layers * directions * count and not (train and dropout)
+    if not is_plain or x.dim() != 3 or x.dtype not in _KINDS or not isinstance(width, int) or width > MOST_WIDTH:
         return None
-    x, last = x if batch_first else x.transpose(0, 1), []
+    if any(value.requires_grad for value in (x, *states, *params)) and torch.is_grad_enabled():
+        return None
+    steps, work = _example(x.shape[time]), directions * GATES[cell] * width * width * _example(x.shape[1 - time])
+    is_large = width % 64 == 0 and work >= _LARGE[x.dtype] and steps <= _MANY
+    if isinstance(x.shape[time], int) and (steps <= _FEW or is_large):
+        return None
+    last: list[list[Tensor]] = [[] for _ in states]
     for layer in range(layers):
-        results = []
-        for number in range(layer * directions, (layer + 1) * directions):
-            own = _Own.of(params, number, has_biases, each)
-            given = linear(x, own.of_input, own.input_bias).unbind(1)
-            state, found = states[number], []
-            for part in reversed(given) if number % directions else given:
-                state = step(part, state, own.others)
-                found.append(state[0])
-            results.append(found[::-1] if number % directions else found)
-            last.append(state)
-        steps = [part for parts in zip(*results, strict=True) for part in parts]
-        x = torch.cat(steps, 1).view(batch, length, -1)
-    return x if batch_first else x.transpose(0, 1), last
+        first = layer * directions
+        own = [params[number * count : (number + 1) * count] for number in range(first, first + directions)]
+        bias = torch.stack([each[3] if has_biases else each[0].new_zeros(each[0].shape[0]) for each in own])
+        of_input = torch.cat([each[0] for each in own])
+        given = linear(x, of_input, torch.cat([each[2] for each in own]) if has_biases else None)
+        weights = torch.stack([each[1].t() for each in own])
+        begun = [state[first : first + directions] for state in states]
+        if cell == "lstm":
+            x, *found = LSTM_STEPS(given, weights, bias, *begun, time)
+        else:
+            x, *found = STEPS(given, weights, bias, *begun, cell, time)
+        for parts, part in zip(last, found, strict=True):
+            parts.append(part)
+    return x, [torch.cat(parts) for parts in last]
 
 
-class _Own:
-    """The parameters of a direction of a layer; `others` are those that steps take besides their inputs."""
-
-    def __init__(self, of_input: Tensor, input_bias: Tensor | None, others: Sequence[Tensor | None]) -> None:
-        self.of_input, self.input_bias, self.others = of_input, input_bias, others
-
-    @staticmethod
-    def of(params: Sequence[Tensor], number: int, has_biases: bool, each: int) -> _Own:
-        count = each + (2 if has_biases else 0)
-        own: Iterator[Tensor] = iter(params[number * count : (number + 1) * count])
-        of_input, of_state = next(own), next(own)
-        biases = (next(own), next(own)) if has_biases else (None, None)
-        return _Own(of_input, biases[0], [of_state, biases[1], *own])
+def _example(size: Any) -> int:
+    """A size as the example has it."""
+    return size if isinstance(size, int) else int(size.node.hint or 1)
 
 
-def lstm(x: Tensor, state: Sequence[Tensor], params: Sequence[Tensor], *options: Any) -> Any:
-    found = _run(lstm_step, x, list(zip(*(each.unbind(0) for each in state), strict=True)), params, *options)
+def _of_torch(operator: Any, x: Tensor, *args: Any) -> Any:
+    """torch's own form. Raises UnsupportedError for an open number of steps, of which it has none."""
+    batch_first = args[-1]
+    if not isinstance(x.shape[1 if batch_first else 0], int):
+        raise UnsupportedError(
+            f"{operator}: a recurrent layer of an open number of steps takes no gradients, dropout or projected states,"
+            f" has numbers of 32 or 16 bits, and {MOST_WIDTH} columns at most: export it with a known number of steps"
+        )
+    return decomposition_table[operator](x, *args)
+
+
+def lstm(x: Tensor, states: Sequence[Tensor], params: Sequence[Tensor], *options: Any) -> Any:
+    found = _layers("lstm", x, states, params, *options)
     if found is None:
-        return decomposition_table[aten.lstm.input](x, state, params, *options)
-    y, last = found
-    return y, *(torch.stack(parts) for parts in zip(*last, strict=True))
+        return _of_torch(aten.lstm.input, x, states, params, *options)
+    return found[0], *found[1]
 
 
-def _of_one_state(step: Step, operator: Any, x: Tensor, state: Tensor, params: Sequence[Tensor], *options: Any) -> Any:
-    found = _run(step, x, [(each,) for each in state.unbind(0)], params, *options)
+def _of_one_state(cell: str, operator: Any, x: Tensor, state: Tensor, params: Sequence[Tensor], *options: Any) -> Any:
+    found = _layers(cell, x, [state], params, *options)
     if found is None:
-        return decomposition_table[operator](x, state, params, *options)
-    return found[0], torch.stack([each[0] for each in found[1]])
+        return _of_torch(operator, x, state, params, *options)
+    return found[0], *found[1]
 
 
 RECURRENT_LAYERS: dict[Any, Callable[..., Any]] = {
     aten.lstm.input: lstm,
-    aten.gru.input: partial(_of_one_state, gru_step, aten.gru.input),
-    aten.rnn_tanh.input: partial(_of_one_state, partial(plain_step, torch.tanh), aten.rnn_tanh.input),
-    aten.rnn_relu.input: partial(_of_one_state, partial(plain_step, torch.relu), aten.rnn_relu.input),
+    aten.gru.input: partial(_of_one_state, "gru", aten.gru.input),
+    aten.rnn_tanh.input: partial(_of_one_state, "tanh", aten.rnn_tanh.input),
+    aten.rnn_relu.input: partial(_of_one_state, "relu", aten.rnn_relu.input),
 }

@@ -30,6 +30,7 @@ from kitsune_mlir.program import Program
 from .forward_derivatives import by_backward
 from .guards import is_of_example
 from .known_tensors import KnownTensors
+from .recurrent_cells import open_steps
 from .torch_program import DTYPES, import_exported, is_library
 from .traced_functions import in_others
 from .tracing import tracing, transforms_ended
@@ -95,6 +96,7 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
         _quiet(),
         _unchecked_distributions(),
         torch._dynamo.config.patch(open_sizes),
+        open_steps(),
         transforms_ended() as end_transforms,
     ):
         try:
@@ -113,7 +115,13 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
                 return exported
             end_transforms()
             try:
-                return _export_behind_autograd(model, given, dynamic_shapes)
+                found = _export_behind_autograd(model, given, dynamic_shapes)
+                if dynamic_shapes is not None and is_of_example(found):
+                    end_transforms()
+                    with contextlib.suppress(Exception), by_backward():
+                        other = _export_behind_autograd(model, given, dynamic_shapes)
+                        return found if is_of_example(other) else other
+                return found
             except Exception as other:
                 end_transforms()
                 with contextlib.suppress(Exception), by_backward():

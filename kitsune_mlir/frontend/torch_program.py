@@ -28,7 +28,7 @@ from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
-from .guards import guards, refuse_guards, refuse_numbers_of_example, settle_sizes, take_masks_to_fit
+from .guards import asked_of_calls, guards, refuse_guards, settle_sizes
 from .lower_torch import lower_torch
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
@@ -39,6 +39,7 @@ from .rolled_slices import roll_slices
 from .selections import without_selections
 from .shared_keys import share_keys
 from .shared_weights import share_weights
+from .size_conditions import Known
 from .strides import reaches_beyond
 from .summed_products import sum_products
 from .sums_before_turns import sum_before_turns
@@ -90,9 +91,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
-    refuse_numbers_of_example(exported, name)
-    take_masks_to_fit(exported.graph)
-    settle_sizes(exported.graph)
+    asked = asked_of_calls(exported, name)
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
@@ -176,10 +175,10 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     }
     fixed = {name for name, i in position.items() if arguments[i].kind != "input" and i not in changed}
     weights = {nodes[spec.arg.name] for spec in signature.input_specs if (spec.target or spec.arg.name) in fixed}
-    module = lower_graph(graph, name, weights)
+    module = lower_graph(graph, name, weights, Known(asked, exported.range_constraints))
     share_sizes(module, [argument.spec for argument in arguments])
     result_memory.give(module, memory, changed - {None})
-    return Program(name, module, arguments, outputs, call)
+    return Program(name, module, arguments, outputs, call, asked)
 
 
 def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -208,9 +207,9 @@ def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgr
     return move_to_device_pass(copied, "cpu")
 
 
-def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -> mlir.ir.Module:
+def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node], known: Known) -> mlir.ir.Module:
     """A functional graph of aten operators as linalg; all tensor placeholders are arguments of @main, of which some are
-    weights, which calls do not change."""
+    weights, which calls do not change. What is `known` of open sizes holds in each call."""
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
@@ -242,7 +241,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node]) -
     sum_vector_products(graph)
     sum_before_turns(graph)
     move_once(graph)
-    part_open_views(graph)
+    part_open_views(graph, known)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
     context = mlir.kept_context()

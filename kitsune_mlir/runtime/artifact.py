@@ -110,6 +110,7 @@ def _manifest(content: Content, hashes: Mapping[str, str], version: str) -> dict
         "signature": interface.signature,
         "arguments": arguments,
         "outputs": [asdict(output) for output in interface.outputs],
+        "conditions": interface.conditions,
         "targets": {
             name: {
                 "kind": content.kinds[name],
@@ -194,7 +195,9 @@ def _read(members: _Members, path: Path, digest: str | None) -> Content:
     members.end()
     outputs = [Output(_spec(entry["spec"]), entry["kind"], entry["mutates"]) for entry in manifest["outputs"]]
     return Content(
-        interface=Interface(manifest["name"], manifest["signature"], arguments, outputs),
+        interface=Interface(
+            manifest["name"], manifest["signature"], arguments, outputs, manifest.get("conditions", [])
+        ),
         kinds={name: target["kind"] for name, target in manifest["targets"].items()},
         sections=sections,
         plans={name: target["plan"] for name, target in manifest["targets"].items()},

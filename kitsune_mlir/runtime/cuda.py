@@ -18,7 +18,8 @@ import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError, UserError
 
-from .cuda_driver import call, check, overlap
+from .cuda_driver import attribute, call, check, overlap
+from .cuda_pipeline import MOST_PORTABLE
 from .host_program import row_major
 
 _DTYPES = {
@@ -194,9 +195,12 @@ class CudaDevice:
         parameters: int,
         stream: int,
         alone: bool,
+        cluster: int = 1,
+        shared_bytes: int = 0,
     ) -> None:
         """Launches a kernel; `parameters` is the address of an array of addresses of its parameters. `alone`: it begins
-        when the work before it on the stream has ended."""
+        when the work before it on the stream has ended. It has clusters of so many blocks, and so much shared memory
+        besides what its code says."""
         key = grid, block, stream, alone
         config = kernel.configs.get(key)
         if config is None:
@@ -204,9 +208,35 @@ class CudaDevice:
             config.gridDimX, config.gridDimY, config.gridDimZ = grid
             config.blockDimX, config.blockDimY, config.blockDimZ = block
             config.hStream = self._driver.CUstream(stream)
-            attributes = [] if alone else kernel.attributes
+            config.sharedMemBytes = shared_bytes
+            attributes = [] if alone else [*kernel.attributes]
+            if cluster > 1:
+                attributes.append(self._clustered(cluster))
+            self._allow(kernel, cluster, shared_bytes)
             config.attrs, config.numAttrs = attributes, len(attributes)
         self._call("cuLaunchKernelEx", config, kernel.function, parameters, 0)
+
+    def _clustered(self, ctas: int) -> Any:
+        """The attribute of a launch in clusters of so many blocks."""
+        found = attribute(self._driver, "CLUSTER_DIMENSION")
+        size = found.value.clusterDim
+        size.x, size.y, size.z = ctas, 1, 1
+        return found
+
+    def _allow(self, kernel: LaunchedKernel, cluster: int, shared_bytes: int) -> None:
+        """Asks the driver for what not every kernel may have. Raises UnsupportedError where the GPU has no such."""
+        names = self._driver.CUfunction_attribute
+        asked = []
+        if shared_bytes:
+            asked.append((names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes))
+        if cluster > MOST_PORTABLE:
+            asked.append((names.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1))
+        for name, value in asked:
+            (error,) = self._driver.cuFuncSetAttribute(kernel.function, name, value)
+            if int(error):
+                raise UnsupportedError(
+                    f"this GPU has no clusters of {cluster} CTAs with {shared_bytes} bytes of shared memory each"
+                )
 
     def capturing(self, stream: int) -> bool:
         """Whether work on the stream is being recorded into a CUDA graph."""

@@ -16,6 +16,7 @@ import numpy as np
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import Argument, Output, TensorSpec, range_of_symbol, terms_of_symbol
 from kitsune_mlir.signature import Signature, flatten_inputs, positional, unflatten
+from kitsune_mlir.size_conditions import Condition, is_met, names_of, text
 
 from . import arrays
 
@@ -47,6 +48,7 @@ class Interface:
     signature: Signature
     arguments: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)  # of the open sizes of a call
     _torch_calls: dict[Any, _TorchCall] = field(default_factory=dict, init=False, repr=False, compare=False)
     # Buffers that the model changes, by their arguments, as they are on a GPU; and whether a CUDA graph has them.
     _held: dict[int, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -166,7 +168,7 @@ class Interface:
     def _check(self, given: Sequence[Any]) -> None:
         for value, spec in zip(given, self.inputs, strict=True):
             arrays.check(value, spec)
-        _check_symbols(given, self.inputs)
+        _check_symbols(given, self.inputs, self.conditions)
 
     def _values(self, given: Sequence[Any], keep_cuda: bool) -> list[Any]:
         """What the runner is given: the inputs, converted, among the values that the model changes."""
@@ -213,8 +215,9 @@ class Interface:
                 held.copy_(arrays.from_array(argument.value, argument.spec, like_torch=True))
 
 
-def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
-    """Raises UserError when two sizes that the model takes for equal are not, or one is out of its range."""
+def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec], asked: Sequence[Condition]) -> None:
+    """Raises UserError when two sizes that the model takes for equal are not, one is out of its range, or they are not
+    as it asks."""
     found: dict[str, tuple[int, int, str]] = {}
     for value, spec in zip(values, specs, strict=True):
         for axis, (size, symbol) in enumerate(zip(value.shape, spec.symbols)):
@@ -238,6 +241,20 @@ def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
                     f"inputs must agree in size: {where} is {other} but {spec.name}.shape[{axis}] is {size}"
                     + (f", not {wanted}" if wanted != other else "")
                 )
+    for condition in asked:
+        sizes = {name: found[name][0] for name in names_of(condition) if name in found}
+        if len(sizes) == len(names_of(condition)) and not is_met(condition, sizes):
+            called = {name: _called(name, found[name]) for name in sizes}
+            raise UserError(
+                f"{text(condition, called)} must hold, as the model was exported, found "
+                + ", ".join(f"{where} {size}" for _, size, where in map(found.__getitem__, sorted(sizes)))
+            )
+
+
+def _called(name: str, found: tuple[int, int, str]) -> str:
+    """What a call has for an open size: that of an input, or what that is computed of."""
+    one, size, where = found
+    return where if one == size else name
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,8 @@ class Launch:
     block: tuple[int, int, int]
     arguments: tuple[View | tuple[str, Any], ...]
     step: int = field(default=-1, compare=False)  # of the program, which step this comes from
+    cluster: int = 1  # blocks that run at once, and reach one another's shared memory
+    shared_bytes: int = 0  # of shared memory, besides those that the code says
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,8 @@ class _Tracer:
                 (argument[0], self._see(argument[1])) if isinstance(argument, list) else self._see(argument)
                 for argument in step["args"]
             )
-            self.plan.calls.append(Launch(step["kernel"], grid, block, arguments, self._number))
+            cluster, nbytes = step.get("cluster", 1), step.get("shared_bytes", 0)
+            self.plan.calls.append(Launch(step["kernel"], grid, block, arguments, self._number, cluster, nbytes))
 
     def _pipeline_step(self, step: Step) -> None:
         results = tuple(map(self._result, step["results"]))

@@ -13,6 +13,7 @@ from typing import Any
 from kitsune_mlir.codegen.section import Section, is_sealed
 from kitsune_mlir.program import ELEMENT_TYPES
 from kitsune_mlir.signature import CONSTANTS
+from kitsune_mlir.size_conditions import is_condition
 
 from .cpu_pipelines import KINDS
 from .host_program import BYTES
@@ -45,6 +46,7 @@ def _is_operand(value: Any) -> bool:
 
 
 _CONSTANT = Kind("a constant", lambda v: v is None or isinstance(v, CONSTANTS))
+_CONDITION = Kind("a condition of sizes", lambda v: isinstance(v, list) and is_condition(v))
 _TREE = Kind("an object", lambda v: isinstance(v, dict))
 _SPEC = {
     "name": TEXT,
@@ -113,6 +115,7 @@ MANIFEST = {
     "signature": dict.fromkeys(("args", "kwargs", "results"), _TREE),
     "arguments": [{"spec": _SPEC, "kind": among(("input", "parameter", "buffer", "constant")), "sha256?": HASH}],
     "outputs": [{"spec": _SPEC, "kind": among(("result", "mutation")), "mutates": either(SIZE, NULL)}],
+    "conditions?": [_CONDITION],
     "targets": Table({"kind": among(("cpu", "gpu")), "section": _TREE, "files": Table(HASH), "plan": _PLAN}),
 }
 _CPU = {

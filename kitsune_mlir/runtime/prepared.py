@@ -174,7 +174,9 @@ class _Kernel:
     parameters: int  # address of an array of addresses
 
     def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
-        self.device.launch(self.kernel, self.call.grid, self.call.block, self.parameters, stream, alone)
+        call = self.call
+        more = (call.cluster, call.shared_bytes)
+        self.device.launch(self.kernel, call.grid, call.block, self.parameters, stream, alone, *more)
 
 
 @dataclass(frozen=True)

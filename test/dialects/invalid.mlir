@@ -4451,3 +4451,59 @@ func.func @transformed(%x: tensor<4x8xf32>) {
   %y:2 = "kitsune.fourier"(%x) {dimension = 1 : i64, size = 8 : i64, scale = 1.0 : f64} : (tensor<4x8xf32>) -> (tensor<4x9xf32>, tensor<4x9xf32>)
   return
 }
+
+// -----
+
+func.func @steps(%x: tensor<2x3x16xf32>, %w: tensor<1x4x16xf32>, %b: tensor<1x16xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op has a cell of gru, lstm, relu, tanh, found mlp}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "mlp", time = 1 : i64} : (tensor<2x3x16xf32>, tensor<1x4x16xf32>, tensor<1x16xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: tensor<2x3x16xf32>, %w: tensor<1x4x16xf32>, %b: tensor<1x16xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op takes 5 parts and gives 3, found 4 and 2}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "lstm", time = 1 : i64} : (tensor<2x3x16xf32>, tensor<1x4x16xf32>, tensor<1x16xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: tensor<2x3x4xf32>, %w: tensor<1x4x4xf16>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op takes tensors of f32, f16 or bf16, all of one type, found tensor<2x3x4xf32> and tensor<1x4x4xf16>}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (tensor<2x3x4xf32>, tensor<1x4x4xf16>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: f32, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op takes tensors, found f32}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (f32, tensor<1x4x4xf32>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: tensor<3x4xf32>, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op takes gates, weights and states of three dimensions, of which time is 0 or 1}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (tensor<3x4xf32>, tensor<1x4x4xf32>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: tensor<2x3x5xf32>, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op has 1 gates of a width, found [2, 3, 5], [1, 4, 4], [1, 4] and [1, 2, 4]}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (tensor<2x3x5xf32>, tensor<1x4x4xf32>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x4xf32>, tensor<1x2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @steps(%x: tensor<2x3x4xf32>, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
+  // expected-error@+1 {{'kitsune.recurrent' op gives states of all steps and the last ones, found}}
+  %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (tensor<2x3x4xf32>, tensor<1x4x4xf32>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x8xf32>, tensor<1x2x4xf32>)
+  return
+}

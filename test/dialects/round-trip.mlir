@@ -481,3 +481,11 @@ func.func @turned_words(%m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// CHECK-LABEL: @steps
+func.func @steps(%x: tensor<2x?x64xf32>, %w: tensor<1x16x64xf32>, %b: tensor<1x64xf32>, %h: tensor<1x2x16xf32>, %c: tensor<1x2x16xf32>) -> tensor<2x?x16xf32> {
+  // CHECK: kitsune.recurrent
+  // CHECK-SAME: cell = "lstm"
+  %y, %last:2 = "kitsune.recurrent"(%x, %w, %b, %h, %c) {cell = "lstm", time = 1 : i64} : (tensor<2x?x64xf32>, tensor<1x16x64xf32>, tensor<1x64xf32>, tensor<1x2x16xf32>, tensor<1x2x16xf32>) -> (tensor<2x?x16xf32>, tensor<1x2x16xf32>, tensor<1x2x16xf32>)
+  return %y : tensor<2x?x16xf32>
+}

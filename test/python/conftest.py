@@ -26,6 +26,7 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen import cpu, gpu, ptxas
+from kitsune_mlir.frontend import recurrent_layers
 from kitsune_mlir.passes import schedule_attention
 from kitsune_mlir.planning import target
 
@@ -47,6 +48,12 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         group = "sample models" if "imported" in vars(item.module) else item.path.name
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of recurrent layers are taken one by one, as those of cells that a model calls are."""
+    monkeypatch.setattr(recurrent_layers, "_FEW", 1 << 20)
 
 
 @pytest.fixture(scope="session")

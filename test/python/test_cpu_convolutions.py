@@ -6,6 +6,7 @@ import torch
 from cpu_case import runner
 from torch import nn
 
+import kitsune_mlir
 from kitsune_mlir.codegen import cpu
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.planning import target
@@ -48,3 +49,14 @@ def test_open_batch():
         x = torch.randn(batch, 3, 8, 8)
         (found,) = call.run([x.numpy()])
         assert np.abs(found - model(x).detach().numpy()).max() < 1e-5
+
+
+@pytest.mark.parametrize("open_", [(0,), (0, 2, 3)], ids=["batch", "image"])
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_paddings_that_are_said(open_, padding):
+    """torch gives one number for all dimensions then."""
+    model = torch.nn.Conv2d(3, 8, 3, padding=padding)
+    sizes = ({d: torch.export.Dim.AUTO for d in open_},)
+    compiled = kitsune_mlir.compile(model, (torch.randn(2, 3, 12, 12),), dynamic_shapes=sizes)
+    x = torch.randn(3, 3, 12, 12)
+    torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-5)

@@ -81,6 +81,24 @@ def test_forward_derivatives_of_open_batches():
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
 
 
+NORMS = {
+    "batch": [nn.Linear(3, 8), nn.BatchNorm1d(8, track_running_stats=False), nn.GELU()],
+    "running": [nn.Linear(3, 8), nn.BatchNorm1d(8).eval()],
+    "image": [nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 4, 1), nn.BatchNorm1d(4, affine=False).eval(), nn.Flatten()],
+    "instance": [nn.Unflatten(1, (1, 3)), nn.InstanceNorm1d(1, affine=True), nn.Flatten()],
+}
+
+
+@pytest.mark.parametrize("layers", NORMS.values(), ids=NORMS)
+def test_forward_derivatives_through_norms_of_open_batches(layers):
+    """Without a range torch takes the example's size in silence."""
+    model = Field(lambda _, x: jvp(nn.Sequential(*layers), (x,), (x.cos(),)))
+    shapes = ({0: torch.export.Dim.AUTO},)
+    compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),), dynamic_shapes=shapes)
+    x = torch.randn(9, 3)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+
+
 def test_forces_of_open_batches_of_points():
     """Layers of three dimensions, of which torch itself takes the example's rows for all."""
     model = Field(lambda net, x: -grad(lambda points: net(points).square().sum())(x)).eval()

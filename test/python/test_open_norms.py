@@ -26,6 +26,12 @@ CASES = {
     ),
     "of products": (lambda x: (x[:, :, None] * x[:, None]).softmax(-1), [(3, 50)], [{0: BATCH, 1: ROWS}], ["rows0"]),
     "instances": (nn.InstanceNorm2d(6, affine=True), [(2, 6, 20, 30)], [{0: BATCH, 2: ROWS, 3: COLUMNS}], ["rows0"]),
+    "instances and a slope": (  # one number for all channels
+        nn.Sequential(nn.InstanceNorm2d(6), nn.PReLU()),
+        [(2, 6, 20, 30)],
+        [{0: BATCH, 2: ROWS, 3: COLUMNS}],
+        ["rows0"],
+    ),
     "groups": (
         nn.Sequential(nn.GroupNorm(2, 8), nn.SiLU()),  # hands on numbers of rows, not what they are made of
         [(2, 8, 20, 30)],

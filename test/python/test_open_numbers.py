@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from decomposed_functions import error
+from functions import Function
 from torch import nn
 from torch.nn import functional as F
 
@@ -139,3 +140,20 @@ def test_sizes_that_are_returned(gpu_of):
         for rows in (6, 1, 9):
             found = run(torch.randn(rows, 3))
             assert [found["rows"], found["half"], found["columns"]] == [rows, rows // 2, 3]
+
+
+def test_sums_of_several_sizes():
+    """torch.compile has one for what is as long as several tensors together."""
+
+    def function(x, y, z):
+        together = torch.cat([x, y, z, x])
+        count = torch.sym_sum([x.shape[0], y.shape[0], 3])
+        return together.view(-1, 2, 2).sum(1) + together.shape[0], x.new_ones(count, 2)
+
+    args = [torch.randn(n, 4) for n in (5, 6, 7)]
+    sizes = (({0: torch.export.Dim.AUTO},) * 3,)
+    compiled = kitsune_mlir.compile(Function(function), tuple(args), target="cpu", dynamic_shapes=sizes)
+    for counts in ((5, 6, 7), (2, 9, 4)):
+        args = [torch.randn(n, 4) for n in counts]
+        for found, wanted in zip(compiled(*args), function(*args), strict=True):
+            torch.testing.assert_close(found, wanted)

@@ -203,3 +203,49 @@ def test_parts_of_sizes_that_nothing_is_said_of(function):
     for rows in (6, 4, 18):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+class Heads(nn.Module):
+    """Attention behind convolutions, whose heads are taken apart by a view of -1."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv1d(3, 3, 3, 2), nn.Conv1d(3, 3, 3, 2), nn.Conv1d(3, 16, 3, 2))
+
+    def forward(self, x):
+        rows = self.layers(x).transpose(1, 2)
+        heads = rows.unflatten(2, (4, 4)).transpose(1, 2).flatten(0, 1)
+        scores = torch.bmm(heads, heads.transpose(1, 2))
+        scores = scores.view(-1, 4, scores.size(-2), scores.size(-1)).softmax(-1)
+        mixed = torch.bmm(scores.view(-1, scores.size(-2), scores.size(-1)), heads)
+        return mixed.view(-1, 4, mixed.size(-2), mixed.size(-1)).permute(0, 2, 1, 3).flatten(2)
+
+
+def test_heads_beside_sizes_that_convolutions_leave():
+    """torch has a quotient of symbols for the 4 that such a view is given."""
+    model, sizes = Heads().eval(), ({0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO},)
+    compiled = kitsune_mlir.compile(model, (torch.randn(2, 3, 80),), dynamic_shapes=sizes)
+    for batch, length in ((2, 80), (3, 51)):
+        x = torch.randn(batch, 3, length)
+        torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.nn.functional.pixel_unshuffle(x, 2),
+        lambda x: torch.nn.functional.pixel_shuffle(torch.nn.functional.pixel_unshuffle(x, 2).cos(), 2),
+        lambda x: x.view(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).transpose(3, 4).flatten(4).softmax(-1),
+    ],
+    ids=["unshuffle", "there and back", "windows"],
+)
+def test_windows_of_images_of_any_size(function):
+    """[n, m] viewed as [n // 2, 2, m // 2, 2], where torch knows only of all elements that none is left over."""
+    sizes = ({d: torch.export.Dim.AUTO for d in (0, 2, 3)},)
+    for run in on_both(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes):
+        for shape in ((2, 4, 8, 12), (3, 4, 6, 10), (1, 4, 4, 6)):
+            x = torch.randn(shape)
+            torch.testing.assert_close(torch.as_tensor(run(x)), function(x), rtol=1e-5, atol=1e-5)
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes)
+    with pytest.raises(UserError, match="must hold, as the model was exported"):
+        compiled(torch.randn(2, 4, 7, 12))

@@ -7,7 +7,7 @@ from torch import nn
 import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
-pytestmark = pytest.mark.usefixtures("unassembled")
+pytestmark = pytest.mark.usefixtures("unassembled", "one_by_one")
 
 ROUNDING = {torch.float32: 5e-6, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 

@@ -29,6 +29,8 @@ from kitsune_mlir.schedule import Program
 from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
+pytestmark = pytest.mark.usefixtures("one_by_one")
+
 ALWAYS = {"gated-products": "steps=always"}
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 GPU = targets.load("sm_90a")

@@ -7,6 +7,8 @@ from functions import Function, on_both
 from torch.export import Dim
 from torch.nn import functional as F
 
+from kitsune_mlir.errors import UserError
+
 OPEN = ({0: Dim("b", min=2, max=1 << 20)},) * 2
 
 
@@ -49,3 +51,20 @@ def test_rows_of_infinities(small_gpu):
         for run in (cpu, gpu):
             for found, y in zip(run(*given), taken_beside(*given), strict=True):
                 assert torch.allclose(torch.as_tensor(found), y, rtol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("wrong", [9, -1])
+def test_no_element_of_what_is_around(wrong):
+    """A number that is none of a padded tensor is an error, and not what stands around it."""
+
+    def taken(x, i):
+        return F.pad(x * 2, (2, 1)).gather(-1, i)
+
+    program, simulated = on_both(Function(taken), (torch.randn(40, 6), torch.randint(0, 9, (40, 2))))
+    args = torch.randn(40, 6), torch.randint(0, 9, (40, 2))
+    for run in (program, simulated):
+        torch.testing.assert_close(torch.as_tensor(run(*args)), taken(*args))
+    args[1][5, 1] = wrong
+    for run in (program, simulated):
+        with pytest.raises(UserError, match="an index is out of range"):
+            run(*args)

@@ -1,11 +1,14 @@
 """Rows of few numbers, each of which a thread has: one kernel for what stacks, slices and sums them."""
 
+import random
+
 import pytest
 import torch
 from functions import Function
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.tools.gpusim import Simulation
 
 ROWS = torch.export.Dim("rows", min=2)
@@ -68,6 +71,14 @@ def of_all(p, m):
     """A matrix that all rows share, and zeros beside."""
     h = torch.stack([p[:, 0] * m[0, 0] + p[:, 1] * m[0, 1], p[:, 0] * m[1, 0] + p[:, 1] * m[1, 1]], -1)
     return torch.cat([h[:, 1:], torch.zeros_like(h), h[:, :1]], -1)[:, 0:4:3] + m[1]
+
+
+def searched(x, w, i):
+    """The places of numbers between the edges of bins, and edges by number."""
+    edges = F.pad(w.softmax(-1).cumsum(-1), (1, 0))
+    found = (x[..., None] >= edges[..., 1:-1]).sum(-1, keepdim=True)
+    low, wide = edges.gather(-1, found), (edges[..., 1:] - edges[..., :-1]).gather(-1, found)
+    return torch.cat([(x[..., None] - low) / wide, edges.gather(-1, i)], -1)
 
 
 torch.manual_seed(0)
@@ -142,3 +153,59 @@ def test_registers(small_gpu, width):
     assert all(not kernel.get("spill_stores") for kernel in program.plan["kernels"])
     assert (len(program.plan["launches"]) == 1) == (width == 36)
     check(program, turned, args)
+
+
+def searched_args(count):
+    return torch.rand(count), torch.randn(count, 6), torch.randint(0, 7, (count, 2))
+
+
+def test_elements_by_number(small_gpu):
+    """Rows that are padded and summed up, and of which elements are taken by numbers: those of data are checked."""
+    program = compiled(searched, searched_args(70), small_gpu, is_open=True)
+    assert len(program.plan["launches"]) == 1
+    for count in (2, 33, 70):
+        check(program, searched, searched_args(count), 2e-5)
+    for wrong in (7, -1, 1 << 33):
+        x, w, i = searched_args(40)
+        i[13, 1] = wrong
+        with pytest.raises(UserError, match="an index is out of range"):
+            Simulation(program)(x, w, i)
+
+
+def drawn(seed):
+    """A function of a matrix of few columns and of numbers of columns, of steps that are drawn."""
+    draw = random.Random(seed)
+    steps = [draw.randrange(8) for _ in range(draw.randint(4, 8))]
+    numbers = [draw.randint(1, 3) for _ in steps]
+
+    def function(x, i):
+        first = x
+        for step, number in zip(steps, numbers):
+            if step == 0 and x.shape[1] < 12:
+                x = F.pad(x, (number, number - 1), value=number / 2)
+            elif step == 1:
+                x = x.cumsum(-1) / number
+            elif step == 2:
+                x = torch.cat([x.gather(-1, i % x.shape[1]), x[:, number % x.shape[1] :]], -1)[:, :13]
+            elif step == 3:
+                x = torch.cat([x[:, ::2], x.amax(-1, keepdim=True)], -1)
+            elif step == 4:
+                x = x.softmax(-1) - x.gather(-1, x.argmax(-1, keepdim=True) * 0 + x.shape[1] - 1)
+            elif step == 5:
+                place = (x > number / 3).sum(-1, keepdim=True)
+                x = x + F.pad(x, (1, 0)).gather(-1, place)
+            elif step == 6:
+                x = torch.stack([x, x * number], -1).flatten(1)[:, :11]
+            else:
+                x = x.roll(number, -1) + first[:, :1]
+        return x
+
+    return function
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("seed", range(10))
+def test_drawn_rows(seed, small_gpu):
+    function, args = drawn(seed), (torch.randn(45, 5), torch.randint(0, 60, (45, 2)))
+    program = compiled(function, args, small_gpu, is_open=seed % 2 == 0)
+    check(program, function, args, 1e-5)

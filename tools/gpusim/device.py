@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.gpu_kernel import dynamic_bytes
+from kitsune_mlir.codegen.hopper.cluster import size_of
 from kitsune_mlir.codegen.host_program import written
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.index_reports import WORD
@@ -120,8 +122,17 @@ class SimulatedDevice:
         return self._kernels[name]
 
     def launch(
-        self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int, alone: bool = True
+        self,
+        kernel: ir.Operation,
+        grid: Any,
+        block: Any,
+        parameters: int,
+        stream: int,
+        alone: bool = True,
+        cluster: int = 1,
+        shared_bytes: int = 0,
     ) -> None:
+        assert cluster == size_of(kernel) and shared_bytes == dynamic_bytes(kernel)
         self.launches += 1
         reader = _Parameters(parameters)
         given = ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs
@@ -133,7 +144,7 @@ class SimulatedDevice:
         if name not in self._operators:
             self._operators[name] = decode(kernel)
         with named(name), reported(partial(self.report, module)):
-            Lockstep(self._operators[name], arguments, grid, block).run()
+            Lockstep(self._operators[name], arguments, grid, block, cluster).run()
 
     def written(self, places: list[tuple[int, int]], alone: bool) -> None:
         """A kernel writes from addresses to others; `alone`: those before it have ended."""

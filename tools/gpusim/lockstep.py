@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir import mlir
+from kitsune_mlir.codegen.hopper import cluster
 from kitsune_mlir.mlir import attr_int, ir
 
 from . import index_reports, mma, word_updates
@@ -81,8 +82,23 @@ class Shared(MemRef):
         # Since the last barrier; -2 - w where warp w has met since.
         self.writers, self.updaters = (np.full(blocks * size, -1) for _ in range(2))
         self._touched = False  # since the last barrier
+        self.size, self._senders = size, np.zeros(blocks * size, np.bool_)  # by other blocks, since their last barrier
+
+    def sent(self, address: np.ndarray, ranks: np.ndarray, values: np.ndarray, mask: np.ndarray, cluster: int) -> None:
+        """Words that go to the same places of other blocks of a cluster, of these ranks."""
+        blocks = address // self.size
+        places = address + (blocks - blocks % cluster + ranks - blocks) * self.size
+        self.data[places[mask]] = values[mask]
+        self._senders[places[mask]] = True
+
+    def met_cluster(self) -> None:
+        """A barrier of all threads of each cluster."""
+        self.barrier()
+        self._senders[:] = False
 
     def read(self, address: np.ndarray, mask: np.ndarray) -> None:
+        if some(self._senders[address] & mask):
+            raise MemoryFault("shared memory that another CTA wrote is read before a barrier of their cluster")
         if self._touched:
             for found in (self.writers, self.updaters):
                 self._check(found[address], mask)
@@ -121,12 +137,15 @@ class Shared(MemRef):
 class Lockstep:
     """One launch."""
 
-    def __init__(self, function: Op, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
-        assert tuple(block[1:]) == (1, 1) and tuple(grid[1:]) == (1, 1)
+    def __init__(
+        self, function: Op, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int], cluster: int = 1
+    ):
+        assert tuple(block[1:]) == (1, 1) and tuple(grid[1:]) == (1, 1) and grid[0] % cluster == 0
+        self.cluster = cluster
         self.function, self.arguments, self.blocks, self.threads = function, arguments, grid[0], block[0]
 
     def run(self) -> None:
-        step = max(1, TOGETHER // self.threads)
+        step = max(1, TOGETHER // self.threads // self.cluster) * self.cluster
         entry, given = self.function.regions[0].blocks[0], self.function.source.regions[0].blocks[0].arguments
         behind = [ir.MemRefType(buffer.type) for buffer in list(given)[len(self.arguments) :]]
         with np.errstate(all="ignore"):
@@ -221,12 +240,40 @@ class Lockstep:
         text = op.assembly.text
         if word_updates.run(text, [m for m in self.arguments if isinstance(m, MemRef)], self._all(op.operands), mask):
             return []
+        if text == cluster.MEET:
+            self._awaited(mask)
+            return []
+        if text in (cluster.INIT, cluster.EXPECT):
+            return []
+        if text == cluster.SEND:
+            place, _, rank, word = (np.broadcast_to(x, mask.shape) for x in self._all(op.operands))
+            self._send(place, rank, word.view(np.float32), mask)
+            return []
+        if text == cluster.AWAIT:  # all have sent
+            self._awaited(mask)
+            return []
         if (parts := mma.parse(text)) is not None:
             return [self._mma(parts, self._all(op.operands), mask)]
         if not index_reports.is_report(text):
             raise unknown(f"the instruction '{text}'")
         index_reports.run(text, self._see(op.operands[0]) != 0, mask)
         return []
+
+    def _awaited(self, mask: np.ndarray) -> None:
+        if not np.all(mask):
+            raise MemoryFault("a barrier that some threads of a cluster do not reach")
+        for buffer in self.shared:
+            buffer.met_cluster()
+
+    def _send(self, place: np.ndarray, rank: np.ndarray, word: np.ndarray, mask: np.ndarray) -> None:
+        """A word of each thread to shared memory of its cluster; `place` is where its own has it."""
+        for buffer in self.shared:
+            address = (place - buffer.data.ctypes.data) // 4
+            own = address - buffer.offset
+            if np.all((own >= 0) & (own < buffer.size) | ~mask):
+                buffer.sent(np.where(mask, address, 0), rank, word, mask, self.cluster)
+                return
+        raise MemoryFault("a word that goes to no buffer in shared memory")
 
     def _mma(self, parts: dict[str, str], operands: Sequence[Any], mask: np.ndarray) -> np.ndarray:
         """A product of whole warps; the sums, which come first, are in the registers of the results."""
@@ -239,7 +286,9 @@ class Lockstep:
         return mma.mma(parts["kind"], int(parts["k"]), a, b, c)
 
     def _memref_extract_aligned_pointer_as_index(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
+        buffer = self._see(op.operands[0])
+        first = buffer.offset * buffer.data.itemsize if isinstance(buffer, Shared) else 0  # a block's own
+        return [np.asarray(buffer.data.ctypes.data + first, np.int64)]
 
     def _memref_extract_strided_metadata(self, op: Op, mask: np.ndarray) -> list[Any]:
         buffer = self._see(op.operands[0])

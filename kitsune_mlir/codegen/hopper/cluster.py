@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, memref
 
 
 def set_size(kernel: ir.OpView, ctas: int) -> None:
     """The kernel's (a gpu.func's) launches are of clusters of that many neighbouring CTAs."""
     kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([ctas, 1, 1])
+
+
+def size_of(kernel: ir.Operation) -> int:
+    """How many CTAs those clusters have."""
+    if "nvvm.cluster_dim" not in kernel.attributes:
+        return 1
+    return ir.DenseI32ArrayAttr(kernel.attributes["nvvm.cluster_dim"])[0]
 
 
 def rank() -> ir.Value:
@@ -72,3 +79,69 @@ def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     """Stores a vector of four i32 to a `remote` place, a multiple of 16; its bytes count as those of `send_word`."""
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
     device.assembly(text, destination, *device.parts(words), barrier)
+
+
+# What follows is for kernels of operators (codegen/gpu_kernel.py), whose buffers in shared memory are memrefs: places
+# are 64 bits wide, and each is one piece of PTX, which the simulator knows by its text.
+
+MEET = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;"
+INIT = """{
+.reg .b32 place;
+cvt.u32.u64 place, $0;
+mbarrier.init.shared::cta.b64 [place], 1;
+fence.mbarrier_init.release.cluster;
+}"""
+EXPECT = """{
+.reg .b32 place;
+cvt.u32.u64 place, $0;
+mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 _, [place], $1;
+}"""
+SEND = """{
+.reg .b32 place, signal;
+cvt.u32.u64 place, $0;
+cvt.u32.u64 signal, $1;
+mapa.shared::cluster.u32 place, place, $2;
+mapa.shared::cluster.u32 signal, signal, $2;
+st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [place], $3, [signal];
+}"""
+AWAIT = """{
+.reg .pred done;
+.reg .b32 place;
+cvt.u32.u64 place, $0;
+AGAIN:
+mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [place], $1;
+@!done bra AGAIN;
+}"""
+
+
+def meet() -> None:
+    """`barrier`, as one instruction of inline PTX."""
+    device.assembly(MEET)
+
+
+def place_in(buffer: ir.Value, number: ir.Value, nbytes: int) -> ir.Value:
+    """The place (i64) of the element of that number (an index) of a buffer in shared memory."""
+    first = memref.extract_aligned_pointer_as_index(buffer)
+    far = arith.muli(number, arith.ConstantOp.create_index(nbytes).result)
+    return arith.index_cast(device.i64(), arith.addi(first, far))
+
+
+def begin(barrier: ir.Value) -> None:
+    """One thread: an mbarrier, of one arrival a phase, at a place. Others may use it behind a `meet`."""
+    device.assembly(INIT, barrier)
+
+
+def expect(barrier: ir.Value, nbytes: int) -> None:
+    """One thread: the arrival of a phase, in which so many bytes come (PTX ISA, mbarrier.arrive.expect_tx)."""
+    device.assembly(EXPECT, barrier, nbytes)
+
+
+def send_to(place: ir.Value, barrier: ir.Value, cta: ir.Value, word: ir.Value) -> None:
+    """Stores an f32 at the place in the shared memory of the cluster's CTA of that rank (i32), where it counts on the
+    mbarrier; nothing waits for it here (PTX ISA, st.async)."""
+    device.assembly(SEND, place, barrier, cta, arith.bitcast(device.i32(), word))
+
+
+def await_(barrier: ir.Value, parity: ir.Value) -> None:
+    """Waits until a phase of this parity (i32) has ended: what was sent is there."""
+    device.assembly(AWAIT, barrier, parity)

@@ -15,11 +15,11 @@ from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, attr_int, ir
-from kitsune_mlir.operations import permutation_of, slice_of
 
 from . import device
 from .device import Int, Offset
 from .memory import Memory, compute_type, element_of, shape_of
+from .places import affine, moved, part_at
 
 _CASTS = ("arith.extf", "arith.truncf")
 ROUNDS = "kitsune.rounds"  # marks an arith.truncf that is done, though what follows is computed in f32
@@ -101,6 +101,7 @@ class Evaluator:
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
         self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
+        self._places: dict[tuple[ir.Value, int], ir.Value] = {}  # what is taken by number, of so many elements
         self._bodies: dict[int, _Body] = {}  # by the operator's first result
         self._depth = 0  # of elements that are computed for others
 
@@ -117,7 +118,8 @@ class Evaluator:
         inner = Evaluator(self.memories, nested)
         inner._depth = self._depth
         inner._known = dict(self._known)
-        inner._scalars, inner._tables, inner._bodies = dict(self._scalars), dict(self._tables), self._bodies
+        inner._scalars, inner._tables, inner._places = dict(self._scalars), dict(self._tables), dict(self._places)
+        inner._bodies = self._bodies
         return inner
 
     def __call__(self, value: ir.Value, index: Sequence[Int]) -> ir.Value:
@@ -157,12 +159,12 @@ class Evaluator:
         if op.name == "linalg.generic":
             s, loops, _ = self._at(op, value, index)
             return [
-                (s.op.operands[i], [_affine(expr, loops) for expr in exprs])
+                (s.op.operands[i], [affine(expr, loops) for expr in exprs])
                 for i, _, exprs in self._looked_through(op).read
             ]
-        if (moved := _moved(op, value, index)) is not None:
-            return [(op.operands[0], moved)]
-        if op.name == "tensor.concat" and (part := _part_at(op, index)) is not None:
+        if (place := moved(op, value, index)) is not None:
+            return [(op.operands[0], place)]
+        if op.name == "tensor.concat" and (part := part_at(op, index)) is not None:
             return [part]
         return []
 
@@ -183,8 +185,8 @@ class Evaluator:
             return constant(op.operands[0])
         if op.name == "tensor.concat":
             return self._concat(op, index)
-        if (moved := _moved(op, value, index)) is not None:
-            return self(op.operands[0], moved)
+        if (place := moved(op, value, index)) is not None:
+            return self(op.operands[0], place)
         if op.name == "arith.constant" and ir.DenseElementsAttr(op.attributes["value"]).is_splat:
             splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
             return _constant_attribute(splat)
@@ -225,7 +227,7 @@ class Evaluator:
             if accumulators is not None and i - s.inputs in accumulators:
                 values[argument] = accumulators[i - s.inputs]
             else:
-                values[argument] = self(s.op.operands[i], [_affine(expr, loops) for expr in exprs])
+                values[argument] = self(s.op.operands[i], [affine(expr, loops) for expr in exprs])
         for scalar in body.operations:
             op = scalar.op
             if scalar.name == "linalg.yield":
@@ -261,7 +263,7 @@ class Evaluator:
         table, *index = op.operands
         memory = self.memories.get(hash(table))
         if not isinstance(memory, Memory):
-            raise UnsupportedError("a gather from what its own pipeline computes is not computed in pipelines on a GPU")
+            return self._taken(op, values, places)
         if not index:
             return memory.load([])
         first = _use(values, index[0])
@@ -278,6 +280,36 @@ class Evaluator:
             rest.append(place)
         found = self._tables[key]
         return found.load_together([0, *rest]) if together else found.load([0, *rest])
+
+    def _taken(self, op: ir.Operation, values: dict[int, ir.Value], places: dict[int, Int]) -> ir.Value:
+        """An element of a row that is in registers: each is chosen where its place is the one asked for."""
+        table, *index = op.operands
+        at = [places.get(hash(i)) for i in index]
+        if at[0] is None:
+            raise UnsupportedError("a gather from what its own pipeline computes is not computed in pipelines on a GPU")
+
+        def chosen(known: list[Int]) -> ir.Value:
+            axis = len(known)
+            if axis == len(index):
+                return self(table, known)
+            if at[axis] is not None:
+                return chosen([*known, at[axis]])
+            size = shape_of(table)[axis]
+            place, found = self._place(op, axis, _use(values, index[axis]), size), chosen([*known, 0])
+            for number in range(1, size):
+                is_here = arith.cmpi(arith.CmpIPredicate.eq, place, arith.constant(place.type, number))
+                found = arith.select(is_here, chosen([*known, number]), found)
+            return found
+
+        return chosen([])
+
+    def _place(self, op: ir.Operation, axis: int, place: ir.Value, size: int) -> ir.Value:
+        """An index (i32) of one of so many elements, which is checked once for all that are taken there."""
+        cast = rows.producer(place)
+        key = cast.operands[0] if cast is not None and cast.name == "arith.index_cast" else place, size
+        if key not in self._places:
+            self._places[key] = arith.index_cast(device.i32(), index_checks.row_inside(op, axis, place))
+        return self._places[key]
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""
@@ -300,21 +332,6 @@ class Evaluator:
             )
 
         return pick(list(op.operands), 0, self)
-
-
-def _part_at(op: ir.Operation, index: Sequence[Int]) -> tuple[ir.Value, list[Int]] | None:
-    """The operand of a concatenation that holds an element, and where; None where the place is known to code alone."""
-    dim = attr_int(op, "dim")
-    place = index[dim]
-    for part in op.operands:
-        is_last = part == op.operands[len(op.operands) - 1]
-        is_here = isinstance(place, int) and (is_last or device.is_less(place, shape_of(part)[dim]))
-        if is_here:
-            return part, [*index[:dim], place, *index[dim + 1 :]]
-        if is_here is None or not isinstance(place, int):
-            return None
-        place -= shape_of(part)[dim]
-    return None
 
 
 def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
@@ -361,38 +378,6 @@ def _constant_attribute(attribute: ir.Attribute) -> ir.Value:
     if isinstance(attribute, ir.FloatAttr):
         return arith.ConstantOp(compute_type(attribute.type), attribute.value).result
     return arith.ConstantOp(attribute.type, attribute).result
-
-
-def _affine(expr: ir.AffineExpr, loops: Sequence[Int]) -> Int:
-    if isinstance(expr, ir.AffineDimExpr):
-        return loops[expr.position]
-    if isinstance(expr, ir.AffineConstantExpr):
-        return expr.value
-    if isinstance(expr, ir.AffineAddExpr):
-        return device.add(_affine(expr.lhs, loops), _affine(expr.rhs, loops))
-    if isinstance(expr, ir.AffineMulExpr):
-        return device.mul(_affine(expr.lhs, loops), _affine(expr.rhs, loops))
-    if isinstance(expr, ir.AffineFloorDivExpr | ir.AffineModExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-        divide = device.div if isinstance(expr, ir.AffineFloorDivExpr) else device.mod
-        return divide(_affine(expr.lhs, loops), expr.rhs.value)
-    raise UnsupportedError(f"index {expr} is not computed in pipelines on a GPU")
-
-
-def _moved(op: ir.Operation, value: ir.Value, index: Sequence[Int]) -> list[Int] | None:
-    """Where the element of a slice, a reshape or a transpose at `index` is in its operand; None for other operators."""
-    if op.name == "tensor.extract_slice":
-        offsets, _, strides = slice_of(op)
-        return [device.add(device.mul(i, s), o) for i, s, o in zip(index, strides, offsets)]
-    if op.name in rows.RESHAPES:
-        return _reshaped(index, shape_of(value), shape_of(op.operands[0]))
-    if op.name == "linalg.transpose":
-        return [index[permutation_of(op).index(d)] for d in range(len(index))]
-    return None
-
-
-def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int]) -> list[Int]:
-    """The index in `source` of the element at `index` in `shape`: same rows, same place in the row."""
-    return [index[0], *device.unflattened(device.flattened(index[1:], shape[1:]), source[1:])]
 
 
 def _key(index: Sequence[Int]) -> tuple[tuple[str, Int], ...]:

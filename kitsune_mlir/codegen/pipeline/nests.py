@@ -94,19 +94,20 @@ class StageNests:
 
     def _end_of_epilogue(self, product: ir.Operation) -> ir.Value:
         """The last value that elementwise operators make of a product alone and through which all uses of it go."""
-        end, members = product.results[0], [product]
-        keys = {hash(end)}
+        end, members = product.results[0], {product}
+        keys, left = {hash(end)}, _readers(end)  # those that are not yet members
         for op in self.stage.block.operations:
             op = op.operation
             if not any(hash(operand) in keys for operand in op.operands) or op.name == "tensor.dim":
                 continue
             if not self._joins_epilogue(op, keys):
                 break
-            users = (user for member in members for user in users_of(member.results[0]))
-            if all(user in members or user == op or user.name == "tensor.dim" for user in users):
+            left.discard(op)
+            if not left:
                 end = op.results[0]
-            members.append(op)
+            members.add(op)
             keys.add(hash(op.results[0]))
+            left |= _readers(op.results[0]) - members
         return end
 
     def _joins_epilogue(self, op: ir.Operation, keys: set[int]) -> bool:
@@ -159,3 +160,8 @@ class StageNests:
 
 def kitsune_label(queue: ir.Value) -> str:
     return rows.producer(queue).opview.label
+
+
+def _readers(value: ir.Value) -> set[ir.Operation]:
+    """Which operations read the elements of a value."""
+    return {use.owner.operation for use in value.uses if use.owner.name != "tensor.dim"}

@@ -61,10 +61,16 @@ class CallSizes:
             return self.all[0] if self.all else (0, 0)
         op = rows.producer(size)
         axis = None if op is None or op.name != "tensor.dim" else constant(op.operands[1])
-        number = None if op is None or axis is None else self._numbers.get(hash(op.operands[0]))
+        number = None if op is None or axis is None else self._number(op.operands[0])
         if number is None or axis is None or (number, axis) not in self.all:
             raise UnsupportedError(f"kernel '{self.kernel.label}' has several open sizes, of which {size} is none")
         return number, axis
+
+    def _number(self, value: ir.Value) -> int | None:
+        """A tensor's, which the kernel may have by another type, as columns of a longer one (place_columns.py)."""
+        casts = ((n, rows.producer(tensor)) for n, tensor in enumerate(self.tensors))
+        made = (n for n, op in casts if op is not None and op.name == "tensor.cast" and op.operands[0] == value)
+        return self._numbers.get(hash(value), next(made, None))
 
     def streams(self) -> list[Source]:
         """Tensors that have the first of these sizes: all that have an open one where there is one such size; any
