@@ -8,6 +8,11 @@ from typing import NamedTuple
 from .mlir import ir
 
 
+def element_type(value: ir.Value) -> ir.Type:
+    """The type of a tensor's elements."""
+    return ir.RankedTensorType(value.type).element_type
+
+
 def producer(value: ir.Value) -> ir.Operation | None:
     """The operation that defines a value; None for block arguments."""
     owner = value.owner

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import end_of, is_generic, made_by
+from kitsune_mlir.operations import element_type, end_of, is_generic, made_by
 from kitsune_mlir.weights import is_weight
 
 _WIDENING = ("arith.extf", "arith.extsi")
@@ -52,7 +52,7 @@ def multiply_narrow(product: ir.Operation) -> ir.Operation:
     if make is None:
         return product
     sources = [source for value in list(product.operands)[:2] if (source := _before_widening(value)) is not None]
-    kinds = {ir.RankedTensorType(source.type).element_type for source in sources}
+    kinds = {element_type(source) for source in sources}
     if len(sources) < 2 or not (is_weight(product.operands[1]) or all(map(_has_integers, sources))):
         return product
     if len(kinds) > 1 or not 0 < rows.shape_of(product.operands[0])[-1] <= _LONGEST:
@@ -69,7 +69,7 @@ def _viewed(source: ir.Value, value: ir.Value) -> ir.Value:
     view = rows.producer(value)
     if view.name != "tensor.collapse_shape":
         return source
-    kind = ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, ir.RankedTensorType(source.type).element_type)
+    kind = ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element_type(source))
     return tensor.CollapseShapeOp(kind, source, rows.groups_of(view)).result
 
 
@@ -80,7 +80,7 @@ def _before_widening(value: ir.Value) -> ir.Value | None:
         op = rows.producer(op.operands[0])
     if op is None or op.name != "linalg.generic" or not _is_cast(op) or _scalar_cast(op).name != "arith.extf":
         return None
-    kinds = [ir.RankedTensorType(each.type).element_type for each in (op.operands[0], op.results[0])]
+    kinds = [element_type(each) for each in (op.operands[0], op.results[0])]
     narrow = isinstance(kinds[0], ir.BF16Type | ir.F16Type) and isinstance(kinds[1], ir.F32Type)
     return op.operands[0] if narrow else None
 
@@ -120,7 +120,7 @@ def _widens(cast: ir.Operation) -> bool:
 def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:
     """Takes the part of what is cast, and casts that: what lies in memory between operators is narrow."""
     wide = ir.RankedTensorType(part.results[0].type)
-    narrow = ir.RankedTensorType(cast.operands[0].type).element_type
+    narrow = element_type(cast.operands[0])
     with part.location, ir.InsertionPoint(part):
         cut = part.clone()
         cut.operands[0] = cast.operands[0]

@@ -11,12 +11,12 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects.clusters import MeetOp, TotalOp
 from kitsune_mlir.generics import clone_operations
 from kitsune_mlir.mlir import arith, ir, math
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import element_type, operations_of
 
 from .chain_tiles import part
 from .row_groups import Member, joined, root, scalar_of
 from .row_plan import RowPlan
-from .score_tiles import ROWS, TILE, ScoreTiles, element_of, widened
+from .score_tiles import ROWS, TILE, ScoreTiles, widened
 from .softmax_rows import CASTS, Weights, of_any, or_zero
 from .tensor_sizes import TensorSizes
 
@@ -109,7 +109,7 @@ class Weighing(ScoreTiles):
         found = self.weights
         shift_before, shift = self._shift(before), self._shift(largest)
         safe = self._of_rows([shift], or_zero)  # where all numbers so far are -inf
-        self.values[found.shift] = self._typed(safe, element_of(shift))
+        self.values[found.shift] = self._typed(safe, element_type(shift))
         exponential = math.exp if found.exponential == "math.exp" else math.exp2
         return self._of_any(before, self._of_rows([shift_before, safe], lambda a, b: exponential(arith.subf(a, b))))
 
@@ -149,7 +149,7 @@ class Weighing(ScoreTiles):
         self._shift(largest)
         if found.total is not None:
             result = found.total.op.results[0]
-            self.values[result] = self._typed(total, element_of(result))
+            self.values[result] = self._typed(total, element_type(result))
         for member in found.sums:
             self._emit(member)
         for member in found.shares:
@@ -169,7 +169,7 @@ class Weighing(ScoreTiles):
             factor = found.scale.factor
             largest = self._of_rows([largest], lambda a: arith.mulf(a, arith.constant(self.f32, factor)))
         result = found.largest.op.results[0]
-        self.values[result] = self._typed(largest, element_of(result))
+        self.values[result] = self._typed(largest, element_type(result))
         free = (member for member in found.scores if member.kind == "rows" and member.op.results[0] not in self.values)
         for member in (*free, *found.shifts):
             self._emit(member)

@@ -24,6 +24,7 @@ from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS, AttentionTiles
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
@@ -92,7 +93,7 @@ class AttentionKernel:
             "right": (of.scores.right, of.scores.right_roles),
             "values": (of.values.right, of.values.right_roles),
         }
-        self.element = ir.RankedTensorType(of.scores.left.type).element_type
+        self.element = element_type(of.scores.left)
         self.pieces = of.pieces
         if self.pieces > 1:
             self.element = ir.BF16Type.get()

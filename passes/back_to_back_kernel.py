@@ -19,6 +19,7 @@ from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.attention_tiles import FEED_REGISTERS
 from kitsune_mlir.planning.back_to_back_tiles import COLUMNS, BackToBackTiles
 from kitsune_mlir.planning.open_sizes import is_open
@@ -34,7 +35,7 @@ from .operand_layout import laid_out
 from .product_follows import Follows, tiled
 from .reshapes import reshaped, reshaped_as
 from .row_groups import root, users
-from .score_tiles import ScoreTiles, element_of
+from .score_tiles import ScoreTiles
 from .split_batches import Stored, along, offsets_of
 from .tensor_sizes import Shape, or_dynamic
 
@@ -144,7 +145,7 @@ class BackToBackKernel:
         self.of, self.body, self.tiles = of, body, tiles
         has_batch = ir.RankedTensorType(of.seconds[0].op.results[0].type).rank == 3
         self.places = Places(of, body.plan, tiles, has_batch)
-        self.element = element_of(of.firsts[0].left)
+        self.element = element_type(of.firsts[0].left)
         self.engine = ir.StringAttr.get("wgmma")
         self.lefts = [self._operand(f"left{i}", one.left, one.left_roles, "m", "k") for i, one in enumerate(of.firsts)]
         self.rights = [
@@ -286,7 +287,7 @@ class BackToBackKernel:
             made = body._emit(member)
             inside = [op for op in users(result) if any(value in of.members for value in op.results)]
             if len(inside) + (result in wanted) > 1 or any(self.levels[op.results[0]] > level for op in inside):
-                made = part(made, 0, COLUMNS, wide=isinstance(element_of(made), ir.F32Type))
+                made = part(made, 0, COLUMNS, wide=isinstance(element_type(made), ir.F32Type))
                 body.values[result] = made
             if result in wanted:
                 found[result] = part(body.only_inside(made, 0.0) if body.has_rest else made, 0, COLUMNS)

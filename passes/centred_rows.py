@@ -19,7 +19,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import clone_on, ir
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import element_type, operations_of
 
 from .scalar_bodies import constant_of
 
@@ -50,7 +50,7 @@ def _mean_of(sub: ir.Operation | None) -> tuple[ir.Operation, ir.Operation] | No
         return None
     x, mean = list(sub.operands)[:2]
     scale = rows.producer(mean)
-    if not isinstance(ir.RankedTensorType(x.type).element_type, ir.F32Type) or not _is_generic(scale, "arith.mulf", 1):
+    if not isinstance(element_type(x), ir.F32Type) or not _is_generic(scale, "arith.mulf", 1):
         return None
     total = rows.producer(scale.operands[0])
     if not _is_generic(total, "arith.addf", 1) or sorted(_arguments(total)) != [0, 1] or total.operands[0] != x:

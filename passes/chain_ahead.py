@@ -26,7 +26,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.operations import operations_of, users_of
+from kitsune_mlir.operations import element_type, operations_of, users_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .chain_deferred import defers
@@ -187,7 +187,7 @@ def _operands(program: Program, room: int) -> list[kitsune.LoadOp]:
         for load in first.stage.loads
         if load.results[0] == product.op.operands[0]
         and is_only_operand(load.results[0])
-        and is_packed(ir.RankedTensorType(load.results[0].type).element_type)
+        and is_packed(element_type(load.results[0]))
         and not is_streamed(load.results[0])
         and _is_whole(load, 1)
         and _registers([load]) <= room

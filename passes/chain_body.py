@@ -23,6 +23,7 @@ from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import element_type
 
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged
@@ -185,7 +186,7 @@ class ChainBody(ChainPasses):
         if len(own) != len(others):
             return False
         for value, other in zip(own, others, strict=True):
-            step = vectors.step(block, ir.RankedTensorType(value.type).element_type)
+            step = vectors.step(block, element_type(value))
             places = vectors.place(block, value), vectors.place(before, other)
             if places[0] is None or places[1] is None or places[0] - step != places[1]:
                 return False

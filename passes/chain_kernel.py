@@ -15,6 +15,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, i64, ir, scf, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.target import Target
 
 from .chain_ahead import Ahead
@@ -267,10 +268,10 @@ class ChainKernel:
 
     def _alloc_rings(self) -> None:
         program = self.program
-        element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
+        element = element_type(program.products[0].op.operands[1])
         for kind, placed in self.vectors.placed.items():
             name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
-            self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
+            self._alloc(name, 1, "all", 1, element_type(placed[0][0]), "dense", count)
         streamed, weights = self.slots
         if program.streams:
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)

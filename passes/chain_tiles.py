@@ -10,6 +10,7 @@ from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.generics import elementwise, generic, zero_tensor
 from kitsune_mlir.mlir import arith, i64, ir, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
@@ -61,7 +62,7 @@ def zeros(count: int, columns: int) -> ir.Value:
 
 def added(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two tiles of numbers."""
-    return elementwise([a, b], ir.RankedTensorType(a.type).element_type, arith.addf)
+    return elementwise([a, b], element_type(a), arith.addf)
 
 
 def columns_of_tile(tile: ir.Value, first: int, count: int) -> ir.Value:

@@ -36,7 +36,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import evaluate
 from kitsune_mlir.generics import clone_operations, constant_index, generic, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
-from kitsune_mlir.operations import operations_of, slice_of, users_of
+from kitsune_mlir.operations import element_type, operations_of, slice_of, users_of
 
 from .channel_spaces import Space, is_cut, windows_behind
 
@@ -103,7 +103,7 @@ class _Planes:
         reads = [self._read(s.op.operands[0], s.maps[0], channel) for channel in channels]
         loops = [kind for d, kind in enumerate(s.iterators) if d != dim]
         sizes = sizes_of(start, [d for d in range(ir.RankedTensorType(start.type).rank) if d != at])
-        element, begin = ir.RankedTensorType(start.type).element_type, rows.init_of(start).scalar
+        element, begin = element_type(start), rows.init_of(start).scalar
         starts = [linalg.fill(begin, outs=[tensor.empty(sizes, element)]) for _ in channels]
         places = [ir.AffineDimExpr.get(d) for d in range(len(loops))]
         reduced = [d for d, kind in enumerate(loops) if kind == "reduction"]
@@ -131,7 +131,7 @@ class _Planes:
         s, dim, rank = rows.Structured(op), self._space.dim, len(self._space.plane)
         start = op.operands[s.inputs]
         kept = range(rank) if ir.RankedTensorType(start.type).rank == rank else [d for d in range(rank + 1) if d != dim]
-        element = ir.RankedTensorType(start.type).element_type
+        element = element_type(start)
         reads = [[self._read(op.operands[n], s.maps[n], channel) for n in range(s.inputs)] for channel in channels]
         given = [read for each in reads for read in each if read.firsts is None]
         begin = rows.init_of(start).scalar if "reduction" in s.iterators else None

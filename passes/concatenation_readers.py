@@ -19,7 +19,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import attr_int, ir, replace_op, tensor, walk
-from kitsune_mlir.operations import is_generic, permutation_of, slice_of, users_of
+from kitsune_mlir.operations import element_type, is_generic, permutation_of, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE, SECTOR
@@ -65,7 +65,7 @@ def _is_vectored(concat: ir.Operation, reader: ir.Operation, dim: int) -> bool:
     sizes = [rows.shape_of(part)[dim] for part in concat.operands]
     if rows.DYNAMIC in (*behind, *sizes):
         return False
-    kinds = [ir.RankedTensorType(value.type).element_type for value in (concat.results[0], reader.results[0])]
+    kinds = [element_type(value) for value in (concat.results[0], reader.results[0])]
     return all(prod(behind) * size * element_bytes(kind) % GRANULE == 0 for kind in kinds for size in sizes)
 
 

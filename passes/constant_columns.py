@@ -22,6 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled, match_product
 from kitsune_mlir.generics import extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, replace_op, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.weights import is_weight
 
 from .row_groups import scalar_of
@@ -44,7 +45,11 @@ def fold_constant_columns(op: ir.Operation) -> None:
     found = match_product(op)
     if found is None or found.left_roles != ("m", "k") or found.left != op.operands[0] or found.right != op.operands[1]:
         return
-    if not is_zero_filled(found.init) or not is_weight(found.right) or not isinstance(_element(found.init), ir.F32Type):
+    if (
+        not is_zero_filled(found.init)
+        or not is_weight(found.right)
+        or not isinstance(element_type(found.init), ir.F32Type)
+    ):
         return
     joined, groups = rows.producer(found.left), None
     if joined is not None and joined.name == "tensor.collapse_shape":
@@ -60,16 +65,12 @@ def fold_constant_columns(op: ir.Operation) -> None:
         left = _beside([part.value for part in kept], ir.RankedTensorType(joined.results[0].type).rank - 1)
         if groups is not None:
             shape = [rows.shape_of(found.left)[0], sum(part.columns for part in kept)]
-            left = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, _element(left)), left, groups).result
+            left = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, element_type(left)), left, groups).result
         right = _beside([_columns(found.right, along, part.first, part.columns) for part in kept], along)
         made = op.clone().operation
         made.operands[0], made.operands[1] = left, right
         total = _begun(made.results[0], found.right, along, [part for part in parts if part not in kept])
     replace_op(op, total)
-
-
-def _element(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type
 
 
 def _parts(joined: ir.Operation | None) -> list[_Part]:
@@ -107,7 +108,7 @@ def _columns(weight: ir.Value, along: int, first: int, count: int) -> ir.Value:
     """What of a weight some columns of the operand are multiplied with."""
     shape, offsets = list(rows.shape_of(weight)), [0, 0]
     shape[along], offsets[along] = count, first
-    type_ = ir.RankedTensorType.get(shape, _element(weight))
+    type_ = ir.RankedTensorType.get(shape, element_type(weight))
     return tensor.ExtractSliceOp(type_, weight, [], [], [], offsets, shape, [1, 1]).result
 
 
@@ -117,7 +118,7 @@ def _begun(sums: ir.Value, weight: ir.Value, along: int, constants: Sequence[_Pa
     for part in constants:
         for column in range(part.first, part.first + part.columns):
             one = _columns(weight, along, column, 1)
-            kind = ir.RankedTensorType.get([rows.shape_of(one)[1 - along]], _element(one))
+            kind = ir.RankedTensorType.get([rows.shape_of(one)[1 - along]], element_type(one))
             vectors.append(tensor.CollapseShapeOp(kind, one, [[0, 1]]).result)
             numbers.append(arith.constant(f32, part.number))
 

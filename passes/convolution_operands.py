@@ -9,7 +9,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
-from kitsune_mlir.operations import permutation_of, users_of
+from kitsune_mlir.operations import element_type, permutation_of, users_of
 
 from .convolutions import Convolution
 from .reshapes import reshaped
@@ -34,7 +34,7 @@ def filters_last(of: Convolution) -> ir.Value:
 def beside_zeros(filters: ir.Value, read: Sequence[int], sizes: Sequence[int], groups: tuple[int, int]) -> ir.Value:
     """Filters, whose dimensions are the loops `read` of these sizes, where the indices of both loops `groups` are the
     same, zeros elsewhere."""
-    element, rank = ir.RankedTensorType(filters.type).element_type, len(sizes)
+    element, rank = element_type(filters), len(sizes)
 
     def chosen(x: ir.Value, _: ir.Value) -> ir.Value:
         own = arith.cmpi(arith.CmpIPredicate.eq, *(linalg.IndexOp(loop).result for loop in groups))

@@ -36,7 +36,7 @@ from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import generic, multiply_add
 from kitsune_mlir.mlir import arith, i64, ir, linalg, remark, tensor, walk
-from kitsune_mlir.operations import operations_of, users_of
+from kitsune_mlir.operations import element_type, operations_of, users_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_engines import CHUNK
 
@@ -264,7 +264,7 @@ class _Rewriter:
         assert reads is not None
         operands = [(read.value(), read.roles) for read in reads]
 
-        element = ir.RankedTensorType(op.results[0].type).element_type
+        element = element_type(op.results[0])
         return self._generic(space, operands, element, s.body)
 
     # ---- the product
@@ -296,7 +296,7 @@ class _Rewriter:
             images, windows = self._with_zeros(of), of.folded.windows
         else:
             images, windows = self._channels_last(of), of.plain
-        element = ir.RankedTensorType(images.type).element_type
+        element = element_type(images)
         shape = [rows.DYNAMIC if size is None else size for size in sizes]
         made = WindowsOp(images, [], ir.RankedTensorType.get([*shape, windows.columns], element))
         for name in ("filter", "strides", "low", "dilations", "places"):

@@ -12,7 +12,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import elementwise
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
-from kitsune_mlir.operations import end_of
+from kitsune_mlir.operations import element_type, end_of
 
 from .cpu_pipeline import PipelineArguments, declare, unique
 
@@ -187,4 +187,4 @@ class StageBuilder:
             inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(dimension).result, stop)
             return arith.select(inside, x, nothing)
 
-        return elementwise([value], ir.RankedTensorType(value.type).element_type, element)
+        return elementwise([value], element_type(value), element)

@@ -31,7 +31,7 @@ from kitsune_mlir.contraction import Contraction, is_zero_filled
 from kitsune_mlir.dialects import dots, kitsune
 from kitsune_mlir.generics import constant_index, empty_generic, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, tensor
-from kitsune_mlir.operations import only_user, operations_of, users_of
+from kitsune_mlir.operations import element_type, only_user, operations_of, users_of
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
@@ -134,7 +134,7 @@ def plan(op: ir.Operation, found: Contraction, follows: Sequence[ir.Operation], 
     values = [found.left] if found.left == found.right else [found.left, found.right]
     turned = {one for operand in op.operands if (one := rows.producer(operand)) and one.name == "linalg.transpose"}
     parts = tuple(tuple(parts_of(value, k, {op, *turned})) for value in values)
-    kinds = {ir.RankedTensorType(g.index.type).element_type for own in parts for g in own if isinstance(g, Gathered)}
+    kinds = {element_type(g.index) for own in parts for g in own if isinstance(g, Gathered)}
     if len(kinds) > 1:
         return None
     end = picked.op if picked is not None else last

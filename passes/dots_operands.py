@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, empty_generic
 from kitsune_mlir.mlir import attr_int, ir, tensor
-from kitsune_mlir.operations import end_of, is_generic, operations_of
+from kitsune_mlir.operations import element_type, end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .dots_body import behind, clone
@@ -48,7 +48,7 @@ class Gathered:
         kind = ir.RankedTensorType(self.index.type)
         offsets = [at] if kind.rank == 1 else [at, constant_index(self.column)]
         numbers = read_box(self.index, offsets, [self.rows], [kind.rank - 1])
-        element = ir.RankedTensorType(self.op.results[0].type).element_type
+        element = element_type(self.op.results[0])
         last = ir.RankedTensorType(self.op.results[0].type).rank - 1
         by_row, whole = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(2)
         start = tensor.empty([self.rows, k], element)
@@ -117,7 +117,7 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
         return None
     index, column = _column_of(op.operands[0])
     count = 1 if rank == 2 else ir.RankedTensorType(op.results[0].type).shape[1]
-    if count < 0 or not isinstance(ir.RankedTensorType(index.type).element_type, ir.IntegerType):
+    if count < 0 or not isinstance(element_type(index), ir.IntegerType):
         return None
     return Gathered(op, index, column, count)
 

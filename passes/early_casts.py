@@ -13,6 +13,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import element_type
 
 _WINDOWS = ("linalg.conv", "linalg.depthwise", "linalg.pooling")
 
@@ -44,7 +45,7 @@ def _is_read_once(value: ir.Value) -> bool:
 
 
 def _move(op: ir.Operation, reshapes: list[ir.Operation], source: ir.Value) -> None:
-    kind, element = ir.RankedTensorType(source.type), ir.RankedTensorType(op.results[0].type).element_type
+    kind, element = ir.RankedTensorType(source.type), element_type(op.results[0])
     with op.location, ir.InsertionPoint(op):
         begin = list(source.owner.operands)[-1]  # for nothing else is to read the results
         sizes = [tensor.dim(begin, constant_index(d)) if n == rows.DYNAMIC else n for d, n in enumerate(kind.shape)]

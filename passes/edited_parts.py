@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from kitsune_mlir import rows
 from kitsune_mlir.generics import all_hold, cloned, constant_index, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, replace_op, tensor, walk
-from kitsune_mlir.operations import made_by, slice_of, users_of
+from kitsune_mlir.operations import element_type, made_by, slice_of, users_of
 
 from .row_groups import root, scalar_of
 
@@ -125,7 +125,7 @@ def _edit_of(op: ir.Operation, whole: ir.Value) -> _Edit | None:
     if made is None or made.name != "linalg.generic" or not (s := rows.Structured(made)).is_of_elements():
         return None
     read = _box_of(made.operands[0], whole) if s.inputs == 1 and s.maps[0] == s.maps[1] else None
-    kinds = {str(ir.RankedTensorType(v.type).element_type) for v in (made.results[0], whole)}
+    kinds = {str(element_type(v)) for v in (made.results[0], whole)}
     return _Edit(box, made) if read is not None and read.is_part(box) and len(kinds) == 1 else None
 
 

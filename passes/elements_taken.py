@@ -25,7 +25,7 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.mlir import arith, attr_int, clone_on, ir, tensor, walk
-from kitsune_mlir.operations import erase_unused, is_generic, users_of
+from kitsune_mlir.operations import element_type, erase_unused, is_generic, users_of
 from kitsune_mlir.weights import is_weight
 
 from .recomputed_elements import is_arithmetic
@@ -115,7 +115,7 @@ def _is_reduction(op: ir.Operation) -> bool:
 
 
 def _is_narrow(value: ir.Value) -> bool:
-    kind = ir.RankedTensorType(value.type).element_type
+    kind = element_type(value)
     return isinstance(kind, ir.FloatType) and kind.width < 32
 
 

@@ -19,7 +19,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, tensor, walk
-from kitsune_mlir.operations import erase_unused, slice_of, users_of
+from kitsune_mlir.operations import element_type, erase_unused, slice_of, users_of
 
 from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
@@ -163,7 +163,7 @@ def _flat(
             inputs.append(tensor.collapse_shape(_collapsed(operand, own), operand, own))
         else:
             inputs.append(operand)
-    element, rank = ir.RankedTensorType(op.results[0].type).element_type, ir.RankedTensorType(source.type).rank
+    element, rank = element_type(op.results[0]), ir.RankedTensorType(source.type).rank
     starts = [tensor.empty(sizes_of(source), element)]
     own = [*(map_ for map_, _ in maps), ir.AffineMap.get_identity(rank)]
     flat = generic(inputs, starts, own, ["parallel"] * rank, op.regions[0].blocks[0])

@@ -16,6 +16,7 @@ from __future__ import annotations
 from kitsune_mlir import rows
 from kitsune_mlir.generics import cloned, generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
+from kitsune_mlir.operations import element_type
 
 
 def size_reductions(main: ir.Operation) -> bool:
@@ -26,7 +27,7 @@ def size_reductions(main: ir.Operation) -> bool:
         rank, loops = len(s.iterators), s.reductions
         sizes = [rows.shape_of(op.operands[0])[[*map(rows.dim_of, s.maps[0].results)].index(d)] for d in loops]
         with op.location, ir.InsertionPoint(op):
-            sized = tensor.empty(sizes, ir.RankedTensorType(op.operands[0].type).element_type)
+            sized = tensor.empty(sizes, element_type(op.operands[0]))
             maps = [s.maps[0], map_of(rank, loops), *s.maps[1:]]
             operands, starts = [op.operands[0], sized], list(op.operands)[1:]
             made = generic(operands, starts, maps, s.iterators, lambda x, _, *found, s=s: cloned(s.body, [x, *found]))

@@ -20,7 +20,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
 from kitsune_mlir.generics import constant_index, generic, map_of
 from kitsune_mlir.mlir import arith, ir, tensor, walk
-from kitsune_mlir.operations import slice_of
+from kitsune_mlir.operations import element_type, slice_of
 from kitsune_mlir.row_cloner import RowCloner
 
 from .numbered_matrices import Taken, taken_by
@@ -115,7 +115,7 @@ def _taken(value: ir.Value, p: int, numbers: ir.Value, wrap: int | None, size: i
     """The elements of a tensor of one for each row, whose rows are p dimensions, by the numbers of rows."""
     own = rows.shape_of(value)
     table = reshaped(value, [None if rows.DYNAMIC in own else prod(own)])
-    kind = ir.RankedTensorType(value.type).element_type
+    kind = element_type(value)
 
     def element(number: ir.Value, _: ir.Value) -> ir.Value:
         if wrap is not None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir, linalg, replace_op, walk
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.precision import tf32_pieces
 
@@ -63,7 +64,7 @@ def _steps(op: ir.Operation) -> list[tuple[int, int]] | None:
     if any([d for d, _ in own] != [3 + n, 7 + n] for n, own in enumerate(loops[3:])):
         return None
     groups, _, channels, *_ = rows.shape_of(op.operands[1])
-    element = ir.RankedTensorType(op.operands[1].type).element_type
+    element = element_type(op.operands[1])
     pairs = len(PAIRS[tf32_pieces(op) + 1]) if isinstance(element, ir.F32Type) else 1
     if groups < 2 or channels < 2 or groups * pairs > MOST_ZEROS:
         return None

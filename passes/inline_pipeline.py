@@ -6,6 +6,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.row_cloner import RowCloner
 
 from .scatter_outputs import scatter_rows
@@ -70,7 +71,7 @@ def _whole(result: kitsune.ResultOp, cloner: RowCloner) -> ir.Value:
     to = cloner[store.operands[1]]
     updates, numbers = (
         tensor.expand_shape(
-            ir.RankedTensorType.get([count, 1, *rest], ir.RankedTensorType(value.type).element_type),
+            ir.RankedTensorType.get([count, 1, *rest], element_type(value)),
             value,
             groups,
             [cloner.rows] if count == rows.DYNAMIC else [],

@@ -30,7 +30,7 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import clone_operations, cloned_on, generic, map_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
-from kitsune_mlir.operations import made_by, operations_of
+from kitsune_mlir.operations import element_type, made_by, operations_of
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import takes_its_place
@@ -96,7 +96,7 @@ class _Layer:
             if each.block != op.block or list(value.uses)[1:] or not _has_weights(each, value):
                 return None
             value = each.results[0]
-        row_bytes = product.known[2] * element_bytes(ir.RankedTensorType(value.type).element_type)
+        row_bytes = product.known[2] * element_bytes(element_type(value))
         if row_bytes % GRANULE or not is_read_in_place(value):
             return None
         us = _us(product, follows)
@@ -188,14 +188,14 @@ def _are_alike(a: ir.Operation, b: ir.Operation) -> bool:
     if own.maps != other.maps or _element(a) != _element(b) or len(a.operands) != len(b.operands):
         return False
     for x, y in zip(list(a.operands)[: own.inputs], list(b.operands)[: own.inputs], strict=True):
-        kinds = [ir.RankedTensorType(each.type).element_type for each in (x, y) if rows.is_tensor(each)]
+        kinds = [element_type(each) for each in (x, y) if rows.is_tensor(each)]
         if len(kinds) == 1 or kinds and kinds[0] != kinds[1] or not kinds and not is_same(x, y):
             return False
     return bodies_are_alike(own.body, other.body)
 
 
 def _element(op: ir.Operation) -> ir.Type:
-    return ir.RankedTensorType(op.results[0].type).element_type
+    return element_type(op.results[0])
 
 
 def _names(op: ir.Operation) -> list[str]:
@@ -220,7 +220,7 @@ def _factor(op: ir.Operation) -> ir.Value | None:
     s, names = rows.Structured(op), _names(op)
     if s.inputs != 1 or names[:1] not in (["arith.mulf"], ["arith.divf"]) or names[1:] not in ([], ["arith.truncf"]):
         return None
-    if _element(op) != ir.RankedTensorType(op.operands[0].type).element_type:
+    if _element(op) != element_type(op.operands[0]):
         return None
     scales = operations_of(s.body, names[0])[0]
     numbers = list(scales.operands)[names[0] == "arith.divf" :]
@@ -304,7 +304,7 @@ def _elementwise(
         elif len(map_.results) == 2:
             inputs.append(value)
         else:
-            kind = ir.RankedTensorType(operand.type).element_type
+            kind = element_type(operand)
             pairs = zip(layers, own, strict=True)
             inputs.append(_side_by_side([_number(0.0, kind, of) if x is None else x.operands[i] for of, x in pairs]))
     start = tensor.empty([count, sum(layer.columns for layer in layers)], _element(op))

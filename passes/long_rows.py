@@ -28,7 +28,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.generics import constant_index, elementwise, generic, map_of
 from kitsune_mlir.mlir import arith, clone_on, ir, linalg, math, scf, tensor
-from kitsune_mlir.operations import users_of
+from kitsune_mlir.operations import element_type, users_of
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .open_lengths import computed_of
@@ -287,7 +287,7 @@ class LongRowBody(RowBody):
     def _grown(self, online: Online, before: ir.Value, largest: ir.Value, total: ir.Value) -> ir.Value:
         """The sum of a row's weights so far as its largest number grows; what is taken off from here on is known."""
         f32, exponential = ir.F32Type.get(), math.exp if online.exponential == "math.exp" else math.exp2
-        element = ir.RankedTensorType(online.shift.type).element_type
+        element = element_type(online.shift)
         shift_before, shift = self._shift(online, before), self._shift(online, largest)
         safe = elementwise([shift], f32, or_zero)  # where all numbers so far are -inf
         self.values[online.shift] = (

@@ -18,6 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import combiners
 from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor, walk
+from kitsune_mlir.operations import element_type
 
 from .reshapes import reshaped
 
@@ -77,7 +78,7 @@ def _split(s: rows.Structured) -> None:
                 own = [*own, last + 1]
             inputs.append(value)
             maps.append(map_of(last + 2, own))
-        kind = ir.RankedTensorType(s.op.results[0].type).element_type
+        kind = element_type(s.op.results[0])
         start = linalg.fill(combiner.neutral(), outs=[tensor.empty([*outer, _COLUMNS], kind)])
         maps.append(map_of(last + 2, [*range(last), last + 1]))
         columns = generic(inputs, [start], maps, [*s.iterators, "parallel"], s.body)

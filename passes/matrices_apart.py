@@ -25,7 +25,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.generics import indexing_maps, moved, set_maps, zero_tensor
 from kitsune_mlir.mlir import ir, linalg, tensor
-from kitsune_mlir.operations import permutation_of
+from kitsune_mlir.operations import element_type, permutation_of
 
 from .numbered_matrices import taken_by
 from .reshapes import reshaped
@@ -107,7 +107,7 @@ def _batched(product: ir.Operation, side: int, apart: _Apart) -> ir.Value:
     *sizes, p, q = rows.shape_of(apart.gather)
     matrices = reshaped(apart.gather, [prod(sizes), p, q])
     if apart.turned:
-        empty = tensor.empty([prod(sizes), q, p], ir.RankedTensorType(matrices.type).element_type)
+        empty = tensor.empty([prod(sizes), q, p], element_type(matrices))
         matrices = linalg.transpose(matrices, outs=[empty], permutation=[0, 2, 1]).results[0]
     other = _repeated(product.operands[1 - side], apart.count)
     left, right = (matrices, other) if side == _LEFT else (other, matrices)
@@ -126,5 +126,5 @@ def _batched(product: ir.Operation, side: int, apart: _Apart) -> ir.Value:
 def _repeated(value: ir.Value, count: int) -> ir.Value:
     """A batch of matrices, each so many times."""
     batch, p, q = rows.shape_of(value)
-    start = tensor.empty([batch, count, p, q], ir.RankedTensorType(value.type).element_type)
+    start = tensor.empty([batch, count, p, q], element_type(value))
     return reshaped(moved(value, start, [0, 2, 3]), [batch * count, p, q])

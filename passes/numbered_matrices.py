@@ -19,7 +19,7 @@ from kitsune_mlir.contraction import NUMBERED, Contraction, Numbers, Roles
 from kitsune_mlir.dialects.look_up import LookUpOp
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import attr_int, i64, ir
-from kitsune_mlir.operations import end_of, is_generic, operations_of
+from kitsune_mlir.operations import element_type, end_of, is_generic, operations_of
 from kitsune_mlir.row_numbers import row_number
 
 from .reshapes import reshaped
@@ -49,7 +49,7 @@ def _taken(value: ir.Value, roles: Roles) -> tuple[ir.Value, Numbers] | None:
     *outer, _, _ = rows.shape_of(gather.results[0])
     if of[1:] != sizes[-_MATRIX:] or (gather.results[0] != value and prod(outer) != count):
         return None
-    kind = ir.RankedTensorType(found.numbers.type).element_type
+    kind = element_type(found.numbers)
     if found.wrap not in (None, of[0]) or not isinstance(kind, ir.IntegerType) or kind.width not in (32, 64):
         return None
     numbers = reshaped(found.numbers, [None if count == rows.DYNAMIC else count])

@@ -13,7 +13,7 @@ from typing import Any
 from kitsune_mlir import rows
 from kitsune_mlir.generics import extended, generic
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, tensor
-from kitsune_mlir.operations import is_generic, made_by, operations_of
+from kitsune_mlir.operations import element_type, is_generic, made_by, operations_of
 from kitsune_mlir.planning.linear_sums import LinearSum
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
@@ -33,7 +33,7 @@ MOST_OPERATIONS = 24  # of an element; more are not computed anew for each
 
 def is_of_places(value: ir.Value) -> bool:
     """Whether its elements are computed of their places alone."""
-    if not rows.is_tensor(value) or isinstance(ir.RankedTensorType(value.type).element_type, ir.IndexType):
+    if not rows.is_tensor(value) or isinstance(element_type(value), ir.IndexType):
         return False
     return _operations(value, MOST_OPERATIONS) is not None
 
@@ -116,7 +116,7 @@ def tile_of_places(
         computed = _Elements().element(value, found)
         return extended(computed, kind)
 
-    kind = ir.RankedTensorType(value.type).element_type
+    kind = element_type(value)
     start = tensor.empty(list(shape), kind)
     return generic([], [start], [ir.AffineMap.get_identity(len(shape))], ["parallel"] * len(shape), element).results[0]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import padding_of
+from kitsune_mlir.operations import element_type, padding_of
 from kitsune_mlir.planning.product_engines import CHUNK
 from kitsune_mlir.planning.windows import OPEN, STEP, Windows
 
@@ -46,7 +46,7 @@ def windows_on(op: ir.Operation) -> tuple[ir.Value, Windows] | None:
     seen, channels = _seen(op), rows.shape_of(op.results[0])[-1]
     if seen is None or OPEN not in seen.sizes or rows.DYNAMIC in (*seen.filter, channels):
         return None
-    least = CHUNK if isinstance(ir.RankedTensorType(seen.images.type).element_type, ir.F32Type) else STEP
+    least = CHUNK if isinstance(element_type(seen.images), ir.F32Type) else STEP
     chunk = next((width for width in range(CHUNK, least - 1, -STEP) if channels % width == 0), None)
     if chunk is None:
         return None

@@ -11,7 +11,7 @@ from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.generics import constant_index, generic, moved, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
-from kitsune_mlir.operations import made_by
+from kitsune_mlir.operations import element_type, made_by
 from kitsune_mlir.weights import is_weight
 
 from .reshapes import reshaped
@@ -78,7 +78,7 @@ def weight_granule(whole: ir.Value) -> int:
 
 def _windows(matrix: WindowsOp, images: ir.Value) -> ir.Value:
     """The same windows on other images."""
-    element = ir.RankedTensorType(images.type).element_type
+    element = element_type(images)
     type_ = ir.RankedTensorType.get(ir.RankedTensorType(matrix.results[0].type).shape, element)
     made = WindowsOp(images, list(matrix.operands)[1:], type_)
     for name in matrix.attributes:
@@ -171,7 +171,7 @@ def _longer_lines(whole: ir.Value, pieces: int, count: int) -> list[ir.Value]:
         return [tensor.CollapseShapeOp(_with_open_lines(kind), made, groups).result]
     longer, found = [*sizes[:-1], _whole_words(sizes[-1], count)], []
     for piece in _in_pieces(whole, sizes, pieces) if pieces > 1 else [whole]:
-        start = tensor.empty(longer, ir.RankedTensorType(piece.type).element_type)
+        start = tensor.empty(longer, element_type(piece))
         open_ = [size for size in sizes if isinstance(size, ir.Value)]
         static = [[0] * kind.rank, rows.shape_of(whole), [1] * kind.rank]
         found.append(tensor.InsertSliceOp(piece, start, [], open_, [], *static).result)

@@ -10,7 +10,7 @@ from math import isinf
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.affine_index import linear
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import filler_of, made_by, padding_of, slice_of
+from kitsune_mlir.operations import element_type, filler_of, made_by, padding_of, slice_of
 
 Border = tuple[tuple[int, ...], tuple[int, ...], ir.Attribute]  # elements before and behind each dimension, and which
 
@@ -55,7 +55,7 @@ def read_of(value: ir.Value, map_: ir.AffineMap, once: bool, elements: Mapping[i
         return Read(narrow, map_, low, high, None, body) if alone else Read(value, map_, low, high, outside, None)
     if not (outside is None or outside.value == 0 or isinf(outside.value)):
         return Read(value, map_, low, high, outside, None)
-    narrow_type = ir.RankedTensorType(narrow.type).element_type
+    narrow_type = element_type(narrow)
     outside = None if outside is None else ir.FloatAttr.get(narrow_type, outside.value)
     return Read(narrow, map_, low, high, outside, body)
 

@@ -24,7 +24,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
 from kitsune_mlir.generics import cloned_on, generic, zero_tensor
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.operations import only_user, slice_of, users_of
+from kitsune_mlir.operations import element_type, only_user, slice_of, users_of
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
@@ -134,7 +134,7 @@ def part(parts: Parts) -> list[ir.Operation]:
 def _product(parts: Parts, count: int | ir.Value, first: int) -> ir.Operation:
     """The product of some columns, of so many rows."""
     op, found = parts.product, parts.found
-    start = zero_tensor([count, parts.columns], ir.RankedTensorType(op.results[0].type).element_type)
+    start = zero_tensor([count, parts.columns], element_type(op.results[0]))
     right = slice_along(found.right, found.right_roles.index("n"), first, parts.columns)
     return cloned_on(op, [op.operands[0], right, start])
 
@@ -152,7 +152,7 @@ def _elementwise(
             inputs.append(given[operand])
         else:
             inputs.append(slice_along(operand, axes[0], first, sizes[1]) if axes else operand)
-    start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
+    start = tensor.empty(list(sizes), element_type(op.results[0]))
     return generic(inputs, [start], s.maps, ["parallel"] * 2, s.body).results[0]
 
 
@@ -164,7 +164,7 @@ def _expanded(expansion: ir.Operation, value: ir.Value) -> ir.Value:
         attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(sizes)
     made = ir.Operation.create(
         expansion.name,
-        results=[ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)],
+        results=[ir.RankedTensorType.get(sizes, element_type(value))],
         operands=[value, *list(expansion.operands)[1:]],
         attributes=attributes,
     )

@@ -16,6 +16,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.patch_tiles import LINE_OF
 from kitsune_mlir.planning.product_tiles import ProductTiles
 from kitsune_mlir.planning.product_widths import short_rows
@@ -55,7 +56,7 @@ class PatchKernel(ProductKernel):
         kernel = self._kernel(sum(map(tensor_bytes, ends))).results[0]
         found = []
         for number, end in enumerate(ends):
-            sizes, element = rows.known_sizes(end), ir.RankedTensorType(end.type).element_type
+            sizes, element = rows.known_sizes(end), element_type(end)
             unfolded = self._unfolded(sizes, len(sizes) - (2 if self.role == "m" else 1))
             type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in unfolded], element)
             result = kitsune.result(kernel, number, type_)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.operations import element_type
 
 from .open_lengths import may_be_of_lengths
 
@@ -56,7 +57,7 @@ def is_constant(value: ir.Value) -> bool:
 
 def is_brought(value: ir.Value) -> bool:
     """Whether threads can load elements of an operand."""
-    element = ir.RankedTensorType(value.type).element_type if rows.is_tensor(value) else value.type
+    element = element_type(value) if rows.is_tensor(value) else value.type
     if isinstance(element, ir.IntegerType):
         return element.width in (1, 8, 16, 32, 64)
     return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)

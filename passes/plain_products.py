@@ -28,7 +28,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.generics import constant_index, extended, generic, indexing_maps, set_iterators, set_maps
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, run_passes, tensor, walk
-from kitsune_mlir.operations import is_generic, made_by, permutation_of, users_of
+from kitsune_mlir.operations import element_type, is_generic, made_by, permutation_of, users_of
 
 from .matrices_apart import take_apart
 from .reshapes import slice_at
@@ -82,10 +82,6 @@ def concatenate_collapsed(concat: ir.Operation) -> None:
     concat.erase()
 
 
-def _element(value: ir.Value) -> ir.Type:
-    return ir.RankedTensorType(value.type).element_type
-
-
 # ---- dimensions of one element
 
 
@@ -126,7 +122,9 @@ def _without_units(transpose: ir.Operation) -> None:
         value = _collapsed(source, _groups(rows.shape_of(source)))
         if order != sorted(order):
             sizes = [_size(value, d) for d in order]
-            value = linalg.transpose(value, outs=[tensor.empty(sizes, _element(value))], permutation=order).results[0]
+            value = linalg.transpose(value, outs=[tensor.empty(sizes, element_type(value))], permutation=order).results[
+                0
+            ]
         result.replace_all_uses_with(_expanded(value, result.type, _groups(rows.shape_of(result))))
     transpose.erase()
 
@@ -199,7 +197,7 @@ def _as_sums(product: ir.Operation) -> None:
     k, n = rows.shape_of(right)[1:]
     floats = (ir.BF16Type, ir.F16Type, ir.F32Type)
     turned = rows.producer(left)
-    if n != 1 or not 1 < k <= MOST_SUMMED or not all(isinstance(_element(v), floats) for v in product.operands):
+    if n != 1 or not 1 < k <= MOST_SUMMED or not all(isinstance(element_type(v), floats) for v in product.operands):
         return
     if turned is None or turned.name != "linalg.transpose" or not is_zero_filled(start):
         return
@@ -215,7 +213,7 @@ def _as_sums(product: ir.Operation) -> None:
         maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
 
         def total(*given: ir.Value) -> ir.Value:
-            *factors, _ = (extended(value, _element(start)) for value in given)
+            *factors, _ = (extended(value, element_type(start)) for value in given)
             terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
             return functools.reduce(arith.addf, terms)
 
@@ -284,7 +282,7 @@ def _before_expansion(generic: ir.Operation) -> None:
         return
     with generic.location, ir.InsertionPoint(generic):
         sizes = [_size(before, d) for d in range(kind.rank)]
-        empty = tensor.empty(sizes, _element(generic.results[0]))
+        empty = tensor.empty(sizes, element_type(generic.results[0]))
         moved = generic.clone()
         moved.operands[0], moved.operands[1] = before, empty
         moved.results[0].set_type(empty.type)

@@ -12,6 +12,7 @@ from kitsune_mlir.contraction import Contraction, Roles, is_zero_filled
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us, memory_us
 from kitsune_mlir.planning.patch_tiles import choose_patches
@@ -264,7 +265,7 @@ class PricedProduct:
 
     @property
     def _is_wide(self) -> bool:
-        return isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type)
+        return isinstance(element_type(self.found.left), ir.F32Type)
 
     def check(self) -> None:
         """Raises UnsupportedError where it has no kernel on tensor cores."""
@@ -288,7 +289,7 @@ class PricedProduct:
         element = left.element_type
         if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
             raise UnsupportedError(f"it multiplies {left.element_type} with {right.element_type}")
-        if not isinstance(ir.RankedTensorType(self.op.results[0].type).element_type, ir.F32Type):
+        if not isinstance(element_type(self.op.results[0]), ir.F32Type):
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")

@@ -14,7 +14,7 @@ from kitsune_mlir.contraction import match_product
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.operations import is_generic
+from kitsune_mlir.operations import element_type, is_generic
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, tensor_bytes
@@ -222,7 +222,7 @@ def tiled(
             if patch is not None and patch.role in named:
                 value, named = patch.view(value, named)
             offsets = [constant_index(0) if role is None else at[role] for role in named]
-            sizes, element = [shape[r] for r in own], ir.RankedTensorType(value.type).element_type
+            sizes, element = [shape[r] for r in own], element_type(value)
             if value in slots:
                 kind = ir.RankedTensorType.get(sizes, element)
                 inputs.append(schedule.ReadOp(slots[value], offsets, kind).results[0])
@@ -236,7 +236,7 @@ def tiled(
                     tiles[op.operands[i]] = read
                 inputs.append(read)
             maps.append(_map(own, place))
-    element = ir.RankedTensorType(op.results[0].type).element_type
+    element = element_type(op.results[0])
     start = tensor.empty(list(shape.values()), element)
     return generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2, s.body).results[0]
 
@@ -325,7 +325,7 @@ def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False
-    if isinstance(ir.RankedTensorType(op.results[0].type).element_type, ir.F64Type):
+    if isinstance(element_type(op.results[0]), ir.F64Type):
         return False  # as digamma computes: a tile's code would have so long a function once for each of its elements
     at_its_point = all(
         s.maps[i] == identity if hash(op.operands[i]) in own else _is_readable(op.operands[i], s.maps[i])
@@ -345,5 +345,5 @@ def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
 
 
 def is_stored(op: ir.Operation) -> bool:
-    element = ir.RankedTensorType(op.results[0].type).element_type
+    element = element_type(op.results[0])
     return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)

@@ -25,6 +25,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.product_slots import GROUP
 from kitsune_mlir.traffic import element_bytes
 
@@ -216,7 +217,7 @@ class PingPong:
             made[op.results[0]] = tiled(op, made, own, self.vectors, ahead)
         (end,) = kernel.follows.stored or [kernel.of.op]
         whole = made[end.results[0]]
-        nbytes = element_bytes(ir.RankedTensorType(whole.type).element_type)
+        nbytes = element_bytes(element_type(whole))
         box, step = BOX_BYTES // nbytes, STEP_BYTES // nbytes
 
         def pieces() -> Iterator[Callable[[], None]]:

@@ -26,7 +26,7 @@ from kitsune_mlir.chains.gathers import MOST_GATHERED, row_bytes
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.generics import elementwise, extended, zero_tensor
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor, walk
-from kitsune_mlir.operations import is_generic, operations_of
+from kitsune_mlir.operations import element_type, is_generic, operations_of
 
 from .base import ModulePass
 
@@ -145,7 +145,7 @@ def _product(left: ir.Value, weight: ir.Value, init: ir.Value | None) -> ir.Valu
 
 def _columns(weight: ir.Value, pieces: list[tuple[int, int]]) -> ir.Value:
     """Columns of a weight, pieces (first, how many) side by side."""
-    count, element = rows.shape_of(weight)[0], ir.RankedTensorType(weight.type).element_type
+    count, element = rows.shape_of(weight)[0], element_type(weight)
     found = []
     for start, width in pieces:
         kind = ir.RankedTensorType.get([count, width], element)
@@ -165,7 +165,7 @@ def _joined(parts: list[ir.Value]) -> ir.Value:
 
 def _rounded(value: ir.Value, table: ir.Value) -> ir.Value:
     """f32 as the elements of a table."""
-    element, kind = ir.RankedTensorType(table.type).element_type, ir.RankedTensorType(value.type)
+    element, kind = element_type(table), ir.RankedTensorType(value.type)
     if element == kind.element_type:
         return value
     return elementwise([value], element, lambda x: arith.truncf(element, x))

@@ -18,6 +18,7 @@ from collections.abc import Collection
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 
 from .row_groups import Group, Member, root, users
 
@@ -67,7 +68,7 @@ def without_wider(group: Group) -> Group:
 
 
 def _bits_of(value: ir.Value) -> int:
-    return ir.RankedTensorType(value.type).element_type.width
+    return element_type(value).width
 
 
 def is_arithmetic(s: rows.Structured) -> bool:

@@ -9,6 +9,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index, sizes_of
 from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import is_open
 
 
@@ -125,7 +126,7 @@ def reshaped_as(
     if not wanted:
         return value
     both = cut_for(own, wanted)
-    element = ir.RankedTensorType(value.type).element_type
+    element = element_type(value)
     if both != list(own):
         type_, at = _type_of(both, element), {size: d for d, size in enumerate(own)}
         open_ = filter(is_open, both)

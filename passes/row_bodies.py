@@ -11,6 +11,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index, elementwise, empty_generic, generic, map_of
 from kitsune_mlir.mlir import arith, clone_on, in_block_order, ir, linalg, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .kernel_build import read_box, write_box
@@ -205,7 +206,7 @@ class RowBody:
         if member.kind == "scan":
             return on_tile(member.op, self._of_rows(inputs[0]))
         shape = [self.rows, self.columns] if member.kind == "tile" else [self.rows]
-        element = ir.RankedTensorType(member.op.results[0].type).element_type
+        element = element_type(member.op.results[0])
         if member.kind == "reduction":
             maps.append(map_of(count, [0]))
             value = self._cloned(member, inputs, self._start(member), maps, ["parallel", "reduction"], scalars)
@@ -241,7 +242,7 @@ class RowBody:
                 inner = inner.operation
                 first = values.get(inner.operands[0], inner.operands[0]) if len(inner.operands) else None
                 if inner.name == "linalg.yield":
-                    linalg.YieldOp([_unrounded(first, ir.RankedTensorType(start.type).element_type)])
+                    linalg.YieldOp([_unrounded(first, element_type(start))])
                 elif inner.name == "arith.extf" and first.type == inner.results[0].type:
                     values[inner.results[0]] = first
                 else:
@@ -266,8 +267,8 @@ def join_of(member: Member) -> ir.Operation:
 
 def rounded(member: Member, value: ir.Value) -> ir.Value:
     """The numbers of a reduction, which is done in 32 bits, as elements of its type."""
-    element = ir.RankedTensorType(member.op.results[0].type).element_type
-    if element == ir.RankedTensorType(value.type).element_type:
+    element = element_type(member.op.results[0])
+    if element == element_type(value):
         return value
     return elementwise([value], element, lambda x: arith.truncf(element, x))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.long_rows import Pass, apart_us, choose_long, choose_open
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import WIDEST, RowTiles
@@ -50,7 +51,7 @@ def _is_split(group: Group, taken: Callable[[int], int]) -> bool:
 
 
 def _bytes_of(value: ir.Value) -> int:
-    return element_bytes(ir.RankedTensorType(value.type).element_type)
+    return element_bytes(element_type(value))
 
 
 def plan_long(group: Group, taken: Callable[[int], int]) -> RowPlan | None:

@@ -7,6 +7,7 @@ from math import inf, prod
 
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
@@ -95,7 +96,7 @@ class RowPlan:
                 if role is None or not role.columns or self.is_inside(value) or root(value) in seen:
                     continue
                 seen.add(root(value))
-                size = element_bytes(ir.RankedTensorType(value.type).element_type)
+                size = element_bytes(element_type(value))
                 live += size / 4
                 if role.rows:
                     elements.append(size)
@@ -104,7 +105,7 @@ class RowPlan:
                 elif role.rows:
                     shared += size
             if member in self.outputs and member.has_columns:
-                elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
+                elements.append(element_bytes(element_type(member.op.results[0])))
                 moved += elements[-1]
             own = instructions_of(member.s)
             work += own if member.kind != "rows" else 0.0

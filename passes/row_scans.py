@@ -15,6 +15,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.scan_joins import joining
 from kitsune_mlir.mlir import attr_int, clone_on, ir, tensor
+from kitsune_mlir.operations import element_type
 
 from . import row_groups
 from .plain_bodies import is_brought
@@ -52,7 +53,7 @@ def fit(op: ir.Operation, space: Space, shape: Shape, of_lengths: bool = False) 
         return row_groups.fit(op, space, shape, of_lengths)
     if space_of(op, shape) != space or list(op.results[1].uses) or not is_brought(op.operands[0]):
         return None
-    if joining(op) is None or ir.RankedTensorType(op.operands[0].type).element_type.width != 32:
+    if joining(op) is None or element_type(op.operands[0]).width != 32:
         return None
     sizes, along = list(shape(op.operands[0])), attr_int(op, "dimension")
     own = tuple(d for d, size in enumerate(sizes[:along]) if size != 1)

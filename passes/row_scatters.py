@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, attr_int, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import end_of, made_by, operations_of, slice_of
+from kitsune_mlir.operations import element_type, end_of, made_by, operations_of, slice_of
 
 SCATTER = "tm_tensor.scatter"
 
@@ -55,7 +55,7 @@ def scatter_rows(scatter: ir.Operation) -> None:
         added = _rows_of(updates, spread, columns)
         if added is None:
             return
-        i64 = ir.RankedTensorType(spread.numbers.type).element_type
+        i64 = element_type(spread.numbers)
         (count,) = sizes_of(spread.numbers)
         to = _expanded(spread.numbers, [[0, 1]], [count, 1], i64)
         filled = rows.producer(updates)
@@ -97,7 +97,7 @@ def _marks(table: ir.Value, to: ir.Value, count: int | ir.Value) -> ir.Value:
 
 def _overwritten(table: ir.Value, marks: ir.Value, number: ir.Value) -> ir.Value:
     """A table with one number throughout the rows that have a mark."""
-    start = tensor.empty(sizes_of(table), ir.RankedTensorType(table.type).element_type)
+    start = tensor.empty(sizes_of(table), element_type(table))
 
     def chosen(mark: ir.Value, before: ir.Value, _: ir.Value) -> ir.Value:
         none = arith.constant(mark.type, 0)
@@ -189,7 +189,7 @@ def _rows_of(updates: ir.Value, spread: _Spread, columns: int) -> ir.Value | Non
         return taken.operands[0] if source.rank == 2 and source.shape[1] == columns else None
     if op.name != "linalg.fill":
         return None
-    element = ir.RankedTensorType(updates.type).element_type
+    element = element_type(updates)
     return linalg.fill(op.operands[0], outs=[tensor.empty([*sizes_of(spread.numbers), columns], element)])
 
 

@@ -22,7 +22,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
-from kitsune_mlir.operations import made_by, operations_of, users_of
+from kitsune_mlir.operations import element_type, made_by, operations_of, users_of
 from kitsune_mlir.planning.open_sizes import LARGE
 
 from .product_follows import is_elementwise
@@ -124,7 +124,7 @@ def _take(op: ir.Operation, shape: list[int]) -> None:
                 form = form or [None] * len(rows.shape_of(value))  # of a single element, which stays as it is
             inputs.append(value)
             maps.append(map_of(len(shape), form))
-        start = tensor.empty(sizes, ir.RankedTensorType(op.results[0].type).element_type)
+        start = tensor.empty(sizes, element_type(op.results[0]))
         maps.append(map_of(len(shape), range(len(shape))))
         made = generic(inputs, [start], maps, ["parallel"] * len(shape), s.body)
         result = reshaped(made.results[0], [or_none(size) for size in own])

@@ -21,7 +21,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import ir, replace_op, tensor
-from kitsune_mlir.operations import erase_unused, is_generic, operations_of, permutation_of, users_of
+from kitsune_mlir.operations import element_type, erase_unused, is_generic, operations_of, permutation_of, users_of
 from kitsune_mlir.planning.row_tiles import LEAST_INNER, MOST_TURNED
 
 from .product_follows import is_elementwise
@@ -168,7 +168,7 @@ class _Region:
         start = op.operands[s.inputs]
         if wide:
             like = next(value for value, given in zip(inputs, op.operands) if self._is_wide(given))
-            start = tensor.empty(sizes_of(like), ir.RankedTensorType(start.type).element_type)
+            start = tensor.empty(sizes_of(like), element_type(start))
             maps.append(ir.AffineMap.get_identity(len(self.order)))
         else:
             maps.append(self._renamed(s.maps[-1]))

@@ -26,7 +26,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, ir, remark, replace_op
-from kitsune_mlir.operations import made_by
+from kitsune_mlir.operations import element_type, made_by
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import scattered_us
@@ -115,7 +115,7 @@ def _leave(
     store, number = result.store, len(pipeline.stores)
     index = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
     with ir.InsertionPoint(store):
-        element = ir.RankedTensorType(to.type).element_type
+        element = element_type(to)
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
         kind(store.operands[0], numbers, *like, index)
     with ir.InsertionPoint.after(result):
@@ -231,7 +231,7 @@ def scatter_rows(updates: ir.Value, to: ir.Value, table: ir.Value, adds: bool) -
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
     }
     op = ir.Operation.create(SCATTER, [table.type], [updates, to, table], attributes, regions=1)
-    element = ir.RankedTensorType(table.type).element_type
+    element = element_type(table)
     with ir.InsertionPoint(op.regions[0].blocks.append(element, element)):
         update, old = op.regions[0].blocks[0].arguments
         ir.Operation.create("tm_tensor.yield", [], [arith.addf(old, update) if adds else update])

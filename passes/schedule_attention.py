@@ -28,6 +28,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, Roles, match_product
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, remark, walk
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning import attention_tiles, row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
@@ -159,7 +160,7 @@ class _Pair:
         if [sizes[role] for role in "bmn"] != [own.get("b", 1), own["m"], own["k"]]:
             raise UnsupportedError("it takes the weights of another product")
         _check_open(sizes)
-        elements = {str(ir.RankedTensorType(v.type).element_type) for v in (values.right, first.found.left)}
+        elements = {str(element_type(v)) for v in (values.right, first.found.left)}
         if elements == {"f32"}:
             if is_open(sizes["n"]):
                 if second.words:
@@ -205,7 +206,7 @@ class _Pair:
         given = map(self.groups.sizes.taken, (blocks, rows, *sizes))
         second, nbytes = self.second, 2
         if second.pieces == 1:
-            nbytes = element_bytes(ir.RankedTensorType(second.found.right.type).element_type)
+            nbytes = element_bytes(element_type(second.found.right))
         of = attention_tiles.Weighed(
             *(*given, work, read, self.range.first, self.range.last, nbytes, len(PAIRS[second.pieces])),
             with_numbers=bool(self.group.beside),
@@ -244,14 +245,14 @@ class _Pair:
 
     def _dram_us(self, tensors: Sequence[ir.Value]) -> float:
         """What DRAM takes for tensors, all of which have about the elements of the operands."""
-        nbytes, known = element_bytes(ir.RankedTensorType(self.second.found.right.type).element_type), self.groups.sizes
+        nbytes, known = element_bytes(element_type(self.second.found.right)), self.groups.sizes
         return dram_us(sum(nbytes * known.taken(prod(known.shape(value))) for value in tensors), self.second.target)
 
     def _before_us(self) -> float:
         """What kernels take that make pieces of operands of f32, or turn them, and the values' rows."""
         own = {"left": self.first.found.left, "right": self.first.found.right, "values": self.second.found.right}
         target = self.second.target
-        if not isinstance(ir.RankedTensorType(own["left"].type).element_type, ir.F32Type):
+        if not isinstance(element_type(own["left"]), ir.F32Type):
             return 0.0
         if self.second.pieces > 1:
             each, alone = 4.0 + 2 * self.second.pieces, target.launch_us  # one goes on beside another

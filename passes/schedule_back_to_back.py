@@ -27,7 +27,7 @@ from typing import ClassVar
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import in_block_order, ir, remark, walk
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import element_type, operations_of
 from kitsune_mlir.planning import back_to_back_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.back_to_back_tiles import BackToBack, BackToBackTiles
@@ -128,7 +128,7 @@ class _Side:
             found = one.found
             for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
                 priced.sizes |= dict(zip(roles, shape(value), strict=True))
-                elements.add(str(ir.RankedTensorType(value.type).element_type))
+                elements.add(str(element_type(value)))
             if any(is_open(priced.sizes[role]) for role in ("k" if one in self.between.firsts else "n")):
                 raise UnsupportedError("the columns of an operand are open until the call")
             priced.examples = {role: self.sizes.taken(size) for role, size in priced.sizes.items()}

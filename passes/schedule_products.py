@@ -43,6 +43,7 @@ from kitsune_mlir.dialects.windows import has_open_windows, windows_of
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.generics import generic, sizes_of, zero_tensor
 from kitsune_mlir.mlir import arith, ir, remark, replace_op, tensor, walk
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
@@ -331,7 +332,7 @@ class _Scheduler(PricedProduct):
             return us
         roles = self.found.right_roles if NUMBERED in self.found.right_roles else self.found.left_roles
         elements = prod(self.taken[role] for role in {"b", *roles} - {NUMBERED})
-        nbytes = elements * element_bytes(ir.RankedTensorType(self.found.left.type).element_type)
+        nbytes = elements * element_bytes(element_type(self.found.left))
         return us + KERNEL_US + self.target.launch_us + 2 * dram_us(nbytes, self.target)
 
     def _is_elementwise(self, known: dict[str, int]) -> bool:

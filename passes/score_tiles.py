@@ -9,6 +9,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index, extended, generic, map_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.kernel_cost import DEAR_FAST
 from kitsune_mlir.planning.product_engines import COPY_ROWS
 from kitsune_mlir.traffic import element_bytes
@@ -68,7 +69,7 @@ class ScoreTiles(RowBody):
         for key in self._brought_keys(members):
             if key not in self.kept and key[1][-1] and not key[2]:
                 read = self._brought(key)
-                self.kept[key] = self._made([read], [ROWS], [COPY_ROWS], element_of(read), lambda a: a)
+                self.kept[key] = self._made([read], [ROWS], [COPY_ROWS], element_type(read), lambda a: a)
 
     def _brought_keys(self, members: Iterable[Member]) -> Iterator[Key]:
         for key in (key for member in members for key in self._keys(member) if key is not None):
@@ -90,7 +91,7 @@ class ScoreTiles(RowBody):
             there = arith.cmpi(arith.CmpIPredicate.slt, place, end)
             return arith.select(there, x, arith.constant(x.type, other))
 
-        return self._made([tile], [TILE], rows.shape_of(tile), element_of(tile), chosen)
+        return self._made([tile], [TILE], rows.shape_of(tile), element_type(tile), chosen)
 
     def _emit(self, member: Member) -> ir.Value:
         """An operator on the tile."""
@@ -139,7 +140,7 @@ class ScoreTiles(RowBody):
 
     def _typed(self, numbers: ir.Value, element: ir.Type) -> ir.Value:
         """Numbers of rows as such elements."""
-        return numbers if element_of(numbers) == element else self._of_rows([numbers], lambda a: a, element)
+        return numbers if element_type(numbers) == element else self._of_rows([numbers], lambda a: a, element)
 
     def _made(
         self,
@@ -181,17 +182,12 @@ def work_of_elements(members: Iterable[Member], brought: Iterable[ir.Value]) -> 
             work += _OF_PLACES
         else:
             work += _OF_READ
-            read += element_bytes(element_of(value))
+            read += element_bytes(element_type(value))
     return work, read
 
 
 _OF_PLACES, _OF_READ = 2.0, 12.0  # instructions for an element that is computed of places, and for one that is read
 TILE, ROWS = [0, 1], [0]  # the dimensions of a tile that another has
-
-
-def element_of(value: ir.Value) -> ir.Type:
-    """The type of a tensor's elements."""
-    return ir.RankedTensorType(value.type).element_type
 
 
 def widened(x: ir.Value) -> ir.Value:

@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import match_product
 from kitsune_mlir.generics import cloned, generic
 from kitsune_mlir.mlir import ir, replace_op, walk
-from kitsune_mlir.operations import users_of
+from kitsune_mlir.operations import element_type, users_of
 from kitsune_mlir.traffic import element_bytes
 
 from . import convolutions
@@ -116,7 +116,7 @@ def _inputs(op: ir.Operation) -> list[ir.Value]:
 
 
 def _bytes(value: ir.Value) -> int:
-    return element_bytes(ir.RankedTensorType(value.type).element_type)
+    return element_bytes(element_type(value))
 
 
 def _multiplies(op: ir.Operation) -> bool:

@@ -25,6 +25,7 @@ from kitsune_mlir.chains.operands import is_read_by_threads
 from kitsune_mlir.codegen.hopper.wgmma import MOST_COLUMNS
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CLUSTERS, choose
@@ -123,7 +124,7 @@ def _is_better_held(product: ir.Operation, target: Target) -> bool:
 
 def _is_plain(stage: kitsune.StageOp, product: ir.Operation, target: Target) -> bool:
     left, right = product.operands[0], product.operands[1]
-    width, owner = ir.RankedTensorType(left.type).element_type.width, rows.producer(left)
+    width, owner = element_type(left).width, rows.producer(left)
     if owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
         return False
     own = tf32_pieces(product) == 1 or are_open_windows(owner.operands[0])

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic, sizes_of
 from kitsune_mlir.mlir import in_block_order, ir, replace_op, tensor, walk
-from kitsune_mlir.operations import is_generic, made_by, permutation_of, slice_of, users_of
+from kitsune_mlir.operations import element_type, is_generic, made_by, permutation_of, slice_of, users_of
 from kitsune_mlir.planning.kernel_cost import DEAR
 
 from .reshapes import reshaped, slice_at
@@ -80,7 +80,7 @@ def _expand_sooner(op: ir.Operation) -> None:
     with op.location, ir.InsertionPoint(op):
         expanded = []
         for value in (*inputs, made.operands[s.inputs]):
-            element = ir.RankedTensorType(value.type).element_type
+            element = element_type(value)
             one = op.clone()
             one.operands[0] = value
             one.results[0].set_type(ir.RankedTensorType.get(kind.shape, element))

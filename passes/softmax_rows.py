@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.operations import made_by, operations_of
+from kitsune_mlir.operations import element_type, made_by, operations_of
 
 from .row_groups import Group, Member, joined, root, scalar_of, users
 from .scalar_bodies import constant_of
@@ -96,7 +96,7 @@ class Weights:
 
 
 def _is_of_f32(member: Member) -> bool:
-    return isinstance(ir.RankedTensorType(member.op.results[0].type).element_type, ir.F32Type)
+    return isinstance(element_type(member.op.results[0]), ir.F32Type)
 
 
 def chosen_of(op: ir.Operation) -> tuple[ir.Value, ir.Value, bool] | None:
@@ -125,7 +125,7 @@ def _as_scale(member: Member) -> Scale | None:
     if factor is None or not 0 < factor < inf or not isinstance(argument.owner, ir.Block):
         return None
     value = member.op.operands[ir.BlockArgument(argument).arg_number]
-    if not isinstance(ir.RankedTensorType(value.type).element_type, ir.F32Type):
+    if not isinstance(element_type(value), ir.F32Type):
         return None
     return Scale(member, root(value), factor if inner[0].name == "arith.mulf" else 1 / factor)
 

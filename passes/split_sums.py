@@ -24,7 +24,7 @@ from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.generics import generic, map_of
 from kitsune_mlir.mlir import ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import element_type, operations_of
 from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .reshapes import reshaped
@@ -129,7 +129,7 @@ class Parts:
         body: ir.Block | Callable[..., ir.Value],
     ) -> ir.Value:
         """What `body` makes of inputs of the outer loops and the columns, for each row."""
-        outer, kind = self.outer, ir.RankedTensorType(self.s.op.results[0].type).element_type
+        outer, kind = self.outer, element_type(self.s.op.results[0])
         sizes = [self._open_size(loop) if size is None else size for loop, size in enumerate(outer)]
         start = linalg.fill(combiner.neutral(), outs=[tensor.empty(sizes, kind)])
         loops = len(outer) + 1

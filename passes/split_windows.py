@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.generics import generic
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import filler_of, made_by, padding_of
+from kitsune_mlir.operations import element_type, filler_of, made_by, padding_of
 
 from .padded_reads import is_window
 
@@ -62,7 +62,7 @@ def _split(expand: ir.Operation, windows: ir.Operation) -> bool:
         for expr, loops in zip(s.maps[0].results, read, strict=True):
             results += [ir.AffineExpr.get_dim(d) for d in loops] or [expr.compose(firsts)]
         maps = [ir.AffineMap.get(len(shape), 0, results), ir.AffineMap.get_identity(len(shape))]
-        start = tensor.empty(_sizes(windows, groups, shape), ir.RankedTensorType(expand.results[0].type).element_type)
+        start = tensor.empty(_sizes(windows, groups, shape), element_type(expand.results[0]))
         made = generic([value], [start], maps, ["parallel"] * len(shape), s.body)
     replace_op(expand, *made.results)
     windows.erase()
@@ -98,7 +98,7 @@ def _source(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value | None:
     source = _expanded(pad.operands[0], parts)
     sides = ([side[d] for d, own in enumerate(parts) for _ in own or [0]] for side in (low, high))
     shape = [size for d, size in enumerate(rows.shape_of(value)) for size in parts[d] or [size]]
-    kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(value.type).element_type)
+    kind = ir.RankedTensorType.get(shape, element_type(value))
     made = tensor.PadOp(kind, source, [], [], *sides)
     places = [ir.IndexType.get()] * len(shape)
     with ir.InsertionPoint(made.regions[0].blocks.append(*places, arg_locs=[made.location] * len(shape))):
@@ -116,4 +116,6 @@ def _expanded(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value:
         return value
     open_ = [rows.size_of(value, d) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     kind = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
+    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
+    kind = ir.RankedTensorType.get(sizes, element_type(value))
     return tensor.ExpandShapeOp(kind, value, groups, open_, sizes).result

@@ -10,7 +10,7 @@ from kitsune_mlir.chains.pressure import registers_of
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import made_by, operations_of, users_of
+from kitsune_mlir.operations import element_type, made_by, operations_of, users_of
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
@@ -147,7 +147,7 @@ def _is_copied(op: ir.Operation) -> bool:
 
 def _is_kept(tile: ir.Value) -> bool:
     """Whether threads of warpgroups hold a loaded tile packed; of wider elements none was seen to be spilled."""
-    return is_packed(ir.RankedTensorType(tile.type).element_type) and not is_multiplied_alone(tile)
+    return is_packed(element_type(tile)) and not is_multiplied_alone(tile)
 
 
 def _is_of_16_bits(stage: kitsune.StageOp) -> bool:
@@ -159,7 +159,7 @@ def _is_of_16_bits(stage: kitsune.StageOp) -> bool:
 def _gathered_bytes(op: ir.Operation) -> float:
     """Bytes that a linalg.generic takes out of tables for one row."""
     elements = row_elements(op.results[0].type)
-    return sum(elements * element_bytes(ir.RankedTensorType(table.type).element_type) for table in _taken_of(op))
+    return sum(elements * element_bytes(element_type(table)) for table in _taken_of(op))
 
 
 def _is_loaded(value: ir.Value) -> bool:

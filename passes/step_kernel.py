@@ -18,7 +18,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.generics import constant_index
 from kitsune_mlir.mlir import arith, attr_int, in_block_order, ir, replace_op, scf, tensor
-from kitsune_mlir.operations import made_by, slice_of
+from kitsune_mlir.operations import element_type, made_by, slice_of
 from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.product_engines import CHUNK, COPY_ROWS
 from kitsune_mlir.planning.product_tiles import PAIRS
@@ -290,7 +290,7 @@ class StepKernel:
 
     def _kept_part(self, tile: ir.Value) -> ir.Value:
         """A tile that is computed here, and stays in registers."""
-        wide = isinstance(ir.RankedTensorType(tile.type).element_type, ir.F32Type)
+        wide = isinstance(element_type(tile), ir.F32Type)
         return part(tile, 0, self.tiles.columns, wide=wide)
 
     def _offsets(self, outer: ir.Value, column: ir.Value) -> list[ir.Value]:

@@ -13,7 +13,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.dialects.columns import Place, is_among_columns, place_of, strides_of
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.operations import slice_of, users_of
+from kitsune_mlir.operations import element_type, slice_of, users_of
 from kitsune_mlir.traffic import element_bytes
 
 _GRANULE = 16  # bytes, of which the address that a kernel is given is a multiple
@@ -37,7 +37,7 @@ def place_among(value: ir.Value) -> Place | None:
         return None
     pitch = found.strides[0]
     row, first = divmod(found.offset, pitch)
-    nbytes = row * pitch * element_bytes(ir.RankedTensorType(value.type).element_type)
+    nbytes = row * pitch * element_bytes(element_type(value))
     if first + sizes[1] > pitch or nbytes % _GRANULE:
         return None
     if found.row % pitch and (found.count is None or (row + sizes[0]) * pitch > found.count):

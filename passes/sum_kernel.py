@@ -25,6 +25,7 @@ from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import constant_index, generic
 from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.cost import adding_us
 from kitsune_mlir.planning.place import parts_of
 from kitsune_mlir.planning.target import Target
@@ -96,7 +97,7 @@ class SumKernel:
     def _outboxes(self) -> int:
         """The boxes through which rows of the product beside leave."""
         assert self.plan.beside is not None
-        element = ir.RankedTensorType(self.plan.beside.stored.type).element_type
+        element = element_type(self.plan.beside.stored)
         return outboxes_of(ir.RankedTensorType.get([COPY_ROWS, self.plan.beside.columns], element))
 
     @property
@@ -164,7 +165,7 @@ class SumKernel:
         self.range = first, arith.minui(arith.addi(first, each), self.extent), tile
 
     def _alloc_rings(self) -> dict[str, schedule.AllocRingOp]:
-        plan, element = self.plan, ir.RankedTensorType(self.plan.right.type).element_type
+        plan, element = self.plan, element_type(self.plan.right)
 
         found = {"left": new_ring("left", (BLOCK_ROWS, CHUNK), element, self.slots["left"], "split", "columns")}
         if not plan.computes:
@@ -332,7 +333,7 @@ def _computed(tile: ir.Value, made: dict[int, ir.Value]) -> ir.Value:
     if hash(tile) not in made:
         op, identity = rows.producer(tile), ir.AffineMap.get_identity(2)
         inputs = [_computed(operand, made) for operand in rows.Structured(op).given]
-        element = ir.RankedTensorType(tile.type).element_type
+        element = element_type(tile)
         start = tensor.empty([TILE_ROWS, CHUNK], element)
         maps, body = [identity] * (len(inputs) + 1), rows.Structured(op).body
         made[hash(tile)] = generic(inputs, [start], maps, ["parallel"] * 2, body).results[0]

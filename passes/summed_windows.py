@@ -23,7 +23,7 @@ from kitsune_mlir.contraction import Contraction, match_product
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.generics import generic, map_of, zero_tensor
 from kitsune_mlir.mlir import ir, replace_op, tensor, walk
-from kitsune_mlir.operations import made_by
+from kitsune_mlir.operations import element_type, made_by
 from kitsune_mlir.planning.windows import Windows
 from kitsune_mlir.precision import tf32_pieces
 
@@ -48,7 +48,7 @@ def _windows_of(op: ir.Operation) -> tuple[Contraction, ir.Value, Windows] | Non
     if product is None or product.right_roles != ("k", "n") or product.left == product.right:
         return None
     value = product.right
-    element = ir.RankedTensorType(value.type).element_type
+    element = element_type(value)
     if isinstance(element, ir.F32Type) and tf32_pieces(op) == 1:
         return None  # products of tf32 numbers want rows along their sums
     made = made_by(value, "tensor.collapse_shape")
@@ -70,7 +70,7 @@ def _windows_of(op: ir.Operation) -> tuple[Contraction, ir.Value, Windows] | Non
 def _replace(op: ir.Operation, product: Contraction, images: ir.Value, windows: Windows) -> None:
     """Puts a product with a matrix that is in no memory in the place of one."""
     count, columns = rows.shape_of(product.right)
-    element, taps = ir.RankedTensorType(images.type).element_type, prod(windows.filter)
+    element, taps = element_type(images), prod(windows.filter)
     made = WindowsOp(images, [], ir.RankedTensorType.get([count, windows.columns], element))
     for name in ("filter", "strides", "low", "dilations", "places"):
         made.attributes[name] = ir.DenseI64ArrayAttr.get(getattr(windows, name))

@@ -31,7 +31,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.generics import cloned, generic, sizes_of
 from kitsune_mlir.mlir import in_block_order, ir, linalg, replace_op, tensor
-from kitsune_mlir.operations import erase_unused, is_generic
+from kitsune_mlir.operations import element_type, erase_unused, is_generic
 from kitsune_mlir.traffic import element_bytes
 
 from .recomputed_elements import is_arithmetic
@@ -175,4 +175,4 @@ def _sizes(value: ir.Value) -> list[int]:
 
 
 def _bytes(values: set[ir.Value]) -> int:
-    return sum(element_bytes(ir.RankedTensorType(v.type).element_type) * prod(_sizes(v)) for v in values)
+    return sum(element_bytes(element_type(v)) * prod(_sizes(v)) for v in values)

@@ -17,6 +17,7 @@ from math import prod
 from kitsune_mlir import example_sizes, rows
 from kitsune_mlir.generics import empty_generic
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.tap_sums import TapSums
@@ -46,7 +47,7 @@ def sum_taps(of: Convolution, target: Target) -> ir.Operation | None:
 
 
 def _are_faster(of: Convolution, target: Target) -> bool:
-    element = ir.RankedTensorType(of.image.type).element_type
+    element = element_type(of.image)
     wide = isinstance(element, ir.F32Type)
     pieces = tf32_pieces(of.by) + 1 if wide else 1
     words = wide and pieces == 2 and target.has_warpgroups

@@ -13,7 +13,7 @@ from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.generics import extended, generic, map_of
 from kitsune_mlir.mlir import arith, ir, tensor
-from kitsune_mlir.operations import permutation_of, users_of
+from kitsune_mlir.operations import element_type, permutation_of, users_of
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import across_us, elementwise_us, thin_us
 from kitsune_mlir.traffic import tensor_bytes
@@ -34,7 +34,7 @@ def has_windows(found: Contraction) -> bool:
 
 def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Target) -> float | None:
     """Microseconds of a product as a row group, by the sizes of its roles; None where it is not known to be one."""
-    element = ir.RankedTensorType(found.left.type).element_type
+    element = element_type(found.left)
     known = {role: size for role, size in sizes.items() if size is not None}
     if found.numbers is not None or has_windows(found):
         return None  # matrices that numbers name, and windows, are in no memory
@@ -68,7 +68,7 @@ def _rows_along_k(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
         return value, roles
     groups = [list(range(rank - 2)), [rank - 2], [rank - 1]]
     shape = rows.shape_of(value)
-    kind = ir.RankedTensorType.get([shape[0], shape[2], shape[1]], ir.RankedTensorType(value.type).element_type)
+    kind = ir.RankedTensorType.get([shape[0], shape[2], shape[1]], element_type(value))
     with collapse.location, ir.InsertionPoint.after(collapse):
         own = tensor.CollapseShapeOp(kind, turned.operands[0], groups).result
     return own, ("b", roles[2], "k")
@@ -83,7 +83,7 @@ def _long(value: ir.Value, roles: Roles) -> Roles:
 def across_predicted_us(found: Contraction, sizes: dict[str, int | None], target: Target) -> float | None:
     """The same of a product across the rows of both operands, as sums over rows."""
     m, n, k = (sizes.get(role) for role in "mnk")
-    element = ir.RankedTensorType(found.left.type).element_type
+    element = element_type(found.left)
     across = (found.left_roles, found.right_roles) == (("k", "m"), ("k", "n"))
     if not across or m is None or n is None or k is None or has_windows(found):
         return None
@@ -94,7 +94,7 @@ def elementwise_predicted_us(
     op: ir.Operation, found: Contraction, sizes: dict[str, int], target: Target
 ) -> float | None:
     """The same as an elementwise operator, of these sizes; None where it is not known to be one."""
-    wide = isinstance(ir.RankedTensorType(found.left.type).element_type, _F32 | _16_BITS)
+    wide = isinstance(element_type(found.left), _F32 | _16_BITS)
     if found.numbers is not None or not wide or has_windows(found):
         return None
     moved = [found.left, found.right, *([] if _is_summed(op.results[0]) else [op.results[0]])]

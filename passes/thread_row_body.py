@@ -12,7 +12,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.generics import constant_index, generic, map_of
 from kitsune_mlir.mlir import arith, attr_int, clone_on, i64, ir, linalg, tensor
-from kitsune_mlir.operations import operations_of
+from kitsune_mlir.operations import element_type, operations_of
 from kitsune_mlir.planning.open_sizes import is_open
 from kitsune_mlir.planning.row_tiles import WARP, RowTiles
 from kitsune_mlir.planning.target import Target
@@ -114,7 +114,7 @@ class ThreadRowBody:
     def _on_tiles(self, op: ir.Operation) -> ir.Value:
         """An operator on tiles."""
         result = op.results[0]
-        columns, element = self.space.columns(result) or [], ir.RankedTensorType(result.type).element_type
+        columns, element = self.space.columns(result) or [], element_type(result)
         if op.name == "tensor.concat":
             type_ = ir.RankedTensorType.get([WARP, *columns], element)
             dim = (attr_int(op, "dim") or 0) - self.space.outer(result)

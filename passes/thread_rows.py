@@ -22,6 +22,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import factors, is_open
 from kitsune_mlir.planning.row_tiles import RowGroup, choose_threads
 from kitsune_mlir.planning.target import Target
@@ -258,4 +259,4 @@ def _work(loops: RowLoops) -> float:
 
 
 def _bytes(value: ir.Value) -> float:
-    return element_bytes(ir.RankedTensorType(value.type).element_type)
+    return element_bytes(element_type(value))

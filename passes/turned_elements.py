@@ -11,6 +11,7 @@ from kitsune_mlir.contraction import Roles
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.generics import generic, map_of, moved, sizes_of, zero_tensor
 from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import is_open
 
 from .back_to_back import Between, Product, product_of
@@ -85,7 +86,7 @@ class _Turned:
                 value = _transposed(value, [dims.index(d) for d in order])
             inputs.append(value)
             maps.append(map_of(len(loops), [place[d] for d in order]))
-        start = tensor.empty(list(map(self._size, shape)), ir.RankedTensorType(member.op.results[0].type).element_type)
+        start = tensor.empty(list(map(self._size, shape)), element_type(member.op.results[0]))
         maps.append(ir.AffineMap.get_identity(len(loops)))
         with member.op.location:
             made = generic(inputs, [start], maps, ["parallel"] * len(loops), s.body)
@@ -134,11 +135,11 @@ def _in_order(value: ir.Value, roles: Roles, wanted: str) -> ir.Value:
     order = [roles.index(role) for role in wanted if role in roles]
     if order == sorted(order):
         return value
-    start = tensor.empty(sizes_of(value, order), ir.RankedTensorType(value.type).element_type)
+    start = tensor.empty(sizes_of(value, order), element_type(value))
     return linalg.transpose(value, outs=[start], permutation=order).results[0]
 
 
 def _transposed(value: ir.Value, order: Sequence[int]) -> ir.Value:
     """A tensor with dimensions in another order, by an operator: one that is computed of places stays such."""
-    start = tensor.empty(sizes_of(value, order), ir.RankedTensorType(value.type).element_type)
+    start = tensor.empty(sizes_of(value, order), element_type(value))
     return moved(value, start, [list(order).index(d) for d in range(len(order))])

@@ -22,7 +22,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.generics import elementwise, extended, generic, map_of, sizes_of
 from kitsune_mlir.mlir import arith, ir, replace_op, tensor
-from kitsune_mlir.operations import is_generic, operations_of
+from kitsune_mlir.operations import element_type, is_generic, operations_of
 
 from .row_groups import root, users
 from .split_sums import Parts
@@ -108,7 +108,7 @@ def takes_off(op: ir.Operation, value: ir.Value, parts: Parts) -> bool:
 
 
 def element_of(op: ir.Operation) -> ir.Type:
-    return ir.RankedTensorType(op.results[0].type).element_type
+    return element_type(op.results[0])
 
 
 def inputs_of(op: ir.Operation, name: str) -> list[int]:

@@ -34,7 +34,7 @@ from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
 from kitsune_mlir.generics import cloned, constant_index, empty_generic, sizes_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
-from kitsune_mlir.operations import erase_unused
+from kitsune_mlir.operations import element_type, erase_unused
 from kitsune_mlir.planning.kernel_cost import MOST_WINDOW
 
 from .padded_reads import Read, is_window, read_of
@@ -332,4 +332,4 @@ def _zero(element: ir.Type) -> ir.Attribute:
 
 def _like(start: ir.Value) -> ir.Value:
     """An empty tensor of the same type and sizes."""
-    return tensor.empty(sizes_of(start), ir.RankedTensorType(start.type).element_type)
+    return tensor.empty(sizes_of(start), element_type(start))

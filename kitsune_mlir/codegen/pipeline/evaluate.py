@@ -13,6 +13,7 @@ from functools import cached_property
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, attr_int, ir
 
 from . import device
@@ -73,8 +74,7 @@ def _reinterpreted(x: ir.Value, op: ir.Operation) -> ir.Value:
     """What a bitcast gives of an operand that may be computed in a wider type."""
     element, result = op.operands[0].type, op.results[0].type
     bits = arith.bitcast(result, x if x.type == element else arith.truncf(element, x))
-    computed = compute_type(result)
-    return bits if computed == result else arith.extf(computed, bits)
+    return extended(bits, compute_type(result))
 
 
 class _Body:
