@@ -115,7 +115,5 @@ def _expanded(value: ir.Value, parts: Sequence[Sequence[int]]) -> ir.Value:
     if len(sizes) == len(shape):
         return value
     open_ = [rows.size_of(value, d) for d, size in enumerate(shape) if size == rows.DYNAMIC]
-    kind = ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)
-    open_ = [tensor.dim(value, constant_index(d)) for d, size in enumerate(shape) if size == rows.DYNAMIC]
     kind = ir.RankedTensorType.get(sizes, element_type(value))
     return tensor.ExpandShapeOp(kind, value, groups, open_, sizes).result

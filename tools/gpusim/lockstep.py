@@ -240,16 +240,13 @@ class Lockstep:
         text = op.assembly.text
         if word_updates.run(text, [m for m in self.arguments if isinstance(m, MemRef)], self._all(op.operands), mask):
             return []
-        if text == cluster.MEET:
-            self._awaited(mask)
-            return []
         if text in (cluster.INIT, cluster.EXPECT):
             return []
         if text == cluster.SEND:
             place, _, rank, word = (np.broadcast_to(x, mask.shape) for x in self._all(op.operands))
             self._send(place, rank, word.view(np.float32), mask)
             return []
-        if text == cluster.AWAIT:  # all have sent
+        if text in (cluster.MEET, cluster.AWAIT):  # all have sent
             self._awaited(mask)
             return []
         if (parts := mma.parse(text)) is not None:
@@ -268,8 +265,7 @@ class Lockstep:
     def _send(self, place: np.ndarray, rank: np.ndarray, word: np.ndarray, mask: np.ndarray) -> None:
         """A word of each thread to shared memory of its cluster; `place` is where its own has it."""
         for buffer in self.shared:
-            address = (place - buffer.data.ctypes.data) // 4
-            own = address - buffer.offset
+            own = (address := (place - buffer.data.ctypes.data) // 4) - buffer.offset
             if np.all((own >= 0) & (own < buffer.size) | ~mask):
                 buffer.sent(np.where(mask, address, 0), rank, word, mask, self.cluster)
                 return

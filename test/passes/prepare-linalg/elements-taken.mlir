@@ -129,7 +129,10 @@ func.func @rounded(%x: tensor<64x1000xbf16>, %label: tensor<64xi64>) -> (tensor<
 // CHECK:           tensor.extract %arg0[%{{.*}}, %[[PLACE]]] : tensor<64x1000xf32>
 // CHECK:           math.exp
 // CHECK:         linalg.generic
+// CHECK:           %[[ANY:.*]] = arith.cmpi ult
 // CHECK:           %[[IN:.*]] = arith.cmpi ult
+// CHECK:           %[[ELSE:.*]] = arith.select %[[ANY]]
+// CHECK:           arith.select %[[IN]], %{{.*}}, %[[ELSE]]
 // CHECK:           math.exp
 // CHECK:           arith.select %[[IN]]
 func.func @views(%x: tensor<64x1000xf32>, %label: tensor<64xi64>) -> (tensor<64x1xf32>, tensor<64xf32>, tensor<64xf32>) {
