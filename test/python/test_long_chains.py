@@ -39,7 +39,7 @@ def test_cpu(before, behind):
 
 @pytest.mark.parametrize("before, behind", [(True, False), (False, False)])
 def test_gpu(before, behind, monkeypatch):
-    """Loops end where they are long: those of a chain by itself here, whose length is a fraction of what they may be."""
+    """Loops end where they are long: here where they have a fraction of what they may have."""
     monkeypatch.setattr(fused_loops, "MOST_FUSED", 150)
     monkeypatch.setattr(shared_elements, "MOST_JOINED", 200)
     model, x = Chain(before, behind), torch.randn(5, 16)
