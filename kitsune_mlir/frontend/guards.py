@@ -122,17 +122,38 @@ def take_masks_to_fit(graph: torch.fx.Graph) -> None:
                 bool(size == own)
 
 
-def refuse_guards(graph: torch.fx.Graph, before: int, ranges: Mapping[sympy.Symbol, Any], name: str) -> None:
-    """Raises UnsupportedError where a rule that took an operator apart found an open size equal to another, or to a
-    number, in the example, which that of a call need not be. That sizes differ, or are large, says how tensors lie.
-    So many guards as were there `before` are the trace's own; `ranges` has those of the open sizes."""
-    every = guards(graph)
-    asked = [guard.expr for guard in every[:before] if isinstance(guard.expr, sympy.Eq)]
-    for guard in every[before:]:
-        if isinstance(guard.expr, sympy.Eq) and not _holds(guard.expr, ranges, asked):
+def found_equal(graph: torch.fx.Graph, before: int, ranges: Mapping[sympy.Symbol, Any], name: str) -> list[Condition]:
+    """What a rule that took an operator apart found equal in the example, of sizes of inputs, which calls are asked for
+    then. Raises UnsupportedError where it found an open size equal to a number, or such of others, which those of a
+    call need not be. That sizes differ, or are large, says how tensors lie. So many guards as were there `before` are
+    the trace's own; `ranges` has those of the open sizes."""
+    every, found = _of_one_name(graph), list[Condition]()
+    asked = [taken for taken in every[:before] if isinstance(taken, sympy.Eq)]
+    for taken in every[before:]:
+        if not isinstance(taken, sympy.Eq) or _holds(taken, ranges, asked):
+            continue
+        if not _is_of_inputs(taken, graph) or (condition := condition_of(taken)) is None:
             raise UnsupportedError(
-                f"{name}: torch takes an operator apart for open sizes of which {guard.expr} only; fix these sizes"
+                f"{name}: torch takes an operator apart for open sizes of which {taken} only; fix these sizes"
             )
+        if condition not in found:
+            found.append(condition)
+    return found
+
+
+def _of_one_name(graph: torch.fx.Graph) -> list[Any]:
+    """What guards say, of sizes that have been found to be the same by one name."""
+    modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in graph.find_nodes(op="placeholder"))
+    env = next((mode.shape_env for mode in modes if mode is not None and mode.shape_env is not None), None)
+    return [guard.expr if env is None else env.replace(guard.expr) for guard in guards(graph)]
+
+
+def _is_of_inputs(equality: sympy.Eq, graph: torch.fx.Graph) -> bool:
+    """Whether an equality is of open sizes that inputs have, on both sides."""
+    values = [node.meta.get("val") for node in graph.find_nodes(op="placeholder")]
+    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}
+    return all(side.free_symbols and side.free_symbols <= known for side in equality.args)
 
 
 def _holds(equality: sympy.Eq, ranges: Mapping[sympy.Symbol, Any], asked: Sequence[sympy.Eq] = ()) -> bool:

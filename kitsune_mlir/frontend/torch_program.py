@@ -28,7 +28,7 @@ from .constant_masks import known_masks_as_places
 from .decompositions import table
 from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
-from .guards import asked_of_calls, guards, refuse_guards, settle_sizes
+from .guards import asked_of_calls, found_equal, guards, settle_sizes
 from .lower_torch import lower_torch
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
@@ -105,7 +105,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
     graph = module.graph
-    refuse_guards(graph, before, exported.range_constraints, name)
+    asked = [*asked, *found_equal(graph, before, exported.range_constraints, name)]
     settle_sizes(graph)
     view_weights_as_real(graph, set(signature.user_inputs))
     for node in graph.output_node().all_input_nodes:

@@ -1,11 +1,13 @@
 """What a trace takes for granted of open sizes is asked of each call, and is known where views are taken apart."""
 
+import functions
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 import kitsune_mlir
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.size_conditions import is_condition, is_met, names_of, text
 
 OPEN = torch.export.Dim.AUTO
@@ -110,3 +112,22 @@ def test_conditions():
     assert text(found, {"n": "x.shape[0]"}) == "3 * x.shape[0] % (m + 1) == 0 and not max(x.shape[0], 2) < 2"
     for wrong in ([], ["+"], ["**", "n", 2], ["%", 1], ["==", 1, 2, 3], ["not", 1, 2], [["+"], 1], {"n": 1}, 1.5, None):
         assert not is_condition(wrong)
+
+
+def test_what_rules_take_for_granted_is_asked_too():
+    """Keys and values of lengths of their own, which attention that is taken apart finds equal in the example."""
+
+    def attended(q, k, v):
+        keys, values = (t[:, :, None].expand(-1, -1, 2, -1, -1).reshape(t.shape[0], 4, *t.shape[2:]) for t in (k, v))
+        return F.scaled_dot_product_attention(q, keys, values)
+
+    def drawn(keys, values):
+        return torch.randn(3, 4, 1, 16), torch.randn(3, 2, keys, 16), torch.randn(3, 2, values, 16)
+
+    sizes = (({0: OPEN}, {0: OPEN, 2: OPEN}, {0: OPEN, 2: OPEN}),)
+    compiled = kitsune_mlir.compile(functions.Function(attended), drawn(9, 9), target="cpu", dynamic_shapes=sizes)
+    for length in (9, 5):
+        args = drawn(length, length)
+        torch.testing.assert_close(compiled(*args), attended(*args))
+    with pytest.raises(UserError, match="must agree in size|must hold"):
+        compiled(*drawn(9, 8))
