@@ -249,3 +249,16 @@ def test_windows_of_images_of_any_size(function):
     compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes)
     with pytest.raises(UserError, match="must hold, as the model was exported"):
         compiled(torch.randn(2, 4, 7, 12))
+
+
+def test_windows_of_windows():
+    """Of channels torch has a product of quotients, each of which is known to be 2."""
+
+    def function(x):
+        return torch.nn.functional.pixel_unshuffle(torch.nn.functional.pixel_unshuffle(x, 2).cos(), 2)
+
+    sizes = ({d: torch.export.Dim.AUTO for d in (0, 2, 3)},)
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 3, 16, 24),), dynamic_shapes=sizes)
+    for shape in ((2, 3, 16, 24), (3, 3, 8, 12)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)
