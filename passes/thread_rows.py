@@ -21,6 +21,7 @@ from functools import cache, cached_property, partial
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.index_checks import KNOWN, origin
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.operations import element_type
 from kitsune_mlir.planning.open_sizes import factors, is_open
@@ -80,6 +81,21 @@ def _counts(order: Order, sizes: TensorSizes) -> list[int]:
 def _moves(op: ir.Operation) -> bool:
     """Whether an operator has numbers in other places than those that it reads."""
     return op.name in _MOVES or op.name == "linalg.generic" and bool(extracts_of(op))
+
+
+def _is_apart(op: ir.Operation) -> bool:
+    """Whether it would be apart from what makes the numbers: what stands around a tensor, and elements of places that
+    are known, operators read where they lie."""
+    if op.name == "tensor.pad":
+        return False
+    return op.name in _MOVES or any(map(_is_by_number, extracts_of(op)))
+
+
+def _is_by_number(extract: ir.Operation) -> bool:
+    """Whether an element is taken by a number that something computes."""
+    table, *places = extract.operands
+    shape = ir.RankedTensorType(table.type).shape
+    return any(origin(place, size) != KNOWN for place, size in zip(places, shape, strict=True))
 
 
 def _begins(op: ir.Operation) -> bool:
@@ -205,7 +221,7 @@ class _Group:
     def _inner_moves(self) -> list[ir.Value]:
         """What operators between others of the group have in other places."""
         made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
-        moves = [op for op in self.ops if _moves(op) and any(root(value) in made for value in read_by(op))]
+        moves = [op for op in self.ops if _is_apart(op) and any(root(value) in made for value in read_by(op))]
         return [op.results[0] for op in moves if any(one in self.ops for one in readers(op.results[0]))]
 
     def _turned(self) -> list[ir.Value]:

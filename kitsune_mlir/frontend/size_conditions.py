@@ -167,6 +167,8 @@ def _of_view(node: torch.fx.Node) -> Condition | None:
         [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in value.shape]
         for value in (node.args[0].meta["val"], node.meta["val"])
     )
+    if 0 in before and 0 in after:
+        return None
     common = list(after)
     left = [size for size in before if size not in common or common.remove(size)]
     equality = [condition_of(sympy.Mul(*sizes)) for sizes in (left, common)]

@@ -120,7 +120,7 @@ def test_inputs_between_words_are_copied():
         def copy(self, *arguments):
             self.copies.append(arguments)
 
-        def launch(self, kernel, grid, block, parameters, stream, alone):
+        def launch(self, kernel, grid, block, parameters, stream, alone, *clusters):
             addresses = (ctypes.c_uint64 * 2).from_address(parameters)
             self.taken += [ctypes.c_uint64.from_address(address).value for address in addresses]
 

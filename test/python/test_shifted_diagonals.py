@@ -44,8 +44,10 @@ def check(function, shape, kernels, open_=True, target="sm_90a"):
 
 @pytest.mark.parametrize("open_", [True, False], ids=["open", "known"])
 @pytest.mark.parametrize("function", [SoftWarping(), warping], ids=["soft", "least"])
-def test_a_diagonal_is_a_kernel(function, open_):
-    check(function, (8, 4), 8, open_)
+@pytest.mark.parametrize("length, kernels", [(9, 11), (4, 1)])
+def test_a_diagonal_is_a_kernel(length, kernels, function, open_):
+    """Where a thread has no room for all of them: it has for the last ones."""
+    check(function, (8, length), kernels, open_)
 
 
 def test_on_a_cpu():
