@@ -39,7 +39,7 @@ from .thread_row_body import Given, ThreadRowBody
 
 _MOST_MOVED = 112  # numbers that a thread reads and writes, in registers
 _LEAST_MOVES = 2  # between operators of a group, of numbers to other places or along other loops
-_MOVES = ("tensor.extract_slice", "tensor.concat", "tensor.pad")
+_MOVES = ("tensor.extract_slice", "tensor.concat")  # what operators would read where it is written
 _Left = list[
     tuple[int, bool]
 ]  # of each loop over numbers of a row its turns, and whether a value has elements for them
@@ -80,15 +80,7 @@ def _counts(order: Order, sizes: TensorSizes) -> list[int]:
 
 def _moves(op: ir.Operation) -> bool:
     """Whether an operator has numbers in other places than those that it reads."""
-    return op.name in _MOVES or op.name == "linalg.generic" and bool(extracts_of(op))
-
-
-def _is_apart(op: ir.Operation) -> bool:
-    """Whether it would be apart from what makes the numbers: what stands around a tensor, and elements of places that
-    are known, operators read where they lie."""
-    if op.name == "tensor.pad":
-        return False
-    return op.name in _MOVES or any(map(_is_by_number, extracts_of(op)))
+    return op.name in (*_MOVES, "tensor.pad") or op.name == "linalg.generic" and bool(extracts_of(op))
 
 
 def _is_by_number(extract: ir.Operation) -> bool:
@@ -219,10 +211,13 @@ class _Group:
         return (len(inner) + 1) * target.launch_us + count * elements / (target.dram_gbps * 1e3)
 
     def _inner_moves(self) -> list[ir.Value]:
-        """What operators between others of the group have in other places."""
+        """What operators between others of the group have in other places, and what elements are taken of by number."""
         made = {op.results[0] for op in self.ops if op.name != "tensor.extract_slice"}
-        moves = [op for op in self.ops if _is_apart(op) and any(root(value) in made for value in read_by(op))]
-        return [op.results[0] for op in moves if any(one in self.ops for one in readers(op.results[0]))]
+        moves = [op for op in self.ops if op.name in _MOVES and any(root(value) in made for value in read_by(op))]
+        found = [op.results[0] for op in moves if any(one in self.ops for one in readers(op.results[0]))]
+        taken = [one for op in self.ops if op.name == "linalg.generic" for one in extracts_of(op)]
+        tables = dict.fromkeys(root(one.operands[0]) for one in taken if _is_by_number(one))
+        return [*found, *(table for table in tables if table in made)]
 
     def _turned(self) -> list[ir.Value]:
         """Results of reductions, or what is computed of these one by one, that operators read along other loops than

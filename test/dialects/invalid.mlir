@@ -4503,7 +4503,7 @@ func.func @steps(%x: tensor<2x3x5xf32>, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf3
 // -----
 
 func.func @steps(%x: tensor<2x3x4xf32>, %w: tensor<1x4x4xf32>, %b: tensor<1x4xf32>, %h: tensor<1x2x4xf32>) {
-  // expected-error@+1 {{'kitsune.recurrent' op gives states of all steps and the last ones, found \[\[2, 3, 8\], \[1, 2, 4\]\]}}
+  // expected-error@+1 {{'kitsune.recurrent' op gives states of all steps and the last ones, found [[2, 3, 8], [1, 2, 4]]}}
   %y:2 = "kitsune.recurrent"(%x, %w, %b, %h) {cell = "tanh", time = 1 : i64} : (tensor<2x3x4xf32>, tensor<1x4x4xf32>, tensor<1x4xf32>, tensor<1x2x4xf32>) -> (tensor<2x3x8xf32>, tensor<1x2x4xf32>)
   return
 }
