@@ -30,8 +30,9 @@ from kitsune_mlir.program import Program
 from .forward_derivatives import by_backward
 from .guards import is_of_example
 from .known_tensors import KnownTensors
+from .model_lines import is_library
 from .recurrent_cells import open_steps
-from .torch_program import DTYPES, import_exported, is_library
+from .torch_program import DTYPES, import_exported
 from .traced_functions import in_others
 from .tracing import tracing, transforms_ended
 

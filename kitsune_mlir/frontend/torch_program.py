@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
-import os
-import re
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -30,6 +27,7 @@ from .given_orders import ORDER, lie_as_given, of_example, symbol_of
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .guards import asked_of_calls, found_equal, guards, settle_sizes
 from .lower_torch import lower_torch
+from .model_lines import line_of, refused_by_rule, user_frames
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
@@ -68,9 +66,7 @@ _KINDS = {
 }
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 
-_LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
 _PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "bmm", "addmm", "baddbmm")}
-_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def import_exported(exported: torch.export.ExportedProgram, name: str) -> Program:
@@ -86,7 +82,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
     for node in filter(reaches_beyond, exported.graph.nodes):
         raise UnsupportedError(
-            f"{name}: {node.target}{_line(node)} reads memory by strides, of open sizes or beyond the tensor that it "
+            f"{name}: {node.target}{line_of(node)} reads memory by strides, of open sizes or beyond the tensor that it "
             "is given; take slices, `unfold` or an index of it"
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
@@ -98,6 +94,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             with views_that_copy(rewritten(on_cpu(without_selections(known_masks_as_places(exported))))) as whole:
                 before = len(guards(whole.graph))
                 exported, (module, signature) = whole, taken_apart(whole, table())
+        except UnsupportedError as error:
+            raise UnsupportedError(refused_by_rule(error)) from error
         except RuntimeError as error:
             _refuse_written_constants(exported, name)
             reason = mlir.first_line(error)
@@ -212,23 +210,23 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node], k
     weights, which calls do not change. What is `known` of open sizes holds in each call."""
     for node in graph.nodes:
         if node.stack_trace:
-            node.stack_trace = _user_frames(node.stack_trace)
-    part_complex_numbers(graph, name, _line)
+            node.stack_trace = user_frames(node.stack_trace)
+    part_complex_numbers(graph, name, line_of)
     for node in graph.nodes:
         if _is_tensor(node) and node.meta["val"].is_complex():
             raise UnsupportedError(
-                f"{name}: the result of {node.target}{_line(node)} is complex; "
+                f"{name}: the result of {node.target}{line_of(node)} is complex; "
                 "write it with real numbers: the real and the imaginary parts as tensors of their own"
             )
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool) and _is_unbacked(node):
             user = next(iter(node.users))
             raise UnsupportedError(
-                f"{name}: {user.target}{_line(user)} is given a number that depends on the data; "
+                f"{name}: {user.target}{line_of(user)} is given a number that depends on the data; "
                 "give it a fixed number, or compute with the tensor that the number is read from"
             )
         if _is_unbacked(node):  # torch-mlir never returns from some of them
             raise UnsupportedError(
-                f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
+                f"{name}: the size of the result of {node.target}{line_of(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
         _check_product(node, name)
@@ -252,12 +250,12 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node], k
         for node in graph.nodes:
             if isinstance(node.target, torch._ops.HigherOrderOperator):
                 raise UnsupportedError(
-                    f"{name}: the control flow of {node.target}{_line(node)} cannot be imported; "
+                    f"{name}: the control flow of {node.target}{line_of(node)} cannot be imported; "
                     "compute both branches and choose by torch.where, or write a loop of a fixed length in Python"
                 ) from error
             if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat) and f"{node.target}" in str(error):
                 raise UnsupportedError(
-                    f"{name}: torch-mlir does not know {node.target}{_line(node)} of open sizes; "
+                    f"{name}: torch-mlir does not know {node.target}{line_of(node)} of open sizes; "
                     "compute with sums, products and quotients of integers, or fix the sizes"
                 ) from error
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
@@ -307,11 +305,6 @@ def example_sizes_of(node: torch.fx.Node) -> tuple[int | None, ...]:
     return tuple(map(of_example, node.meta["val"].shape))
 
 
-def is_library(file: str) -> bool:
-    """Whether a source file is torch's or Python's rather than the model's."""
-    return file.startswith(_LIBRARIES) and "site-packages" not in file.removeprefix(_LIBRARIES[0])
-
-
 def _is_tensor(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
@@ -326,7 +319,7 @@ def _refuse_written_constants(exported: torch.export.ExportedProgram, name: str)
         written = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
         if written and node.args and node.args[0] in of_constants:
             raise UserError(
-                f"{name}: {node.target}{_line(node)} writes to a tensor that is no buffer of the model; "
+                f"{name}: {node.target}{line_of(node)} writes to a tensor that is no buffer of the model; "
                 "make it one with register_buffer"
             )
 
@@ -367,7 +360,7 @@ def _as_tree(value: Any) -> Tree:
 def _effects(graph: torch.fx.Graph) -> str:
     """The operators that are called for more than their results."""
     ordered = [node for node in graph.nodes if str(node.target) == "with_effects"]
-    return " and ".join(sorted({f"{node.args[1]}{_line(node)}" for node in ordered})) or "an operator"
+    return " and ".join(sorted({f"{node.args[1]}{line_of(node)}" for node in ordered})) or "an operator"
 
 
 def _check_product(node: torch.fx.Node, name: str) -> None:
@@ -377,22 +370,6 @@ def _check_product(node: torch.fx.Node, name: str) -> None:
     left, right = (str(operand.meta["val"].dtype).removeprefix("torch.") for operand in node.args[-2:])
     if left != right:
         raise UserError(
-            f"{name}: {node.target}{_line(node)} multiplies {left} with {right}, which torch does not; "
+            f"{name}: {node.target}{line_of(node)} multiplies {left} with {right}, which torch does not; "
             "convert one of them (`x.to(weight.dtype)`), or the model as a whole"
         )
-
-
-def _line(node: torch.fx.Node) -> str:
-    """The model's innermost frame as " at file:line", or nothing."""
-    frames = _FRAME.findall(node.stack_trace or "")
-    return f" at {frames[-1][0]}:{frames[-1][1]}" if frames else ""
-
-
-def _user_frames(trace: str) -> str:
-    """The stack trace without its innermost frames in torch, so that a location names the model's line."""
-    lines = trace.splitlines()
-    starts = [i for i, line in enumerate(lines) if _FRAME.search(line)] + [len(lines)]
-    frames = ["\n".join(lines[a:b]) for a, b in itertools.pairwise(starts)]
-    files = [_FRAME.search(frame).group(1) for frame in frames]
-    last = max((i for i, file in enumerate(files) if not is_library(file)), default=len(frames) - 1)
-    return "\n".join(frames[: last + 1])
