@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import func, ir, replace_op, walk
 
-MOST_FUSED = 600  # instructions for one element of a loop
+MOST_FUSED = 2000  # instructions for one element of a loop
 _MARK = "kitsune.apart"
 
 

@@ -142,10 +142,12 @@ def found_equal(graph: torch.fx.Graph, before: int, ranges: Mapping[sympy.Symbol
 
 
 def _of_one_name(graph: torch.fx.Graph) -> list[Any]:
-    """What guards say, of sizes that have been found to be the same by one name."""
+    """What guards say, of sizes that have been found to be the same by one name; numbers are in no size's place."""
     modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in graph.find_nodes(op="placeholder"))
     env = next((mode.shape_env for mode in modes if mode is not None and mode.shape_env is not None), None)
-    return [guard.expr if env is None else env.replace(guard.expr) for guard in guards(graph)]
+    found = [guard.expr for guard in guards(graph)]
+    kept = [env is None or isinstance(one, sympy.Eq) and any(side.is_number for side in one.args) for one in found]
+    return [one if is_kept else env.replace(one) for one, is_kept in zip(found, kept, strict=True)]
 
 
 def _is_of_inputs(equality: sympy.Eq, graph: torch.fx.Graph) -> bool:
