@@ -25,7 +25,7 @@ from .broadcast_reads import same_size
 from .neighbour_arithmetic import at_known_places
 
 MOST_BYTES = 3500  # of the parameters that one operator's tensors are: a kernel has 4096
-MOST_JOINED = 2500  # operations of operators that are joined at all: more take too long to compile
+MOST_JOINED = 5000  # operations of operators that are joined at all: more take too long to compile
 MOST_BESIDE = 400  # operations of operators that are joined for what they read: registers hold what they have loaded
 _TAKEN = "tensor.extract"
 _PLAIN = {"indexing_maps", "iterator_types", "operandSegmentSizes"}
