@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, ir, memref
 
 from .cpu_build import DYNAMIC, add, dim, each, index, sub
-from .recurrent import Recurrent, narrowed, recurrent, stepped, widened
+from .pipeline.memory import narrowed
+from .recurrent import Recurrent, recurrent, stepped
 
 _STEP = 4  # columns of a state
 
@@ -38,9 +40,9 @@ class _Loops:
         self._now = [memref.alloc(kind, [self._batch], []) for _ in of.states]
 
     def _like(self, number: int) -> ir.Value:
-        """A buffer for the result of that number: those behind the first are of states, whose rows are dimension 1."""
+        """A buffer for the result of that number."""
         kind = ir.MemRefType(self._of.call.results[number].type)
-        batch = 1 if number else 1 - self._of.time
+        batch = self._of.batch_of(number)
         sizes = [self._batch if d == batch else self._steps for d in range(kind.rank) if kind.is_dynamic_dim(d)]
         return memref.alloc(kind, sizes, [])
 
@@ -51,7 +53,7 @@ class _Loops:
             own = index(number)
             for state, buffer in zip(self._of.states, self._now, strict=True):
                 with each(zero, self._batch) as row, each(zero, index(self._width)) as column:
-                    memref.store(widened(memref.load(state, [own, row, column])), buffer, [row, column])
+                    memref.store(extended(memref.load(state, [own, row, column]), self._f32), buffer, [row, column])
             with each(zero, self._steps) as turn:
                 step = sub(sub(self._steps, index(1)), turn) if number else turn
                 self._multiply(own)
@@ -61,7 +63,7 @@ class _Loops:
                 with each(zero, self._batch) as row, each(zero, index(self._width)) as column:
                     value = narrowed(memref.load(buffer, [row, column]), self._of.element)
                     memref.store(value, result, [own, row, column])
-        self._of.replace(self._results)
+        self._of.replace(*self._results)
 
     def _multiply(self, own: ir.Value) -> None:
         """The products of all rows of the state."""
@@ -75,7 +77,7 @@ class _Loops:
                 with each(zero, columns) as column:
                     total = memref.load(self._gates, [row, column])
                     for at, state in zip(rows, states, strict=True):
-                        weight = widened(memref.load(self._of.weights, [own, at, column]))
+                        weight = extended(memref.load(self._of.weights, [own, at, column]), self._f32)
                         total = arith.addf(total, arith.mulf(state, weight))
                     memref.store(total, self._gates, [row, column])
 
@@ -83,13 +85,15 @@ class _Loops:
         """An element of the new state."""
         gates = [add(column, index(gate * self._width)) for gate in range(self._of.gates)]
         sums = [memref.load(self._gates, [row, at]) for at in gates]
-        bias = [widened(memref.load(self._of.bias, [index(number), at])) for at in gates]
+        bias = [extended(memref.load(self._of.bias, [index(number), at]), self._f32) for at in gates]
         before = index(number * self._of.gates * self._width)
-        given = [widened(memref.load(self._of.given, self._of.place(row, step, add(at, before)))) for at in gates]
+        given = [
+            extended(memref.load(self._of.given, self._of.place(row, step, add(at, before))), self._f32) for at in gates
+        ]
         states = [memref.load(buffer, [row, column]) for buffer in self._now]
         hidden, *others = stepped(self._of.cell, given, sums, bias, states)
         shown = narrowed(hidden, self._of.element)
-        self._keep(row, column, [widened(shown), *others])
+        self._keep(row, column, [extended(shown, self._f32), *others])
         at = add(column, index(number * self._width))
         memref.store(shown, self._results[0], self._of.place(row, step, at))
 

@@ -16,8 +16,7 @@ row or column is computed as well, of others' numbers, and not written.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import reduce
@@ -25,14 +24,17 @@ from math import prod
 
 from kitsune_mlir import example_sizes
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.generics import extended
 from kitsune_mlir.mlir import arith, func, gpu, ir, location, math, memref, scf
 from kitsune_mlir.planning.recurrences import READ_AHEAD, STATIC, Layer, Shares, choose
 from kitsune_mlir.planning.target import Target
 
+from .cpu_build import each
 from .gpu_kernel import Kernel, Kernels, See, Size, as_value, ceildiv, extent, on_host, only_if, product
 from .hopper import cluster
 from .pipeline.device import below, i64, narrow, when
-from .recurrent import Recurrent, narrowed, recurrent, stepped, widened
+from .pipeline.memory import narrowed
+from .recurrent import Recurrent, recurrent, stepped
 from .shared_parts import SharedPart
 
 _TOGETHER = 8  # weights that a thread loads before it stores the first
@@ -61,7 +63,7 @@ def _lower(of: Recurrent, kernels: Kernels, target: Target) -> None:
     with kernel.body():
         _Code(kernel, of, own, results).build()
     kernel.launch(lambda: product([ceildiv(_rows(of, on_host), own.rows), own.cluster * of.directions, _any_step(of)]))
-    of.replace(results)
+    of.replace(*results)
 
 
 def _any_step(of: Recurrent) -> Size:
@@ -75,9 +77,9 @@ def _rows(of: Recurrent, see: See) -> Size:
 
 
 def _result(of: Recurrent, number: int) -> ir.Value:
-    """A buffer for the result of that number; those behind the first are states, whose rows are dimension 1."""
+    """A buffer for the result of that number."""
     kind = ir.MemRefType(of.call.results[number].type)
-    batch = 1 if number else 1 - of.time
+    batch = of.batch_of(number)
     open_ = [_rows(of, on_host) if d == batch else extent(of.given, of.time) for d in range(kind.rank)]
     return memref.alloc(kind, [as_value(size) for d, size in enumerate(open_) if kind.is_dynamic_dim(d)], [])
 
@@ -93,15 +95,6 @@ class _Place:
     column: ir.Value
     own_row: ir.Value
     within: ir.Value
-
-
-@contextlib.contextmanager
-def _turns(first: ir.Value, last: int, step: int) -> Iterator[ir.Value]:
-    """A loop that carries nothing, whose body is built inside; its number."""
-    loop = scf.ForOp(first, as_value(last), as_value(step))
-    with ir.InsertionPoint(loop.body):
-        yield loop.induction_variable
-        scf.yield_([])
 
 
 def _buffers(kernel: Kernel, element: ir.Type, own: Shares) -> list[SharedPart]:
@@ -149,7 +142,7 @@ class _Code:
         places = [self._place(number) for number in range(own.items)]
         bias = [self._gate_values(place, self._bias_at) for place in places]
         begun = [
-            widened(memref.load(state, [self._direction, place.row, place.column]))
+            extended(memref.load(state, [self._direction, place.row, place.column]), self._f32)
             for place in places
             for state in self._begun
         ]
@@ -197,7 +190,7 @@ class _Code:
         if not own.held:
             return
         count = own.own * own.slices * own.held
-        with _turns(self._thread, count, _TOGETHER * own.threads) as first:
+        with each(self._thread, as_value(count), _TOGETHER * own.threads) as first:
             found = []
             for number in range(_TOGETHER):  # loads are on their way together
                 at = arith.minui(arith.addi(first, as_value(number * own.threads)), as_value(count - 1))
@@ -220,17 +213,13 @@ class _Code:
     def _load_states(self) -> None:
         """The first states, and zeros behind them, which are never written."""
         own, zero = self._own, arith.constant(self._f32, 0.0)
-        with self._each(2 * own.rows * own.padded) as number:
+        with each(self._thread, as_value(2 * own.rows * own.padded), own.threads) as number:
             rest, k = arith.divui(number, as_value(own.padded)), arith.remui(number, as_value(own.padded))
             turn, row = arith.divui(rest, as_value(own.rows)), arith.remui(rest, as_value(own.rows))
             there = arith.andi(below(k, as_value(self._of.width)), below(turn, as_value(1)))
             at = [self._direction, self._row(row), arith.minui(k, as_value(self._of.width - 1))]
-            value = arith.select(there, widened(memref.load(self._begun[0], at)), zero)
+            value = arith.select(there, extended(memref.load(self._begun[0], at), self._f32), zero)
             self._state.store(value, [turn, row, k])
-
-    def _each(self, count: int) -> AbstractContextManager[ir.Value]:
-        """The numbers below one, a thread's one after another."""
-        return _turns(self._thread, count, self._own.threads)
 
     def _row(self, row: ir.Value) -> ir.Value:
         """A row of the cluster's as one of the batch: the last one, where there are fewer."""
@@ -285,7 +274,7 @@ class _Code:
         loop = scf.ForOp(as_value(start), as_value(end), as_value(step), list(sums))
         with ir.InsertionPoint(loop.body):
             k, found = loop.induction_variable, list(loop.inner_iter_args)
-            given = [[widened(x) for x in weights(k, column, step)] for column in columns]
+            given = [[extended(x, self._f32) for x in weights(k, column, step)] for column in columns]
             for at in range(0, step, 4):
                 place = arith.addi(begin, arith.addi(k, as_value(at)))
                 for row in range(rows):
@@ -319,12 +308,12 @@ class _Code:
         return [at(place, arith.addi(place.column, as_value(gate * width)), *more) for gate in range(self._of.gates)]
 
     def _bias_at(self, place: _Place, column: ir.Value) -> ir.Value:
-        return widened(memref.load(self._bias, [self._direction, column]))
+        return extended(memref.load(self._bias, [self._direction, column]), self._f32)
 
     def _given_at(self, place: _Place, column: ir.Value, step: ir.Value) -> ir.Value:
         before = arith.muli(self._direction, as_value(self._of.gates * self._of.width))
         at = self._of.place(place.row, step, arith.addi(before, column))
-        return widened(memref.load(self._given, at))
+        return extended(memref.load(self._given, at), self._f32)
 
     def _leave(
         self,
@@ -341,7 +330,7 @@ class _Code:
             parts = [self._sums.load([as_value(part), place.own_row, column])[0] for part in range(own.slices)]
             sums.append(reduce(arith.addf, parts))
         hidden, *others = stepped(self._of.cell, given[: self._of.gates], sums, bias, before)
-        hidden = widened(narrowed(hidden, self._of.element))
+        hidden = extended(narrowed(hidden, self._of.element), self._f32)
         with when(place.there):
             self._give(hidden, [arith.subi(as_value(1), now), place.own_row, place.column])
         return [hidden, *others]

@@ -8,23 +8,22 @@ What the steps of each kind of cell compute of sums is said here, once for both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kitsune_mlir.dialects.recurrent import RecurrentOp
 from kitsune_mlir.mlir import arith, ir, math, replace_op, walk
 from kitsune_mlir.planning.recurrences import GATES
 
-from .outlined import calls, outlined
+from .outlined import Call, calls, outlined
 
 CALL = "kitsune_recurrent"  # what such an operation is a call of while tensors become buffers
 _SAID = ("cell", "time")
 
 
-class Recurrent(NamedTuple):
+@dataclass(frozen=True)
+class Recurrent(Call):
     """What a call computes: the `cell`, and which dimension of gates and results is `time`."""
 
-    call: ir.Operation
-    function: ir.Operation
     cell: str
     time: int
 
@@ -67,10 +66,9 @@ class Recurrent(NamedTuple):
         """Where an element of gates, or of results, is."""
         return [step, row, column] if self.time == 0 else [row, step, column]
 
-    def replace(self, results: Sequence[ir.Value]) -> None:
-        """Puts results in the place of the call's."""
-        replace_op(self.call, *results)
-        self.function.erase()
+    def batch_of(self, number: int) -> int:
+        """Which dimension of the result of that number is the batch: those behind the first are states."""
+        return 1 if number else 1 - self.time
 
 
 def outline_recurrent(module: ir.Module) -> None:
@@ -124,14 +122,3 @@ def stepped(
 def sigmoid(x: ir.Value) -> ir.Value:
     one = arith.constant(x.type, 1.0)
     return arith.divf(one, arith.addf(one, math.exp(arith.negf(x))))
-
-
-def widened(x: ir.Value) -> ir.Value:
-    """A number as f32."""
-    f32 = ir.F32Type.get()
-    return x if x.type == f32 else arith.extf(f32, x)
-
-
-def narrowed(x: ir.Value, element: ir.Type) -> ir.Value:
-    """An f32 as a number of a type."""
-    return x if x.type == element else arith.truncf(element, x)

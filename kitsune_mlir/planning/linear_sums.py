@@ -27,7 +27,7 @@ class LinearSum:
         return cls(0, {term: 1})
 
     def plus(self, other: LinearSum, times: int = 1) -> Self:
-        """With so many times another one."""
+        """Adds so many times another one."""
         counts = dict(self.terms)
         for term, own in other.terms.items():
             counts[term] = counts.get(term, 0) + times * own

@@ -18,7 +18,7 @@ import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError, UserError
 
-from .cuda_driver import attribute, call, check, overlap
+from .cuda_driver import call, check, in_clusters, overlap
 from .cuda_pipeline import MOST_PORTABLE
 from .host_program import row_major
 
@@ -211,17 +211,10 @@ class CudaDevice:
             config.sharedMemBytes = shared_bytes
             attributes = [] if alone else [*kernel.attributes]
             if cluster > 1:
-                attributes.append(self._clustered(cluster))
+                attributes.append(in_clusters(self._driver, cluster))
             self._allow(kernel, cluster, shared_bytes)
             config.attrs, config.numAttrs = attributes, len(attributes)
         self._call("cuLaunchKernelEx", config, kernel.function, parameters, 0)
-
-    def _clustered(self, ctas: int) -> Any:
-        """The attribute of a launch in clusters of so many blocks."""
-        found = attribute(self._driver, "CLUSTER_DIMENSION")
-        size = found.value.clusterDim
-        size.x, size.y, size.z = ctas, 1, 1
-        return found
 
     def _allow(self, kernel: LaunchedKernel, cluster: int, shared_bytes: int) -> None:
         """Asks the driver for what not every kernel may have. Raises UnsupportedError where the GPU has no such."""

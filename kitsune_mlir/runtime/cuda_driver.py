@@ -35,3 +35,11 @@ def overlap(driver: Any) -> Any:
     found = attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION")
     found.value.programmaticStreamSerializationAllowed = 1
     return found
+
+
+def in_clusters(driver: Any, ctas: int) -> Any:
+    """The launch attribute of a kernel whose grid is clusters of so many CTAs."""
+    found = attribute(driver, "CLUSTER_DIMENSION")
+    size = found.value.clusterDim
+    size.x, size.y, size.z = ctas, 1, 1
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 
-from .cuda_driver import attribute, call, check, overlap
+from .cuda_driver import attribute, call, check, in_clusters, overlap
 from .device_tensor import numpy_dtype
 from .tensor_map import BoundMaps, TensorMaps
 
@@ -83,9 +83,7 @@ class PipelineLauncher:
         config.hStream = self._driver.CUstream(stream)
         attributes = []
         if self._cluster > 1:
-            attributes.append(attribute(self._driver, "CLUSTER_DIMENSION"))
-            size = attributes[-1].value.clusterDim
-            size.x, size.y, size.z = self._cluster, 1, 1
+            attributes.append(in_clusters(self._driver, self._cluster))
         if self._launch["cooperative"]:
             attributes.append(attribute(self._driver, "COOPERATIVE"))
             attributes[-1].value.cooperative = 1

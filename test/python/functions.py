@@ -19,6 +19,13 @@ class Function(nn.Module):
         return self.function(*args)
 
 
+class OfOne(Function):
+    """A function of one tensor, whose sizes `dynamic_shapes` names without a tuple of arguments."""
+
+    def forward(self, x):
+        return self.function(x)
+
+
 def on_both(model, args, gpu="sm_90a", **options):
     """What runs a model on a CPU, and what does on a simulated GPU. It is exported once, and compiled for both."""
     compiled = kitsune_mlir.compile(model, args, target=("cpu", gpu), **options)

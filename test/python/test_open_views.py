@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from functions import on_both
+from functions import OfOne, on_both
 from torch import nn
 
 import kitsune_mlir
@@ -12,15 +12,6 @@ pytestmark = pytest.mark.usefixtures("unassembled")
 
 BATCH, LENGTH = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("length", min=2, max=64)
 SIZES = ((3, 7), (2, 13), (5, 3))
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
 
 
 def check(model, shape):
@@ -69,7 +60,7 @@ VIEWS = {
 def test_views(name):
     torch.manual_seed(0)
     shape, function = VIEWS[name]
-    check(Function(function), shape)
+    check(OfOne(function), shape)
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -89,7 +80,7 @@ def test_columns_repeated():
     """torch-mlir says the result's sizes at the call, and that one of them is the rows' it does not see."""
     torch.manual_seed(0)
     layer = nn.Linear(32, 16)
-    model, rows = Function(lambda x: layer(x.repeat(1, 8))).eval(), torch.export.Dim("rows", min=1, max=100)
+    model, rows = OfOne(lambda x: layer(x.repeat(1, 8))).eval(), torch.export.Dim("rows", min=1, max=100)
     with torch.no_grad():
         for run in on_both(model, (torch.randn(5, 4),), dynamic_shapes=({0: rows},)):
             for count in (5, 1, 40):
@@ -99,7 +90,7 @@ def test_columns_repeated():
 
 def test_an_open_size_that_takes_in_a_known_one():
     """Channels as rows of the batch and back, as where series of many channels are treated one by one."""
-    model = Function(lambda x: x.reshape(x.shape[0] * 3, 5, -1).softmax(1).reshape(x.shape[0], 3, -1))
+    model = OfOne(lambda x: x.reshape(x.shape[0] * 3, 5, -1).softmax(1).reshape(x.shape[0], 3, -1))
     for run in on_both(model, (torch.randn(4, 3, 5, 8),), dynamic_shapes=({0: BATCH},)):
         for batch in (4, 7):
             x = torch.randn(batch, 3, 5, 8)
@@ -178,7 +169,7 @@ def test_images_of_any_size():
 def test_copies_of_tensors_that_may_be_empty():
     """A view by -1 beside sizes of which one is none divides by it."""
     batch, length = (torch.export.Dim(name, min=0, max=64) for name in ("batch", "length"))
-    model = Function(lambda x: (x.repeat(1, 2, 1), x.sum(1).repeat(2, x.shape[1]), x.repeat(2, 1, 1, 3)))
+    model = OfOne(lambda x: (x.repeat(1, 2, 1), x.sum(1).repeat(2, x.shape[1]), x.repeat(2, 1, 1, 3)))
     for run in on_both(model, (torch.randn(3, 5, 4),), dynamic_shapes=({0: batch, 1: length},)):
         for sizes in ((3, 5), (1, 1), (0, 3), (2, 0), (0, 0)):
             x = torch.randn(*sizes, 4)
@@ -199,7 +190,7 @@ def test_copies_of_tensors_that_may_be_empty():
 def test_parts_of_sizes_that_nothing_is_said_of(function):
     """torch computes the 2 of what is open, n // (n // 2)."""
     shapes = ({0: torch.export.Dim.AUTO},)
-    compiled = kitsune_mlir.compile(Function(function), (torch.randn(6, 4),), target="cpu", dynamic_shapes=shapes)
+    compiled = kitsune_mlir.compile(OfOne(function), (torch.randn(6, 4),), target="cpu", dynamic_shapes=shapes)
     for rows in (6, 4, 18):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(compiled(x), function(x))
@@ -242,11 +233,11 @@ def test_heads_beside_sizes_that_convolutions_leave():
 def test_windows_of_images_of_any_size(function):
     """[n, m] viewed as [n // 2, 2, m // 2, 2], where torch knows only of all elements that none is left over."""
     sizes = ({d: torch.export.Dim.AUTO for d in (0, 2, 3)},)
-    for run in on_both(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes):
+    for run in on_both(OfOne(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes):
         for shape in ((2, 4, 8, 12), (3, 4, 6, 10), (1, 4, 4, 6)):
             x = torch.randn(shape)
             torch.testing.assert_close(torch.as_tensor(run(x)), function(x), rtol=1e-5, atol=1e-5)
-    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes)
+    compiled = kitsune_mlir.compile(OfOne(function), (torch.randn(2, 4, 8, 12),), dynamic_shapes=sizes)
     with pytest.raises(UserError, match="must hold, as the model was exported"):
         compiled(torch.randn(2, 4, 7, 12))
 
@@ -258,7 +249,7 @@ def test_windows_of_windows():
         return torch.nn.functional.pixel_unshuffle(torch.nn.functional.pixel_unshuffle(x, 2).cos(), 2)
 
     sizes = ({d: torch.export.Dim.AUTO for d in (0, 2, 3)},)
-    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 3, 16, 24),), dynamic_shapes=sizes)
+    compiled = kitsune_mlir.compile(OfOne(function), (torch.randn(2, 3, 16, 24),), dynamic_shapes=sizes)
     for shape in ((2, 3, 16, 24), (3, 3, 8, 12)):
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)

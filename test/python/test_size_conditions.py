@@ -13,15 +13,6 @@ from kitsune_mlir.size_conditions import is_condition, is_met, names_of, text
 OPEN = torch.export.Dim.AUTO
 
 
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
-
 def patches(x):
     """Patches of 2 x 2 pixels as channels, as einops writes them."""
     b, c, h, w = x.shape
@@ -58,7 +49,7 @@ CASES = {
 
 @pytest.mark.parametrize("function, example, called, refused", CASES.values(), ids=CASES)
 def test_call(function, example, called, refused):
-    model = Function(function)
+    model = functions.OfOne(function)
     open_ = {0: OPEN} if len(example) == 1 else {d: OPEN for d in range(len(example)) if d != 1 or len(example) < 4}
     compiled = kitsune_mlir.compile(model, (torch.randn(example),), dynamic_shapes=(open_,))
     for sizes in (example, called):
@@ -87,7 +78,7 @@ def test_views_of_other_inputs_sizes():
 
 def test_artifact(tmp_path):
     compiled = kitsune_mlir.compile(
-        Function(CASES["glu"][0]), (torch.randn(3, 6),), dynamic_shapes=({0: OPEN, 1: OPEN},)
+        functions.OfOne(CASES["glu"][0]), (torch.randn(3, 6),), dynamic_shapes=({0: OPEN, 1: OPEN},)
     )
     compiled.save(tmp_path / "glu.kitsune")
     with pytest.raises(kitsune_mlir.UserError, match=r"x.shape\[1\] % 2 == 0 must hold"):
@@ -98,7 +89,7 @@ def test_numbers_of_the_example_are_refused():
     """Of a count of parts that fixes the size it is made of, nothing is left open."""
     with pytest.raises(kitsune_mlir.UnsupportedError, match="for 3, as in the example"):
         kitsune_mlir.compile(
-            Function(lambda x: torch.cat(x.split(2, 1)[::-1], 1)),
+            functions.OfOne(lambda x: torch.cat(x.split(2, 1)[::-1], 1)),
             (torch.randn(3, 6),),
             dynamic_shapes=({0: OPEN, 1: OPEN},),
         )

@@ -98,7 +98,7 @@ def test_operations_that_are_made_where_others_were():
 
 
 def test_a_size_that_is_computed_is_an_index():
-    """Of numbers of 64 bits, as torch-mlir computes sizes, too."""
+    """It is one of numbers of 64 bits too, as torch-mlir computes sizes."""
     module = mlir.parse(
         """
         func.func @main(%x: tensor<2x?xf32>) {
