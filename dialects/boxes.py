@@ -19,6 +19,7 @@ from .windows import windows_of
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 COPY_ENGINES = ("tma", "cp_async")
 WHOLE, ALIGNED, UNTIL = "whole", "aligned", "until"  # what is known of the columns of a box
+STREAMED = "streamed"  # of a box that the kernel does not come back to
 PATCH, ACROSS = "patch", "across"  # the attributes that say of which places a tile's rows, or columns, are
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 PATTERN = 8  # rows of a box after which its swizzle repeats
@@ -182,7 +183,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     stands. In an agent whose tiles lie by rows two more unit attributes say what does not follow from sizes that are
     open: with `whole` the tensor has all of the box's columns; with `aligned` the first of them is, in memory, a
     multiple of the agent's vector behind the tensor's first element, and vectors of which the tensor has some columns
-    only have no value either."""
+    only have no value either. With `streamed` the kernel does not come back to the box, which is not kept in L1 (PTX
+    ISA, ld: .L1::no_allocate)."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -240,8 +242,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     or, with an engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while
     the other leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes;
     any others warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute
-    `once` it is what each CTA of a cluster has, and the first alone writes it; `whole` and `aligned` as of a read. With
-    `until`, in an agent whose tiles lie by rows, `at` has an index more: columns from there on are dropped."""
+    `once` it is what each CTA of a cluster has, and the first alone writes it; `whole`, `aligned`, `streamed` as of a
+    read. With `until`, in an agent whose tiles lie by rows, `at` has an index more: columns from there are dropped."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -303,7 +305,7 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
 
 def _verify_vectors(op: ReadOp | WriteOp, tile: ir.RankedTensorType) -> bool:
     """That an agent has vectors of columns of which something is said."""
-    marks = [mark for mark in (WHOLE, ALIGNED, UNTIL) if mark in op.attributes]
+    marks = [mark for mark in (WHOLE, ALIGNED, UNTIL, STREAMED) if mark in op.attributes]
     agent = parent_of(op, AgentOp.OPERATION_NAME)
     by_rows = agent is not None and agent.opview.lanes is not None and not agent.opview.is_turned
     if not marks or (by_rows and isinstance(tile, ir.RankedTensorType) and tile.rank == 2):

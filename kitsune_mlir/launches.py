@@ -25,6 +25,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import LATENCY
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.runtime.cuda_pipeline import cta_count, streamed
 from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
@@ -162,14 +163,15 @@ class _Describer:
         """One launch. None for no rows, unless they are summed."""
         entry, known = self._pipelines[call.name], self._described[call.name]
         launch = entry["launch"]
-        rows = call.arguments[launch["streams"][0]].shape[launch.get("axes", [0])[0]]
-        if not rows and not launch.get("sums"):
+        sources = [streamed(launch)[0], *launch.get("further", ())]
+        sizes = [call.arguments[number].shape[axis] for number, axis in sources]
+        if not sizes[0] and not launch.get("sums"):
             return []
         return [
             {
                 "kernel": launch["kernel"],
                 **{key: known[key] for key in ("form", "computes", "tile", "slots", "limit")},
-                "ctas": launch["ctas"],
+                "ctas": cta_count(launch, sizes),
                 "threads": launch["threads"],
                 "registers": self._kernels[entry["module"], launch["kernel"]]["registers"],
                 "shared_bytes": launch["shared_bytes"],

@@ -28,12 +28,14 @@ Key = tuple[ir.Value, tuple[bool, ...], bool]
 @dataclass
 class RowBody:
     """A group on tiles of so many rows and all columns. `given` are tiles that are there, by what they are of. Where
-    several sizes are open until the call, `several` knows those of tensors."""
+    several sizes are open until the call, `several` knows those of tensors. What has all rows and columns is `streamed`
+    where an agent has whole rows."""
 
     plan: RowPlan
     rows: int
     given: dict[ir.Value, ir.Value] = field(default_factory=dict)
     several: TensorSizes | None = None
+    streamed: bool = False
     inputs: dict[Key, ir.Value] = field(default_factory=dict)
     places: dict[Key, int] = field(default_factory=dict)  # of inputs that are columns of tensors, which
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
@@ -132,11 +134,15 @@ class RowBody:
     def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
         """The group on the tile whose first row is at these offsets, one for each segment of the rows, and whose
         first column is number `zero`."""
-        tiles = {key: self._read(key, whole, at, zero) for key, whole in self.inputs.items()}
+        tiles = {key: self._read(key, whole, at, zero, self._marks(*key[1:])) for key, whole in self.inputs.items()}
         for member in self.plan.group.ordered:
             tile = self._tiled(member, tiles)
             self.values[member.op.results[0]] = tile
-            self._write(member, at, zero)
+            self._write(member, at, zero, self._marks([True], member.has_columns))
+
+    def _marks(self, present: Sequence[bool], columns: bool) -> list[str]:
+        """What is said of a box that has these segments of rows, and columns or not."""
+        return [schedule.STREAMED] * (self.streamed and columns and all(present))
 
     def _write(
         self,

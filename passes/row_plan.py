@@ -85,7 +85,8 @@ class RowPlan:
         return root(value) in self.group.members
 
     def counts(self) -> RowGroup:
-        """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
+        """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made. Half
+        of what all rows have is loaded when it is wanted, of 16 bits, which want no registers before."""
         seen, elements, moved, shared, live = set(), [], 0.0, 0.0, 1.0
         work = row_work = 0.0
         of_rows = set[ir.Value]()
@@ -97,7 +98,7 @@ class RowPlan:
                     continue
                 seen.add(root(value))
                 size = element_bytes(element_type(value))
-                live += size / 4
+                live += size / (8 if size == 2 and not role.rows else 4)
                 if role.rows:
                     elements.append(size)
                 if member.is_whole(role):

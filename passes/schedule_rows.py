@@ -71,7 +71,7 @@ from .thread_rows import schedule_thread_rows
 from .variances import join_variances
 
 _SECTOR = 32  # bytes that memory gives at once
-_APART = 1.1  # times as long are rows taken to be that are no neighbours: more of what is read for them is their own
+_APART = 1.15  # times as long are rows taken to be that are no neighbours: more of what is read for them is their own
 _FEW = 8  # columns: sums over so many took less time by operators at all sizes, by prediction
 
 
@@ -258,7 +258,7 @@ class _Builder:
 
     def build(self) -> list[ir.Value]:
         """What takes the place of the outputs."""
-        body = RowBody(self.plan, self.tiles.copy_rows, several=self.several)
+        body = RowBody(self.plan, self.tiles.copy_rows, several=self.several, streamed=not self.tiles.turned)
         if (part := self.tiles.part) is not None:
             fewer, vector = self.tiles.lanes * self.tiles.vector, self.tiles.vector
             body = LongRowBody(

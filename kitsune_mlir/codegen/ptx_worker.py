@@ -16,7 +16,7 @@ from kitsune_mlir.codegen.device_math import expand_math
 from kitsune_mlir.codegen.gpu_kernel import STATIC
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
 from kitsune_mlir.codegen.pipeline.device import SHARED
-from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
+from kitsune_mlir.codegen.streamed import expand_streamed
 from kitsune_mlir.mlir import attr_int, first_line, ir, llvm, pass_manager, upstream_context, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
@@ -53,7 +53,7 @@ def _context(number: int) -> ir.Context:
 def lower(module: ir.Module) -> ir.Operation:
     """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
     expand_math(walk(module, "gpu.module")[0])
-    expand_streamed_loads(walk(module, "gpu.module")[0])
+    expand_streamed(walk(module, "gpu.module")[0])
     maps = {
         ir.StringAttr(function.attributes["sym_name"]).value: attr_int(function, MAPS)
         for function in walk(module, "gpu.func")

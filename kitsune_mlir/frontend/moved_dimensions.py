@@ -254,7 +254,7 @@ def call(origin: Node, shape: Sequence[Size], target: Any, *args: Any) -> Node:
 
 
 def view(source: Node, shape: Sequence[Size], like: Node | None = None) -> Node | None:
-    """The source with other sizes; None where these are open and neither it nor `like` has them."""
+    """The source with other sizes; None where these are open, and neither it nor `like` nor an input has them."""
     if same_shape(source.meta["val"].shape, shape):
         return source
     one = sum(not isinstance(size, int) for size in shape) == 1
@@ -265,11 +265,14 @@ def view(source: Node, shape: Sequence[Size], like: Node | None = None) -> Node 
 
 
 def open_size(size: Size, *nodes: Node | None) -> Node | None:
-    """An open size as an operand: a node that is this number, or that of a dimension of a tensor that has it."""
-    for node in filter(None, nodes):
-        value = node.meta["val"]
+    """An open size as an operand: a node that is this number, or that of a dimension of a tensor that has it, if none
+    of these then of an input."""
+    known = list(filter(None, nodes))
+    inputs = [node for node in known[0].graph.nodes if node.op == "placeholder"] if known else []
+    for node in (*known, *inputs):
+        value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
-            if statically_known_true(value == size):
+            if value is not None and statically_known_true(value == size):
                 return node
             continue
         for d, its in enumerate(value.shape):

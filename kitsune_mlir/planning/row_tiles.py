@@ -34,11 +34,14 @@ BEGUN, EARLY = 1.2, 4
 _WAITS = 3.0  # cycles more for an instruction that is done for a row, which the next one waits for
 _SCANNED = 2  # instructions of a scan for a column, besides its own
 _TURN = 60.0  # instructions of a turn, besides those of its columns
-# Norms of 262,144 rows of 1,024 numbers of 16 bits took 3 to 9 % longer by CTAs that go round many tiles than triton's,
-# whose CTAs have a row each (H100). The reason is taken to be, and was not measured: they get ahead of one another, and
-# DRAM is asked for rows far apart.
-_LARGE = 4  # times what L2 holds
-_SINGLE = (1, 2, 4)  # warps of such a CTA, whose place is free when its last row is done
+# Norms and softmax of 33 to 134 MB took 3 to 8 % longer by CTAs that go round many tiles than by those that have one
+# each (H200; 440 kernels of forced tiles). The reason is taken to be, and was not measured: they get ahead of one
+# another, and DRAM is asked for rows far apart. The SMs are given such CTAs one after another, 800 in a microsecond,
+# and the place of one is free when its last row is done. None waits for what comes before, so that these kernels begin
+# behind its end: where they take a few microseconds only, that is longer.
+_LARGE = 0.5  # times what L2 holds
+_GIVEN = 2.2
+_LAST = 0.01  # longer for each doubling of its warps
 _REST_SINGLE = 0.03
 
 
@@ -124,9 +127,9 @@ def choose(group: RowGroup, target: Target) -> RowTiles | None:
         and (tiles := of_lanes(group, vector, count, copies, target))
     ]
     best = min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
-    if best is None or group.is_open or group.rows * group.row_bytes < _LARGE * target.l2_bytes:
+    if best is None or group.rows * group.row_bytes < _LARGE * target.l2_bytes:
         return best
-    counts = [1] if best.warps > 1 else _SINGLE
+    counts = [1] if best.warps > 1 else [1, 2, 4, 8]
     singles = [of_lanes(group, vector, best.lanes, copies, target, single=True) for copies in counts]
     return min([best, *filter(None, singles)], key=lambda tiles: tiles.microseconds)
 
@@ -165,7 +168,8 @@ def of_lanes(
     registers = OWN_REGISTERS + each * group.live
     if (group.reductions or group.scans) and each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
-    registers = min(registers + group.row_live * own_rows, MOST_REGISTERS)
+    registers += group.row_live * own_rows + each * bool(group.scans)  # what is scanned, and what that gives
+    registers = min(registers, MOST_REGISTERS)
     if group.scans and (group.turned or lanes > WARP):
         return None
     made = RowTiles(lanes, vector, copies, 0, 0.0, single, group.turned)
@@ -197,6 +201,6 @@ def of_lanes(
     limits = [issued, looked_up, max(moved, taken), begun + turns * latency]
     cycles = max(limits) + _REST * sum(limits)
     if single:
-        limits = [*limits[:-1], turns * latency, BEGUN * count]
-        cycles = max(limits) + _REST_SINGLE * sum(limits)
+        limits = [*limits[:-1], turns * latency, _GIVEN * count]
+        cycles = (max(limits) + _REST_SINGLE * sum(limits)) * (1 + _LAST * log2(copies * warps))
     return replace(made, ctas=ctas, microseconds=target.launch_us + cycles / CLOCK)

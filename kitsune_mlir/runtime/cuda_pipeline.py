@@ -28,6 +28,13 @@ def streamed(launch: dict[str, Any]) -> list[tuple[int, int]]:
     return list(zip(launch["streams"], launch.get("axes", [0] * len(launch["streams"])), strict=True))
 
 
+def cta_count(launch: dict[str, Any], sizes: Sequence[int]) -> int:
+    """The CTAs of a launch of these open sizes: those that are said, or as many as there are tiles."""
+    if (tiles := launch.get("tiles")) is None:
+        return int(launch["ctas"])
+    return max(1, tiles["times"] * prod(-(-sizes[number] // size) for number, size in tiles["parts"]))
+
+
 def is_nothing(launch: dict[str, Any], sizes: Sequence[int], results: Sequence[tuple[int, ...]]) -> bool:
     """Whether a call of these open sizes, with results of these shapes, launches nothing: there are no rows, or, of
     several sizes, no elements of results. Raises UserError for sizes less than the kernel is for."""
@@ -59,7 +66,6 @@ class PipelineLauncher:
         self._kernel = code.get_kernel(launch["kernel"])
         self._function = driver.CUfunction(int(self._kernel.handle))
         self._maps = TensorMaps(driver, launch["maps"]) if launch.get("maps") else None
-        self._configs: dict[tuple[int, bool], Any] = {}
         self._workspaces: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.workspace_bytes: int = launch["workspace_bytes"]
@@ -68,16 +74,11 @@ class PipelineLauncher:
         self._ctas: int = launch["ctas"]
         self._check_residency()
 
-    def config(self, stream: int, alone: bool = False) -> Any:
-        """How the driver is to launch on a stream; `alone`: when the work before on the stream has ended."""
-        found = self._configs.get((stream, alone))
-        if found is None:
-            found = self._configs[stream, alone] = self._config(stream, alone)
-        return found
-
-    def _config(self, stream: int, alone: bool) -> Any:
+    def config(self, ctas: int, stream: int, alone: bool = False) -> Any:
+        """How the driver is to launch so many CTAs on a stream; `alone`: when the work before on the stream has
+        ended."""
         config = self._driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = self._ctas, 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = ctas, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self._launch["threads"], 1, 1
         config.sharedMemBytes = self._launch["shared_bytes"]
         config.hStream = self._driver.CUstream(stream)
@@ -114,7 +115,6 @@ class PipelineLauncher:
             # Clusters do not straddle GPCs, so fewer may fit than there are multiprocessors for; one that has to wait
             # for another's end would double the time.
             self._ctas = capacity
-            self._configs.clear()
 
     def _set(self, attribute: Any, value: int) -> int:
         """Sets an attribute of the kernel on this device: the driver's error, 0 where there is none."""
@@ -126,7 +126,7 @@ class PipelineLauncher:
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""
         if self._cluster > 1:
-            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self.config(0))
+            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self.config(self._ctas, 0))
             return int(clusters) * self._cluster
         resident = self._kernel.occupancy.max_active_blocks_per_multiprocessor(
             self._launch["threads"], self._launch["shared_bytes"]
@@ -148,7 +148,8 @@ class PipelineLauncher:
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
         numbers = [*open_, *(shape[0] for shape, _ in tables.values())]
         rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}
-        return BoundPipeline(self, numbers, sizes, len(results), maps, rowless, is_idle)
+        ctas = cta_count(self._launch, open_) if "tiles" in self._launch else self._ctas
+        return BoundPipeline(self, ctas, numbers, sizes, len(results), maps, rowless, is_idle)
 
     def workspace(self, stream: int) -> int:
         """A pointer to the workspace of a stream."""
@@ -161,9 +162,9 @@ class PipelineLauncher:
                 self._workspaces[stream] = buffer
             return int(self._workspaces[stream].handle)
 
-    def put(self, stream: int, parameters: int, workspace: int, alone: bool) -> None:
-        """Launches with the parameters whose addresses lie at an address; `alone`: when the work before has ended."""
-        (status,) = self._driver.cuLaunchKernelEx(self.config(stream, alone), self._function, parameters, 0)
+    def put(self, config: Any, stream: int, parameters: int, workspace: int) -> None:
+        """Launches, as `config` has it, with the parameters whose addresses lie at an address."""
+        (status,) = self._driver.cuLaunchKernelEx(config, self._function, parameters, 0)
         if status:
             check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
@@ -200,14 +201,15 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 
 class BoundPipeline:
-    """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters is
-    made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the open sizes, and
-    the rows of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number
-    still reads the first; one that `is_idle` launches nothing."""
+    """Runs of a pipeline by `ctas` CTAs on tensors of given shapes, whose addresses each run gives. The memory of the
+    parameters is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the
+    open sizes, and the rows of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong
+    row number still reads the first; one that `is_idle` launches nothing."""
 
     def __init__(
         self,
         launcher: PipelineLauncher,
+        ctas: int,
         numbers: Sequence[int],
         sizes: Sequence[int],
         results: int,
@@ -217,7 +219,8 @@ class BoundPipeline:
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self.is_idle = is_idle
-        self._launcher, self._sizes, self._maps = launcher, sizes, maps
+        self._launcher, self._sizes, self._maps, self._ctas = launcher, sizes, maps, ctas
+        self._configs: dict[tuple[int, bool], Any] = {}
         self._tensors, self._rowless = len(sizes) + results, rowless
         self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
         self._slots[self._tensors + 1 :] = numbers  # an i32 is a slot's low half
@@ -250,7 +253,9 @@ class BoundPipeline:
             self._slots[self._tensors] = workspace
             if self._maps:
                 self._maps.point([*pointers, workspace])
-            self._launcher.put(stream, self._address, workspace, alone)
+            if (stream, alone) not in self._configs:
+                self._configs[stream, alone] = self._launcher.config(self._ctas, stream, alone)
+            self._launcher.put(self._configs[stream, alone], stream, self._address, workspace)
 
 
 def _stream_object(device: Any, handle: int) -> Any:

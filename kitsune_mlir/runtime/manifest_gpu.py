@@ -52,6 +52,7 @@ _LAUNCH = {
     "axes?": [whole(0, 7)],
     "further?": [[SIZE]],
     "least_rows?": SIZE,
+    "tiles?": {"times": _COUNT, "parts": [[SIZE]]},
     "tile_rows": _COUNT,
     "maps?": [
         {
@@ -155,6 +156,9 @@ def _check_launch(launch: Mapping[str, Any], kernels: list[str], where: str) -> 
         numbers = map_.get("open", [0] * map_["dims"].count(None))
         known = len(numbers) == map_["dims"].count(None) and all(number < sizes for number in numbers)
         expect(known, f"{where}.maps must have {sizes} open sizes, one for each null, found {numbers}")
+    parts = launch.get("tiles", {"parts": ()})["parts"]
+    known = all(len(part) == 2 and part[0] < sizes and part[1] for part in parts)
+    expect(known, f"{where}.tiles must have parts of the {sizes} open sizes, found {parts}")
     pairs = all(len(source) == 2 for source in launch.get("further", ()))
     expect(pairs, f"{where}.further must give tensors with a dimension each, found {launch.get('further')}")
 

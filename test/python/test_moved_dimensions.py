@@ -130,6 +130,14 @@ def test_attention_with_masks(need_weights):
     assert products(check(SelfAttention(need_weights=need_weights), (x, later, padding))) == (2, 2)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_weights_of_attention_of_open_sizes(target):
+    """What is split into heads has the layer's rows as one size, and takes the two that it is split into from x."""
+    model, others = SelfAttention(need_weights=True), [(torch.randn(2, 9, 24),)]
+    compiled = check(model, (torch.randn(5, 7, 24),), target, (OPEN["both"],), others)
+    assert compiled.mlir("linalg").count("linalg.transpose ") <= 6
+
+
 @pytest.mark.parametrize("sizes", ["fixed", "both"])
 def test_an_encoder_layer_of_open_sizes(sizes):
     model, x = nn.TransformerEncoderLayer(24, 3, 40, batch_first=True), torch.randn(5, 7, 24)

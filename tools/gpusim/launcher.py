@@ -105,7 +105,7 @@ class Launcher:
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, place if len(content) else 0, *map(np.int32, open_), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
-        if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
+        if not launch.get("cooperative", True):  # CTAs go round the tiles, however many they are
             size, most = launch.get("cluster", 1), min(launch["ctas"], most_ctas(launch["threads"] // 32))
             launch = launch | {"ctas": size * int(rng.integers(1, min(most, max(size, SPREAD_OVER)) // size + 1))}
         places = [*pointers, place]

@@ -231,27 +231,29 @@ def shared(place: Int) -> ir.Value:
     return llvm.IntToPtrOp(pointer_type(SHARED), value(place)).result
 
 
-def load(pointer: ir.Value, type_: ir.Type, align: int | None = None) -> ir.Value:
-    return llvm.LoadOp(type_, pointer, alignment=align).result
+def load(pointer: ir.Value, type_: ir.Type, align: int | None = None, streamed: bool = False) -> ir.Value:
+    """Loads; what is `streamed` is not kept in L1 (codegen/streamed.py)."""
+    return llvm.LoadOp(type_, pointer, alignment=align, nontemporal=streamed or None).result
 
 
-def store(x: ir.Value, pointer: ir.Value, align: int | None = None) -> None:
-    llvm.StoreOp(x, pointer, alignment=align)
+def store(x: ir.Value, pointer: ir.Value, align: int | None = None, streamed: bool = False) -> None:
+    """The same of what is stored."""
+    llvm.StoreOp(x, pointer, alignment=align, nontemporal=streamed or None)
 
 
-def load_together(pointer: ir.Value, count: int, element: ir.Type) -> list[ir.Value]:
+def load_together(pointer: ir.Value, count: int, element: ir.Type, streamed: bool = False) -> list[ir.Value]:
     """So many neighbours, by one access, at a multiple of their size."""
     if count == 1:
         return [load(pointer, element)]
-    return parts(load(pointer, ir.VectorType.get([count], element), align=count * element.width // 8))
+    return parts(load(pointer, ir.VectorType.get([count], element), count * element.width // 8, streamed))
 
 
-def store_together(values: Sequence[ir.Value], pointer: ir.Value) -> None:
+def store_together(values: Sequence[ir.Value], pointer: ir.Value, streamed: bool = False) -> None:
     """The same of values of one type that are stored."""
     if len(values) == 1:
         store(values[0], pointer)
     else:
-        store(whole(values), pointer, align=len(values) * values[0].type.width // 8)
+        store(whole(values), pointer, len(values) * values[0].type.width // 8, streamed)
 
 
 def parts(values: ir.Value) -> list[ir.Value]:

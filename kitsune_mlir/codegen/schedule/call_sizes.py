@@ -57,14 +57,21 @@ class CallSizes:
     def asked(self, size: ir.Value) -> Source:
         """Where a size comes from that a tensor.dim asks for. Raises UnsupportedError for one of a tensor that the
         kernel does not use where it has several."""
+        if not self.all:
+            return 0, 0
+        if (place := self.place(size)) is None:
+            raise UnsupportedError(f"kernel '{self.kernel.label}' has several open sizes, of which {size} is none")
+        return self.all[place]
+
+    def place(self, size: ir.Value) -> int | None:
+        """Which of a launch's sizes one is that a tensor.dim asks for; None where it is none of several."""
         if len(self.all) < 2:
-            return self.all[0] if self.all else (0, 0)
+            return 0
         op = rows.producer(size)
         axis = None if op is None or op.name != "tensor.dim" else constant(op.operands[1])
         number = None if op is None or axis is None else self._number(op.operands[0])
-        if number is None or axis is None or (number, axis) not in self.all:
-            raise UnsupportedError(f"kernel '{self.kernel.label}' has several open sizes, of which {size} is none")
-        return number, axis
+        known = number is not None and axis is not None and (number, axis) in self.all
+        return self.all.index((number, axis)) if known else None
 
     def _number(self, value: ir.Value) -> int | None:
         """A tensor's, which the kernel may have by another type, as columns of a longer one (place_columns.py)."""

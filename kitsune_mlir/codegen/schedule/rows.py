@@ -252,6 +252,7 @@ class RowCode(AgentCode):
         """The box of a read or a write."""
         box = self._box(op, {tile.rank - 1: tile.shape[-1]} if schedule.WHOLE in op.attributes else {})
         box.vector = self.agent.vector if schedule.ALIGNED in op.attributes else None
+        box.streamed = schedule.STREAMED in op.attributes
         return box
 
     # ---- operators

@@ -16,9 +16,10 @@ from .boxes import GlobalBox
 
 class VectorBox(GlobalBox):
     """A box whose columns begin at a multiple of `vector` elements where that is given: the tensor's lines may have any
-    length then."""
+    length then. What is `streamed` is not kept in L1."""
 
     vector: int | None = None
+    streamed: bool = False
 
     def has_vector(self, index: Sequence[Int], inside: ir.Value | None) -> ir.Value | None:
         """Whether the tensor has the neighbours along the last dimension from an index on, or the first of them where
@@ -79,7 +80,9 @@ class VectorBox(GlobalBox):
             return [
                 word
                 for start, width in self._accesses(count)
-                for word in device.load_together(device.offset(place, start, element), width // each, kind)
+                for word in device.load_together(
+                    device.offset(place, start, element), width // each, kind, self.streamed
+                )
             ]
 
         if self.vector is None or inside is None:
@@ -132,7 +135,7 @@ class VectorBox(GlobalBox):
         found: list[ir.Value] = []
         for start, width in self._accesses(count):
             at = device.offset(place, start, storage_type(self.element))
-            found += device.load_together(at, width, storage_type(self.element))
+            found += device.load_together(at, width, storage_type(self.element), self.streamed)
         return [widened(x, self.element) for x in found]
 
     def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
@@ -157,9 +160,8 @@ class VectorBox(GlobalBox):
     def _stored(self, values: Sequence[ir.Value], place: ir.Value) -> None:
         stored = [narrowed(x, self.element) for x in values]
         for start, width in self._accesses(len(values)):
-            device.store_together(
-                stored[start : start + width], device.offset(place, start, storage_type(self.element))
-            )
+            at = device.offset(place, start, storage_type(self.element))
+            device.store_together(stored[start : start + width], at, self.streamed)
 
     def _accesses(self, count: int) -> list[tuple[int, int]]:
         """Neighbours that are accessed together: the first's number and how many, of 16 bytes at most."""
