@@ -13,6 +13,7 @@ from typing import NamedTuple
 from kitsune_mlir.dialects.filter_gradient import FilterGradientOp
 from kitsune_mlir.dialects.firsts import FirstsOp
 from kitsune_mlir.dialects.fourier import FourierOp
+from kitsune_mlir.dialects.order import OrderOp
 from kitsune_mlir.dialects.recurrent import RecurrentOp
 from kitsune_mlir.dialects.systems import CholeskyOp, PivotsOp, SolveOp, SubstituteOp
 from kitsune_mlir.generics import elementwise
@@ -102,6 +103,19 @@ def _fourier(re: ir.Value, im: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
 def _firsts(keys: ir.Value, count: ir.Value, descending: ir.Value) -> tuple[Parts, Make]:
     """A kitsune.firsts, likewise."""
     return [keys], _operation(FirstsOp.OPERATION_NAME, _if_so("descending", _number(descending)))
+
+
+def _order(keys: ir.Value, counted: ir.Value, count: ir.Value) -> tuple[Parts, Make]:
+    """The rows of a kitsune.order."""
+    maker = producer(counted)
+    parts = [keys] if maker is not None and maker.name == "torch.constant.none" else [keys, counted]
+
+    def make(parts: Sequence[ir.Value], kinds: Sequence[ir.Type]) -> list[ir.Value]:
+        known = ir.IntegerAttr(_number(count)).value
+        size = size_of(parts[1], 0) if len(parts) > 1 else arith.ConstantOp.create_index(known).result
+        return [OrderOp(parts[0], size, [], kinds[0], kinds[0], []).results[0]]
+
+    return parts, make
 
 
 def _sample(x: ir.Value, grid: ir.Value, *said: ir.Value) -> tuple[Parts, Make]:
@@ -242,6 +256,7 @@ _KINDS: dict[str, Callable[..., tuple[Parts, Make]]] = {
     "fourier": _fourier,
     "fourier_to_real": _fourier,
     "lstm_steps": _lstm_steps,
+    "order": _order,
     "pivots": _plain(PivotsOp.OPERATION_NAME),
     "rolled": _rolled,
     "sample": _sample,

@@ -11,6 +11,7 @@ _ARGUMENTS = "Tensor re, Tensor? im, int dim, int size, int kept, bool inverse, 
 _library.define(f"fourier({_ARGUMENTS}) -> (Tensor, Tensor)")
 _library.define(f"fourier_to_real({_ARGUMENTS}) -> Tensor")
 _library.define("firsts(Tensor keys, int count, bool descending) -> (Tensor, Tensor)")
+_library.define("order(Tensor keys, Tensor? counted, int count) -> Tensor")
 _library.define("bits(Tensor x, ScalarType kind) -> Tensor")
 _library.define("extrema(Tensor x, int dim, bool largest) -> Tensor")
 _library.define("cholesky(Tensor matrix) -> Tensor")
@@ -54,6 +55,11 @@ def _real(re: Tensor, im: Tensor | None, dim: int, size: int, kept: int, inverse
 def _firsts(keys: Tensor, count: int, descending: bool) -> tuple[Tensor, Tensor]:
     values = _result(keys, -1, count)
     return values, values.to(torch.int64)
+
+
+@torch.library.register_fake("kitsune::order", lib=_library)
+def _order(keys: Tensor, counted: Tensor | None, count: int) -> Tensor:
+    return keys.to(torch.int32)
 
 
 @torch.library.register_fake("kitsune::sample", lib=_library)
@@ -156,6 +162,7 @@ def _unfactored(matrix: Tensor) -> Tensor:
 FOURIER = torch.ops.kitsune.fourier.default  # X of x: see kitsune.fourier; scaled
 FOURIER_TO_REAL = torch.ops.kitsune.fourier_to_real.default  # the same of the first half of the numbers
 FIRSTS = torch.ops.kitsune.firsts.default  # see kitsune.firsts
+ORDER = torch.ops.kitsune.order.default  # rows of kitsune.order; keys are less than count, or than counted's first size
 SAMPLE = torch.ops.kitsune.sample.default  # elements of images at places, see sampled_elements.Sample
 BETWEEN = torch.ops.kitsune.between.default  # images at places of each dimension, see sampled_elements.between
 WINDOWS = torch.ops.kitsune.windows.default  # of images, see sampled_elements.windows

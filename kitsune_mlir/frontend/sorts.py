@@ -6,11 +6,10 @@ reductions each, of a row that stays where threads have it. More, and those of l
 kitsune.firsts, which goes through a row once; of few long rows through pieces of them, and then through the first of
 each. Of numbers of 64 bits, which that does not take, a long row is cut into
 pieces: only the pieces whose own first elements are among the first of such have elements that are among the first. One
-of which many are wanted is cut, too, and the pieces, each in its order then, are merged two by two: an element finds by
-bisection how many of the other run come before it.
+of which many are wanted is sorted by digits (digit_sorts.py).
 
 In other rows whose length is open until the call, an element's rank is how many elements come before it: a reduction
-for each element.
+for each element; long ones are sorted by digits, too.
 
 Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
 """
@@ -26,6 +25,7 @@ from torch import Tensor
 from kitsune_mlir.dialects.firsts import MOST
 from kitsune_mlir.planning.kernel_cost import MOST_SORTED
 
+from .digit_sorts import has_many, places_by_digits
 from .own_operators import FIRSTS
 from .working import working
 
@@ -135,12 +135,14 @@ def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
     """The places (i32) of the first `count` elements of each row."""
     size = x.shape[-1]
     if not isinstance(size, int) or not isinstance(count, int):
+        if has_many(x):
+            return places_by_digits(x, descending).narrow(-1, 0, count)
         return _places(x, descending, count)
     if _are_taken(x, count):
         return _taken(x, descending, count)
     if size > max(_WIDE, _BEST * count):
         return _of_best_pieces(x, descending, count)
-    return _sorted(x, descending, count) if size <= _SHORT else _merged(x, descending).narrow(-1, 0, count)
+    return _sorted(x, descending, count) if size <= _SHORT else places_by_digits(x, descending).narrow(-1, 0, count)
 
 
 def _sorted(x: Tensor, descending: bool, count: int) -> Tensor:
@@ -194,46 +196,11 @@ def _taken(x: Tensor, descending: bool, count: int) -> Tensor:
     return torch.cat(found, -1) % size
 
 
-def _runs(size: int) -> int:
-    """How many runs a row of so many elements is cut into: a power of two."""
-    return 1 << (-(-size // _SHORT) - 1).bit_length()
-
-
 def _cut(x: Tensor, descending: bool, pieces: int, piece: int) -> Tensor:
     """Rows cut into pieces, the last of which are filled up."""
     if rest := pieces * piece - x.shape[-1]:
         x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
     return x.unflatten(-1, (pieces, piece))
-
-
-def _merged(x: Tensor, descending: bool) -> Tensor:
-    """The places (i32) of all elements of each row."""
-    count = _runs(x.shape[-1])
-    cut = _cut(x, descending, count, _SHORT)
-    found = _sorted(cut, descending, _SHORT)
-    places = found + torch.arange(0, count * _SHORT, _SHORT, dtype=torch.int32, device=x.device).unsqueeze(-1)
-    keys = cut.gather(-1, found.long())
-    while keys.shape[-2] > 1:
-        pairs, both = (run.unflatten(-2, (-1, 2)) for run in (keys, places))
-        order = _merge(pairs, descending)
-        keys, places = pairs.flatten(-2).gather(-1, order), both.flatten(-2).gather(-1, order)
-    return places.squeeze(-2)
-
-
-def _merge(pairs: Tensor, descending: bool) -> Tensor:
-    """Of two runs in their order, [..., 2, run], which element of both stands at each place."""
-    run, other = pairs.shape[-1], pairs.flip(-2)
-    is_second = torch.arange(2, dtype=torch.int32, device=pairs.device).unsqueeze(-1) > 0
-    before = torch.zeros_like(pairs, dtype=torch.int32)  # elements of the other run that are known to come before
-    step = run
-    while step:
-        probed = max(step // 2, 1)
-        theirs = other.gather(-1, (before + (probed - 1)).long())
-        leads = torch.where(is_second, _may_lead(theirs, pairs, descending), ~_may_lead(pairs, theirs, descending))
-        before = before + torch.where(leads, probed, 0)
-        step //= 2
-    numbers = torch.arange(2 * run, dtype=torch.int32, device=pairs.device)
-    return _inverse(before.flatten(-2) + numbers % run).long()
 
 
 def _inverse(ranks: Tensor) -> Tensor:
@@ -263,13 +230,6 @@ def _places(x: Tensor, descending: bool, count: Any) -> Tensor:
     leads = other > own if descending else other < own
     before = leads | (other == own) & (numbers.unsqueeze(-1) < numbers.unsqueeze(-2))
     return _inverse(before.to(torch.int32).sum(-2, dtype=torch.int32)).narrow(-1, 0, count)
-
-
-def _may_lead(a: Tensor, b: Tensor, descending: bool) -> Tensor:
-    """Whether `a` may stand before `b`."""
-    fits = a >= b if descending else a <= b
-    greatest = a if descending else b
-    return fits | (greatest != greatest) if a.is_floating_point() else fits
 
 
 SORTS = {

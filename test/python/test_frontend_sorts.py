@@ -128,31 +128,6 @@ def test_sorts_of_which_the_first_are_read(function, is_whole):
     same(*((one,) if isinstance(one, torch.Tensor) else one for one in (found, wanted)))
 
 
-@pytest.fixture
-def short_runs(monkeypatch):
-    """Rows are long, and runs short, that few elements show what happens to many."""
-    monkeypatch.setattr(sorts, "_SHORT", 8)
-    monkeypatch.setattr(sorts, "_FOUND", ())
-
-
-@pytest.mark.usefixtures("short_runs")
-@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
-@pytest.mark.parametrize("size", [17, 64, 100])
-def test_long_rows_are_merged_from_runs(size, dtype, largest):
-    x = drawn((2, 3, size), dtype)
-    wanted = torch.sort(x, descending=largest, stable=True)
-    same(sorts.sort(x, -1, largest), wanted)
-    same(sorts.topk(x, size - 2, -1, largest), [part[..., :-2] for part in wanted])
-
-
-@pytest.mark.usefixtures("short_runs")
-@pytest.mark.parametrize("target", TARGETS)
-def test_merged_rows_compiled(target):
-    x = drawn((2, 30))
-    same(results(lambda x: torch.sort(x, stable=True), x, target=target), torch.sort(x, stable=True))
-
-
 FUNCTIONS = {
     "two of four": lambda x: torch.topk(x[:, :4], 2),
     "smallest of columns": lambda x: torch.topk(x, 2, dim=0, largest=False),
