@@ -4,7 +4,7 @@ its sizes as the model's own call has it becomes what `interpolate` is exported 
 former wrong where sizes do not divide. Layers that mix heads become sums (mixed_heads.py), softmaxes with a column that
 is left out again weights without one (sinks.py), layers of columns that many rows have alike sums of layers
 (spread_columns.py), sorts of which the first elements are read find these alone (sorted_starts.py), those of the places
-of a sort invert them (orders_of_orders.py), long sorts of few different numbers are sorts of one digit (known_ranges.py),
+of a sort invert them (orders_of_orders.py), long sorts of few different numbers have one digit (known_ranges.py),
 and counts of numbers of which the program says how many there are, `bincount` with a `minlength` of these, sums by
 index. Numbers of rows that are repeated over the elements of rows are expanded, what is read by strides of memory is
 read by number (strides.py), and quotients of sizes that are rounded are those of integers."""
