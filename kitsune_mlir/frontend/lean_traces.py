@@ -23,7 +23,7 @@ _TRACER = getattr(proxy_tensor, "_ModuleStackTracer", None)
 _ANCHORS = getattr(proxy, "_STACK_TRACE_ANCHORS", frozenset())  # functions that torch keeps beside these
 _KNOWN = (
     hasattr(proxy.TracerBase, "_filter_traceback_frames")
-    and all(hasattr(_TRACER, name) for name in ("trace", "create_node", "record_stack_traces"))
+    and all(hasattr(_TRACER, name) for name in ("trace", "create_node", "_record_forward_stack_traces_only"))
     and hasattr(_symbolic_trace, "_Patcher")
 )
 
@@ -41,7 +41,7 @@ def lean() -> Iterator[None]:
 
     def trace_leanly(self: Any, *given: Any) -> Any:
         nonlocal watched
-        before, watched = watched, self.enable_attr_proxy
+        before, watched = watched, getattr(self, "enable_attr_proxy", True)
         try:
             return trace(self, *given)
         finally:
