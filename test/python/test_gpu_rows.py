@@ -293,10 +293,8 @@ FOLLOWING = {
     ids=str,
 )
 @pytest.mark.parametrize("name", FOLLOWING)
-def test_rows_behind_a_product(name, sizes, dtype, small_gpu, monkeypatch, request):
+def test_rows_behind_a_product(name, sizes, dtype, small_gpu, monkeypatch):
     """On the product's tiles, which have all columns; where sums are added outside tensor cores, of few columns."""
-    if sizes[-1] < 256:  # ptxas is asked of the widest tiles
-        request.getfixturevalue("unassembled")
     monkeypatch.setattr("kitsune_mlir.passes.schedule_products.is_faster", lambda *_: True)
     batch, rows, k, columns = sizes
     args = drawn((batch, rows, k), (batch, k, columns), (columns,), (columns,), dtype=dtype)
