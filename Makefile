@@ -23,8 +23,9 @@ test: lit pytest ## Run every test: lit + FileCheck, then pytest
 lit: $(STAMP) ## Run the lit + FileCheck tests
 	$(BIN)/lit -q --timeout 120 test
 
+# A file's tests run in one process: what they import and compile once, and keep, is then not made by every process.
 pytest: $(STAMP) ## Run the Python tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=30 test/python
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --durations=30 test/python
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

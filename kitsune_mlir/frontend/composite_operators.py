@@ -47,6 +47,7 @@ class _Prepared:
 _prepared: _Prepared | None = None
 _listed: tuple[Any, frozenset[Any]] = None, frozenset()
 _divided: tuple[Any, tuple[Rules, ...]] = None, ()
+_with_kernels: tuple[Any, list[Any]] = None, []
 
 
 _torch_ruled = getattr(exported_program, "_override_composite_implicit_decomp", None)
@@ -88,6 +89,18 @@ def _divide(table: Rules) -> tuple[Rules, ...]:
     if _divided[0] != key:
         _divided = key, _torch_divided(dict(table))
     return tuple(map(dict, _divided[1]))
+
+
+def divided(table: Rules) -> tuple[Rules, Rules]:
+    """The rules of composite operators, and those that a plain trace looks up: the others, and those of composite
+    operators that torch computes by kernels of their own, where such a trace finds no rule."""
+    global _with_kernels
+    composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(table)
+    listed = list(composite)
+    if _with_kernels[0] != listed:
+        has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+        _with_kernels = listed, [op for op in listed if has_kernel(op.name(), "CPU")]
+    return composite, others | {op: composite[op] for op in _with_kernels[1]}
 
 
 def _registered() -> Any:

@@ -27,6 +27,8 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.passes.runtime_assert import insert_deferred_runtime_asserts
 from torch.fx.traceback import preserve_node_meta
 
+from . import composite_operators
+
 _DETACH = torch.ops.aten.detach_.default
 _WANTED = (
     (exported_program, "_split_decomp_table_to_cia_and_python_decomp"),
@@ -105,11 +107,6 @@ def _writes_nothing(node: Node) -> bool:
     return not (isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable)
 
 
-def _has_kernel(op: torch._ops.OpOverload) -> bool:
-    """Whether torch computes a composite operator by a kernel of its own, where a trace finds no rule."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CPU"))
-
-
 class _Run(Interpreter):
     """Runs a graph without what detaches a tensor in place, as torch does each constant: nothing has gradients here."""
 
@@ -127,8 +124,7 @@ def _plain(
     mode = detect_fake_mode(tensors)
     if mode is None:
         return None
-    composite, others = exported_program._split_decomp_table_to_cia_and_python_decomp(table)
-    others |= {op: table[op] for op in composite if _has_kernel(op)}
+    composite, others = composite_operators.divided(table)
     run = _Run(exported.graph_module).run
 
     def traceable(*given: torch.Tensor) -> Any:

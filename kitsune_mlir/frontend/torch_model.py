@@ -30,6 +30,7 @@ from kitsune_mlir.program import Program
 from .forward_derivatives import by_backward
 from .guards import is_of_example
 from .known_tensors import KnownTensors
+from .lean_traces import lean
 from .model_lines import is_library
 from .recurrent_cells import open_steps
 from .torch_program import DTYPES, import_exported
@@ -93,6 +94,7 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
     open_sizes = {} if dynamic_shapes is None else {"fake_tensor_cache_enabled": False}
     with (
         tracing(),
+        lean(),
         torch.no_grad(),
         _quiet(),
         _unchecked_distributions(),
@@ -251,6 +253,8 @@ class _AsItCanBeTraced(TorchFunctionMode):
             return args[0].detach()
         if function == torch.Tensor.data.__set__ and (args[0].shape, args[0].dtype) == (args[1].shape, args[1].dtype):
             return args[0].detach().copy_(args[1])
+        if getattr(function, "__name__", "") == "__get__":  # what torch itself asks hundreds of times, such as sizes
+            return function(*args, **(kwargs or {}))
         if function is torch.linspace and isinstance(_steps(*args, **(kwargs or {})), torch.SymInt):
             return _linspace(*args, **(kwargs or {}))
         found = in_others(function, args, kwargs or {})

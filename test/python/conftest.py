@@ -42,14 +42,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
-    """With `--dist loadgroup` a file's tests run in one process, and so do those of all files that start from the
-    sample models: what they import and compile once, and keep, is then not made by every process."""
-    for item in items:
-        group = "sample models" if "imported" in vars(item.module) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The steps of recurrent layers are taken one by one, as those of cells that a model calls are."""

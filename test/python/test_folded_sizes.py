@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kitsune_mlir.mlir import attr_int, context, ir, parse, walk
+from kitsune_mlir.mlir import attr_int, context, ir, kept_context, parse, walk
 from kitsune_mlir.operations import operations_of
 from kitsune_mlir.passes.folded_sizes import fold_sizes
 
@@ -88,7 +88,7 @@ def test_values_stay(program, sizes):
     same = "attributes {kitsune.symbols = [array<i64: 0, 1>, array<i64: 0>]}"
     head = f"func.func @main(%x: tensor<?x?xf32>, %y: tensor<?xf32>) -> ({kinds}) {same} {{"
     text = f"{head}{HEAD}{lines}\nreturn {', '.join(names)} : {kinds}\n}}"
-    module = parse(text, context())
+    module = parse(text, kept_context())
     with module.context:
         (main,) = walk(module, "func.func")
         given_ = [sizes, sizes[:1]]

@@ -88,8 +88,10 @@ def test_few_of_many_rows_are_one_kernel():
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int64, torch.float64, torch.bfloat16], ids=str)
-def test_rows_are_sorted_at_once(dtype, target):
+def test_rows_are_sorted_at_once(dtype, target, request):
     """Equal numbers stay in their order, zeros of both signs are equal, NaN is greater than all."""
+    if dtype not in (torch.int64, torch.bfloat16):  # ptxas is asked of words of 64 bits, and of 16
+        request.getfixturevalue("unassembled")
     for shape in ((5, 54), (2, 3, 1), (1, 600), (3, 64)):
         x = drawn(shape, dtype)
         if dtype.is_floating_point:

@@ -45,7 +45,8 @@ def test_images_with_channels_last(target):
     assert orders(compiled) == [LAST] and compiled.interface.inputs[0].shape == (3, 8, 10, 12)
     run = compiled if target == "cpu" else Simulation(compiled)
     with torch.no_grad():
-        for one in (x, x.contiguous(), x.mT.contiguous().mT):
+        # What a GPU's kernels are given is in one order: all orders are told to the CPU alone.
+        for one in (x, x.contiguous(), x.mT.contiguous().mT) if target == "cpu" else (x.contiguous(),):
             check(run, model, one)
         found = run(x.numpy())
         np.testing.assert_allclose(found[0], model(x)[0].numpy(), rtol=1e-5, atol=1e-5)

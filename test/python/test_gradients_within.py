@@ -121,7 +121,7 @@ class Layers(nn.Module):
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-@pytest.mark.parametrize("layers", [[nn.SiLU()], [nn.LayerNorm(8), nn.GELU()], [nn.GELU("tanh")], [nn.Mish()]])
+@pytest.mark.parametrize("layers", [[nn.SiLU(), nn.LayerNorm(8), nn.GELU()], [nn.GELU("tanh"), nn.Mish()]])
 def test_layers_with_kernels(layers, is_open):
     model = Layers(*layers).eval()
     shapes = ({0: torch.export.Dim("n", min=2)},) if is_open else None

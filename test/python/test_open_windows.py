@@ -12,7 +12,7 @@ from kitsune_mlir.tools.gpusim import Simulation
 pytestmark = pytest.mark.usefixtures("unassembled")
 BATCH, HEIGHT, WIDTH = Dim("b", min=2, max=99), Dim("h", min=4, max=999), Dim("w", min=4, max=999)
 ALL = {0: BATCH, 2: HEIGHT, 3: WIDTH}
-SIZES = [(2, 9, 11), (3, 4, 7), (2, 17, 6)]
+SIZES = [(3, 4, 7), (2, 17, 6)]
 MADE = '"kitsune.windows"'
 
 
@@ -69,7 +69,7 @@ def test_windows_are_not_written(name):
     channels = module.first.in_channels
     sizes = [(batch, channels, height, width) for batch, height, width in SIZES]
     dtype = torch.bfloat16 if name == "rows and columns" else torch.float16
-    check(module, torch.randn(sizes[0]), ALL, sizes, count, dtype)
+    check(module, torch.randn(2, channels, 9, 11), ALL, sizes, count, dtype)
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
@@ -79,7 +79,7 @@ def test_wide_numbers(precision):
     torch.set_float32_matmul_precision(precision)
     try:
         sizes = [(batch, 64, height, width) for batch, height, width in SIZES]
-        check(Residual(64, 64), torch.randn(sizes[0]), ALL, sizes, 2, torch.float32)
+        check(Residual(64, 64), torch.randn(2, 64, 9, 11), ALL, sizes, 2, torch.float32)
     finally:
         torch.set_float32_matmul_precision(before)
 

@@ -4,11 +4,10 @@ import random
 
 import pytest
 import torch
-from functions import Function
+from functions import Function, on_both
 from torch.nn import functional as F
 
 import kitsune_mlir
-from kitsune_mlir.tools.gpusim import Simulation
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 aten = torch.ops.aten
@@ -24,9 +23,8 @@ def drawn(seed):
     return sizes, kernel, stride, [draw.randint(0, k // 2) for k in kernel], dilation, draw.random() < 0.3
 
 
-@pytest.mark.parametrize("target", ["cpu", "small"])
 @pytest.mark.parametrize("seed", range(6))
-def test_drawn_windows(seed, target, small_gpu):
+def test_drawn_windows(seed, small_gpu):
     torch.manual_seed(seed)
     (height, width), *form = drawn(seed)
     x = torch.randn(2, 3, height, width).bfloat16()
@@ -42,9 +40,9 @@ def test_drawn_windows(seed, target, small_gpu):
 
     wanted = of_given(g.double(), x.double(), indices)
     for function, args in ((of_both, (g, x)), (of_given, (g, x, indices))):
-        compiled = kitsune_mlir.compile(Function(function), args, target=small_gpu if target == "small" else target)
-        found = torch.as_tensor((compiled if target == "cpu" else Simulation(compiled))(*args))
-        assert (found - wanted).abs().max() <= 8e-3 * wanted.abs().max()
+        for run in on_both(Function(function), args, small_gpu):
+            found = torch.as_tensor(run(*args))
+            assert (found - wanted).abs().max() <= 8e-3 * wanted.abs().max()
 
 
 @pytest.mark.parametrize("kernel", [2, 3])

@@ -26,7 +26,7 @@ KERNEL = """
 
 
 def test_what_reads_early_is_found():
-    assert sass_waits._early(KERNEL) == ["F2FP.BF16.F32.PACK_AB R19, R50, R46"]
+    assert sass_waits._early(KERNEL.splitlines()) == ["F2FP.BF16.F32.PACK_AB R19, R50, R46"]
 
 
 class Convolved(nn.Module):
@@ -52,5 +52,21 @@ def test_rows_of_odd_length(module, shapes, dtype):
     compiled = kitsune_mlir.compile(module, tuple(torch.zeros(s, dtype=dtype) for s in shapes), target="sm_90a")
     texts = [text for text in re.split(r"(?m)^// kitsune section.*$", compiled.ptx) if "wgmma" in text]
     assert texts
-    for text in texts:
-        assert not sass_waits.early_reads(ptxas.assemble(text, target.load("sm_90a")).cubin)
+    assert not sass_waits.early_reads({text: ptxas.assemble(text, target.load("sm_90a")).cubin for text in texts})
+
+
+def test_kernels_are_told_apart():
+    """Of several that are read at once, the one whose waits for products are gone."""
+    compiled = kitsune_mlir.compile(
+        Multiplied(), (torch.zeros(256, 512).half(), torch.zeros(512, 256).half()), target="sm_90a"
+    )
+    cubin = ptxas.assemble(compiled.ptx, target.load("sm_90a")).cubin
+    (code,) = sass_waits.codes_of(cubin)
+    lines = sass_waits.disassembled(code, "sm_90a")
+    broken = bytearray(code)
+    for number, line in enumerate(lines):
+        if "WARPGROUP.DEPBAR" in line:
+            broken[16 * number : 16 * (number + 1)] = bytes.fromhex("18790000000000000000000000c00f00")  # NOP
+    kernels = {"before": cubin, "broken": cubin.replace(code, bytes(broken)), "behind": cubin}
+    found = sass_waits.early_reads(kernels)
+    assert list(found) == ["broken"] and any("F2FP" in read for read in found["broken"])

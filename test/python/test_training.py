@@ -100,7 +100,8 @@ def test_samples(mode, padding_mode):
         lambda x, grid: F.grid_sample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=corners)
     )
     trains(sampled, torch.randn(2, 3, 5, 6), torch.rand(2, 4, 7, 2) * 3 - 1.5)
-    trains(sampled, torch.randn(2, 3, 4, 5, 3), torch.rand(2, 4, 2, 3, 3) * 3 - 1.5)
+    if padding_mode != "border":  # which is along a third dimension as along two
+        trains(sampled, torch.randn(2, 3, 4, 5, 3), torch.rand(2, 4, 2, 3, 3) * 3 - 1.5)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])

@@ -34,6 +34,6 @@ def test_triangles_of_open_sizes():
 
     with torch.no_grad():
         compiled = kitsune_mlir.compile(model, args(2, 6), target="sm_90a", dynamic_shapes=(auto, auto))
-        for sizes in ((2, 6), (1, 9), (3, 5)):
+        for sizes in ((1, 9), (3, 4)):
             given = args(*sizes)
             torch.testing.assert_close(Simulation(compiled, seed=1)(*given), model(*given), atol=1e-5, rtol=1e-5)

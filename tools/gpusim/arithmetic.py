@@ -192,7 +192,7 @@ def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
 
         def convert(value: Any) -> Any:
             value = np.asarray(value)
-            return (value.view(f"u{value.dtype.name}") if value.dtype.kind == "i" else value).astype(kind)
+            return (value.view(_UNSIGNED[value.dtype]) if value.dtype.kind == "i" else value).astype(kind)
 
     elif name == "arith.extsi":
 

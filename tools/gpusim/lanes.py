@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+# numpy's own function goes through Python first, which takes twice as long as to count a few threads.
+_count = (np._core if hasattr(np, "_core") else np.core).multiarray.count_nonzero
+
 
 class Lanes:
     """A mask of an agent's threads, looked through once. `threads` are the CTA's numbers of the active ones."""
@@ -30,12 +33,12 @@ least, most = np.minimum.reduce, np.maximum.reduce
 
 def some(flags: np.ndarray) -> bool:
     """Whether one of them holds: numpy counts those of a few threads four times as fast as it asks for any."""
-    return np.count_nonzero(flags) != 0
+    return _count(flags) != 0
 
 
 def every(flags: np.ndarray) -> bool:
     """Whether all of them hold."""
-    return np.count_nonzero(flags) == flags.size
+    return _count(flags) == flags.size
 
 
 def spread(value: Any, shape: tuple[int, ...]) -> np.ndarray:
