@@ -30,7 +30,6 @@ from kitsune_mlir.program import Program
 from .forward_derivatives import by_backward
 from .guards import is_of_example
 from .known_tensors import KnownTensors
-from .lean_traces import lean
 from .model_lines import is_library
 from .recurrent_cells import open_steps
 from .torch_program import DTYPES, import_exported
@@ -94,7 +93,6 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
     open_sizes = {} if dynamic_shapes is None else {"fake_tensor_cache_enabled": False}
     with (
         tracing(),
-        lean(),
         torch.no_grad(),
         _quiet(),
         _unchecked_distributions(),
