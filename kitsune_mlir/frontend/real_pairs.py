@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -60,7 +61,7 @@ class Calls:
         if a is None:
             return self.zeros()
         if not isinstance(b, Node):
-            return self.multiply(a, 1 / b)
+            return self.multiply(a, 1 / b if b else math.copysign(math.inf, b))
         a = a if isinstance(a, Node) else self.call(aten.full_like.default, b, a)
         return self.call(aten.div.Tensor, a, b)
 

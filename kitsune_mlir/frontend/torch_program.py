@@ -14,7 +14,7 @@ from torch.export.passes import move_to_device_pass
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
-from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
@@ -102,6 +102,11 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
+        except UserError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {refused_by_rule(error)}"
+            raise InternalError(f"{name}: a rule that takes operators apart failed: {what}") from error
     graph = module.graph
     asked = [*asked, *found_equal(graph, before, exported.range_constraints, name)]
     settle_sizes(graph)
