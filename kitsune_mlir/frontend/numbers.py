@@ -116,10 +116,11 @@ def _arithmetic(graph: Graph, node: Node, tensors: dict[Node, Node]) -> Node:
 
 
 def _beside(graph: Graph, operand: Any, operands: Any, node: Node) -> Any:
-    """A constant in front of a tensor, or in an operator that takes tensors only, is one too."""
-    if isinstance(operand, Node) or (operand is not operands[0] and node.target not in _OF_TENSORS):
+    """A constant, or a size, in front of a tensor, or in an operator that takes tensors only, is one too."""
+    value = operand.meta["val"] if isinstance(operand, Node) else operand
+    if isinstance(value, torch.Tensor) or (operand is not operands[0] and node.target not in _OF_TENSORS):
         return operand
-    kind = torch.float64 if isinstance(operand, float) else torch.int64
+    kind = torch.float64 if isinstance(value, float | torch.SymFloat) else torch.int64
     return call(graph, aten.full.default, ([], operand), node, dtype=kind)
 
 

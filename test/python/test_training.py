@@ -324,6 +324,29 @@ def test_sizes_that_a_trace_settles():
                 torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, at: x[torch.arange(x.shape[0])[:, None], :, at],  # written by numbers of dimensions that are apart
+        lambda x, at: torch.sub(*torch.cat([x, x.sin()]).chunk(2)),  # of a batch and another one
+    ],
+    ids=["columns", "halves"],
+)
+def test_open_batches_that_are_taken_apart(function):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="kitsune", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows, columns, taken in ((2, 9, 5), (3, 7, 4)):
+            at, given = torch.randint(0, columns, (rows, taken)), torch.randn(rows, 3, columns)
+            inputs = [given.clone().requires_grad_() for _ in range(2)]
+            found, wanted = (call(x, at) for call, x in zip((compiled, function), inputs, strict=True))
+            torch.testing.assert_close(found, wanted)
+            for result in (found, wanted):
+                (result * torch.arange(result.numel()).view(result.shape)).sum().backward()
+            torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+
+
 def test_gradients_of_distances_between_few_rows_far_away():
     """Euclid's, of rows near one another: by differences, as torch takes them, and by no product."""
     torch._dynamo.reset()
