@@ -334,6 +334,7 @@ _OWN: Table = {
     aten._linalg_check_errors.default: lambda *_, **__: None,  # no program checks its data so
     aten.fft_fftfreq.default: frequencies,
     aten.fft_rfftfreq.default: half_of_frequencies,
+    torch.ops.prims.scalar_tensor.default: lambda x, **options: torch.full((), x, **options),
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
     aten.permute_copy.default: lambda x, dims: x.permute(dims).clone(),

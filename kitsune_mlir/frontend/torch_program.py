@@ -30,7 +30,7 @@ from .lower_torch import lower_torch
 from .model_lines import line_of, refused_by_rule, user_frames
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
-from .numbers import numbers_as_tensors
+from .numbers import exact_numbers, numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
 from .rolled_slices import roll_slices
@@ -246,6 +246,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node], k
     move_once(graph)
     part_open_views(graph, known)
     empty_tensors.fill(graph)
+    exact_numbers(graph)
     widen_narrow_integers(graph)
     context = mlir.kept_context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
