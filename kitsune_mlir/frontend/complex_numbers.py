@@ -236,6 +236,9 @@ class _Parting:
         re, im = self._of(node.args[0], to)
         return to.call(aten.sqrt.default, to.add(to.multiply(re, re), to.multiply(im, im)))
 
+    def _sym_size(self, node: Node, to: Calls) -> Node:
+        return to.call(node.target, self._of(node.args[0], to)[0], *node.args[1:])
+
     def _angle(self, node: Node, to: Calls) -> Node:
         re, im = self._of(node.args[0], to)
         return to.call(aten.atan2.default, im, re)

@@ -22,6 +22,7 @@ class Calls:
     def __init__(self, graph: Graph, origin: Node):
         self.graph, self.origin = graph, origin
         values = [node.meta["val"] for node in (origin, *origin.all_input_nodes)]
+        values = [value for value in values if isinstance(value, torch.Tensor)]
         own = next((value.dtype for value in values if value.is_complex()), values[0].dtype)
         self.dtype: torch.dtype = own.to_real()
 

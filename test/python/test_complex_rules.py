@@ -1,5 +1,7 @@
 """Operators of complex numbers that are others of these, or of their parts."""
 
+import warnings
+
 import pytest
 import torch
 from functions import Function
@@ -69,3 +71,24 @@ def test_a_rule_that_fails_says_where(monkeypatch):
     monkeypatch.setattr("kitsune_mlir.frontend.torch_program.table", lambda: table)
     with pytest.raises(InternalError, match=r"TypeError: no such number \(at .*functions.py:"):
         kitsune_mlir.compile(Function(lambda x: torch.sinc(x)), (torch.randn(3),))
+
+
+def test_open_sizes_are_asked_of_complex_numbers():
+    """A graph of both passes keeps no size beside the numbers that have it."""
+
+    def turned(x, at):
+        z = torch.polar(x.exp().expand(at.shape[0], 3), at[:, None].float()).cumsum(0)
+        return z.abs()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(turned, backend="kitsune", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for count in (5, 7):
+            at, given = torch.randint(0, 9, (count,)), torch.randn(3)
+            inputs = [given.clone().requires_grad_() for _ in range(2)]
+            found, wanted = (call(x, at) for call, x in zip((compiled, turned), inputs, strict=True))
+            torch.testing.assert_close(found, wanted)
+            for result in (found, wanted):
+                result.square().sum().backward()
+            torch.testing.assert_close(inputs[0].grad, inputs[1].grad, rtol=1e-4, atol=1e-4)
