@@ -200,7 +200,9 @@ class _Planes:
                         exprs[d] += first
                 value = op.operands[0]
             return _Read(value, ir.AffineMap.get(loops - 1, 0, exprs), firsts)
-        return _Read(value, ir.AffineMap.get(loops - 1, 0, exprs))
+        # A window's first element is read by a map that says nothing of its tensor being larger than the plane.
+        within = any(_is_moved(expr, dim) for expr in map_.results) and value not in self._planes
+        return _Read(value, ir.AffineMap.get(loops - 1, 0, exprs), [[] for _ in exprs] if within else None)
 
     def _hand_on(self, value: ir.Value, planes: Sequence[ir.Value]) -> None:
         """Gives others than the operators of the space what one made."""
@@ -251,6 +253,12 @@ def _chosen(value: ir.Value, planes: Sequence[ir.Value], dim: int) -> ir.Value:
     start = tensor.empty(sizes_of(value), kind.element_type)
     maps = [*[plane] * len(planes), identity]
     return generic(planes, [start], maps, ["parallel"] * kind.rank, body).results[0]
+
+
+def _is_moved(expr: ir.AffineExpr, dim: int) -> bool:
+    """Whether the channel says how far on something is read, as the place in a window does."""
+    loops = rows.loops_of(expr)
+    return dim in loops and len(loops) > 1
 
 
 def _place(s: rows.Structured, dim: int) -> int | None:

@@ -38,6 +38,7 @@ from kitsune_mlir.operations import permutation_of
 
 from .absorb_casts import absorb_cast, multiply_narrow
 from .affine_reads import read_by_maps
+from .asked_roundings import mark_asked
 from .base import ModulePass
 from .broadcast_reads import read_plainly
 from .centred_rows import centre_again
@@ -173,6 +174,7 @@ def _filled(scalar: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
 # What is done, in order: to the module, or to each of its operations of these names.
 _GENERICS, _FUNCTIONS = "linalg.generic", "func.func"
 _STEPS: tuple[tuple[Any, ...], ...] = (
+    (mark_asked, _GENERICS),
     (_tidy,),
     (fold_sizes, _FUNCTIONS),
     (read_by_maps, _GENERICS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from kitsune_mlir.codegen.pipeline.evaluate import ROUNDS
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.operations import operations_of
 
@@ -42,7 +43,8 @@ def widen(generic: ir.Operation) -> None:
 
     Neither CPUs nor GPUs have bf16 forms of most operations, and torch rounds after each operator only
     because each is a kernel of its own. Numbers that are compared with each other are rounded first: one may be
-    the largest, say, of those that another operator had rounded, and equal to it.
+    the largest, say, of those that another operator had rounded, and equal to it. So are those that the model rounds
+    itself (asked_roundings.py).
     """
     block = generic.regions[0].blocks[0]
     f32 = ir.F32Type.get(generic.context)
@@ -66,7 +68,8 @@ def widen(generic: ir.Operation) -> None:
         arithmetic = op.name.startswith(("arith.", "math.")) and op.name not in ("arith.bitcast", "arith.constant")
         if not narrow or not arithmetic:
             continue
-        operands = [rounded(value, op) if _compares(op) else widened(value, op) for value in op.operands]
+        is_rounded = _compares(op) or (op.name == "arith.extf" and _is_asked(op.operands[0]))
+        operands = [rounded(value, op) if is_rounded else widened(value, op) for value in op.operands]
         target = f32 if _is_narrow(op.result.type) else op.result.type
         if op.name in ("arith.extf", "arith.truncf") and operands[0].type == target:
             result = operands[0]
@@ -83,8 +86,16 @@ def widen(generic: ir.Operation) -> None:
         # Whatever is not arithmetic takes the rounded value; later arithmetic finds the wide one.
         less = _create("arith.truncf", [op.result.type], [result], op)
         wide[hash(less)] = result
+        if ROUNDS in op.attributes:
+            less.owner.attributes[ROUNDS] = ir.UnitAttr.get(op.context)
         op.result.replace_all_uses_with(less)
         op.erase()
+
+
+def _is_asked(value: ir.Value) -> bool:
+    """Whether a number is marked as one that the model rounds."""
+    maker = value.owner
+    return not isinstance(maker, ir.Block) and ROUNDS in maker.attributes
 
 
 def _compares(op: ir.Operation) -> bool:

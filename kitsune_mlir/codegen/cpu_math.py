@@ -19,11 +19,12 @@ from kitsune_mlir.operations import made_by
 
 _LOG2_E = 1 / number.log(2)
 _INFINITY = float("inf")
+_LIBRARY = ("erf", "expm1", "log1p", "tanh")
 
 
 def expand_math(module: ir.Module) -> None:
     """Replaces the f32 functions of the table at the end by arithmetic, everywhere in `module`."""
-    _call_erf(module)
+    _call_library(module)
     for op in walk(module, *_EXPANSIONS):
         if not isinstance(op.results[0].type, ir.F32Type):
             continue
@@ -33,18 +34,20 @@ def expand_math(module: ir.Module) -> None:
             replace_op(op, value)
 
 
-def _call_erf(module: ir.Module) -> None:
-    """The f64 error function is the C library's; upstream's passes know no call for it."""
-    for op in walk(module, "math.erf"):
-        kind = op.results[0].type
-        if not isinstance(kind, ir.F64Type):
-            continue
-        with module.context, op.location:
-            if not any("sym_name" in f.attributes and f.attributes["sym_name"].value == "erf" for f in module.body):
-                top = ir.InsertionPoint.at_block_begin(module.body)
-                func.FuncOp("erf", ([kind], [kind]), visibility="private", ip=top)
-            call = func.CallOp([kind], "erf", [op.operands[0]], ip=ir.InsertionPoint(op))
-        replace_op(op, call.result)
+def _call_library(module: ir.Module) -> None:
+    """These functions of f64 are the C library's. Upstream's passes know no call of erf, and write the others by
+    exp(x) and log(1 + x), of whose digits nothing is left for small x."""
+    for name in _LIBRARY:
+        for op in walk(module, f"math.{name}"):
+            kind = op.results[0].type
+            if not isinstance(kind, ir.F64Type):
+                continue
+            with module.context, op.location:
+                if not any("sym_name" in f.attributes and f.attributes["sym_name"].value == name for f in module.body):
+                    top = ir.InsertionPoint.at_block_begin(module.body)
+                    func.FuncOp(name, ([kind], [kind]), visibility="private", ip=top)
+                call = func.CallOp([kind], name, [op.operands[0]], ip=ir.InsertionPoint(op))
+            replace_op(op, call.result)
 
 
 def _real(value: float, like: ir.Type | None = None) -> ir.Value:

@@ -23,6 +23,7 @@ from .broadcasts import share_sizes
 from .checks import drop_checks, refuse_sparse
 from .complex_numbers import view_weights_as_real
 from .given_orders import ORDER, lie_as_given, order_of
+from .guards import settle_sizes
 from .joint_graphs import expand, is_view, keep_copies, viewed
 from .numbers import numbers_as_tensors
 from .random_numbers import lift
@@ -91,6 +92,7 @@ def import_aot_graph(
     for node, value in zip(graph.find_nodes(op="placeholder"), examples):
         if isinstance(value, torch.Tensor):
             node.meta["val"] = value
+    settle_sizes(graph)
     _move_to_cpu(graph)
     refuse_sparse(graph, name)
     drop_checks(graph)

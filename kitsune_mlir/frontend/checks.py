@@ -4,7 +4,9 @@ at all is refused."""
 
 from __future__ import annotations
 
+import contextlib
 import operator
+from collections.abc import Iterator
 
 import torch
 from torch.fx import Graph, Node
@@ -21,6 +23,22 @@ _ASSERTIONS = (
     aten.sym_constrain_range,
     aten.sym_constrain_range_for_size,
 )
+
+
+@contextlib.contextmanager
+def unordered() -> Iterator[None]:
+    """Within the `with`, torch traces the checks of systems of equations as operators without effects, which a rule
+    takes for nothing. It keeps them in order by tokens otherwise, that a program would be given and give back."""
+    holder = getattr(torch._library.simple_registry.singleton.find("aten::_linalg_check_errors"), "effect", None)
+    if holder is None:
+        yield
+        return
+    before = holder.effect
+    holder.register(None)
+    try:
+        yield
+    finally:
+        holder.register(before)
 
 
 def drop_checks(graph: Graph) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable
 from operator import getitem
 from typing import Any
@@ -27,6 +28,7 @@ from kitsune_mlir.errors import UnsupportedError
 
 from .fourier import is_transform, transform
 from .graph_values import call, convert
+from .own_operators import ROLLED
 from .real_pairs import Calls, Pair
 
 aten = torch.ops.aten
@@ -35,11 +37,11 @@ aten = torch.ops.aten
 _LINEAR = frozenset(
     getattr(aten, name)
     for name in (
-        "_unsafe_index_put _unsafe_view alias cat clone constant_pad_nd detach diagonal expand flip gather index "
-        "index_add index_put index_select lift_fresh_copy mean neg permute repeat roll scatter scatter_add select "
-        "select_scatter slice slice_scatter squeeze stack sum t transpose tril triu unfold unsqueeze view where"
+        "_unsafe_index_put _unsafe_view alias cat clone constant_pad_nd cumsum detach diagonal expand flip gather "
+        "index index_add index_put index_select lift_fresh_copy mean neg permute repeat roll scatter scatter_add "
+        "select select_scatter slice slice_scatter squeeze stack sum t transpose tril triu unfold unsqueeze view where"
     ).split()
-)
+) | {ROLLED.overloadpacket}
 
 # What asks how elements lie, which those of parts do in their own way.
 _VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))
@@ -234,6 +236,9 @@ class _Parting:
         re, im = self._of(node.args[0], to)
         return to.call(aten.sqrt.default, to.add(to.multiply(re, re), to.multiply(im, im)))
 
+    def _sym_size(self, node: Node, to: Calls) -> Node:
+        return to.call(node.target, self._of(node.args[0], to)[0], *node.args[1:])
+
     def _angle(self, node: Node, to: Calls) -> Node:
         re, im = self._of(node.args[0], to)
         return to.call(aten.atan2.default, im, re)
@@ -372,7 +377,8 @@ class _Parting:
         whole = to.call(aten.cat.default, [a, b], last)
         rows = [to.call(aten.cat.default, row, last) for row in ([c, d], [to.negate(d), c])]
         both = to.call(target, whole, to.call(aten.cat.default, rows, last - 1))
-        re, im = (to.call(aten.slice.Tensor, both, last, i * columns, (i + 1) * columns) for i in range(2))
+        ends = ((0, columns), (columns, sys.maxsize))
+        re, im = (to.call(aten.slice.Tensor, both, last, *end) for end in ends)
         return re, im
 
     def _div(self, node: Node, to: Calls) -> Pair:

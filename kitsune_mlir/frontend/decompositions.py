@@ -35,6 +35,7 @@ from .arithmetic import ARITHMETIC, integer_power, of_torchs_compiler
 from .attention import ATTENTION
 from .attention_gradients import ATTENTION_GRADIENTS
 from .bit_patterns import BIT_PATTERNS
+from .complex_rules import COMPLEX_RULES
 from .convolutions import CONVOLUTIONS
 from .einsums import EINSUMS
 from .extrema import EXTREMA
@@ -330,8 +331,10 @@ _OWN: Table = {
     aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
     aten.arange.start_step: arange,
+    aten._linalg_check_errors.default: lambda *_, **__: None,  # no program checks its data so
     aten.fft_fftfreq.default: frequencies,
     aten.fft_rfftfreq.default: half_of_frequencies,
+    torch.ops.prims.scalar_tensor.default: lambda x, **options: torch.full((), x, **options),
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.as_strided.default: as_strided,
     aten.permute_copy.default: lambda x, dims: x.permute(dims).clone(),
@@ -390,4 +393,6 @@ def _own_table() -> Table:
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
     found = functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)
     found |= {op: _or_else(rule, kept[op]) for op, rule in NARROW_FLOATS.items() if op in kept}
-    return found | {op: of_scalars(op, found.get(op, lambda *_, **__: NotImplemented)) for op in _ALONG}
+    not_ours = lambda *_, **__: NotImplemented  # noqa: E731
+    found |= {op: _or_else(rule, found.get(op, not_ours)) for op, rule in COMPLEX_RULES.items()}
+    return found | {op: of_scalars(op, found.get(op, not_ours)) for op in _ALONG}

@@ -226,6 +226,7 @@ def _is_ours(node: Node) -> bool:
         or sorted_starts.taken(node) is not None
         or orders_of_orders.is_of_order(node)
         or _rounded(node) is not None
+        or strides.asks_stride(node)
         or strides.reads_by_strides(node)
     )
     return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
@@ -291,6 +292,10 @@ def _replace(node: Node) -> None:
         return
     if orders_of_orders.is_of_order(node):
         orders_of_orders.invert(node)
+        return
+    if strides.asks_stride(node):
+        node.replace_all_uses_with(strides.by_sizes(node))
+        node.graph.erase_node(node)
         return
     if strides.reads_by_strides(node):
         node.replace_all_uses_with(strides.by_index(node))

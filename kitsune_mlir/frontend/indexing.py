@@ -123,15 +123,21 @@ def bags_of(offsets: Tensor, count: Any) -> Tensor:
 
 def index_put_of_several(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """By numbers of several open dimensions, as tokens of an open batch have: by as many in one, for torch-mlir takes
-    one such size for the other. `indices` are of neighbouring dimensions. Numbers of 32 bits torch-mlir takes along the
-    first dimension alone."""
+    one such size for the other. Where `indices` are of dimensions that are no neighbours these come first, as torch has
+    it with what is taken there. Numbers of 32 bits torch-mlir takes along the first dimension alone."""
     if indices[0] is None and any(index is not None and index.dtype == torch.int32 for index in indices):
         wide = [None if index is None else index.long() for index in indices]
         return aten._unsafe_index_put(x, wide, values, accumulate)
     given = [axis for axis, index in enumerate(indices) if index is not None]
     shape = torch.broadcast_shapes(*(indices[axis].shape for axis in given))
-    if sum(isinstance(size, torch.SymInt) for size in shape) < 2 or given != list(range(given[0], given[-1] + 1)):
+    open_ = sum(isinstance(size, torch.SymInt) for size in shape)
+    is_apart = given != list(range(given[0], given[-1] + 1))
+    if open_ < (1 if is_apart else 2):
         return NotImplemented
+    if is_apart:
+        order = [*given, *(axis for axis in range(x.dim()) if axis not in given)]
+        found = aten.index_put(x.permute(order), [indices[axis] for axis in given], values, accumulate)
+        return found.permute([order.index(axis) for axis in range(x.dim())])
     values = values.expand([*x.shape[: given[0]], *shape, *x.shape[given[-1] + 1 :]])
     flat = [None if index is None else index.expand(shape).reshape(-1) for index in indices]
     return aten._unsafe_index_put(x, flat, values.flatten(given[0], given[0] + len(shape) - 1), accumulate)

@@ -19,6 +19,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
@@ -40,8 +41,15 @@ _POOLS = {
 
 
 def _split(x: Tensor, size: Any, dim: int = 0) -> Any:
+    """Of an open length, a known number of parts of an open size: as of two batches that were joined."""
     length = x.shape[dim]
-    if not isinstance(length, int) or not isinstance(size, int) or not size:
+    if not isinstance(length, int) or not isinstance(size, int):
+        count = length // size
+        known = isinstance(count, int) or count.node.expr.is_number
+        if not known or not statically_known_true(int(count) * size == length):
+            return NotImplemented
+        return parts_of(x, [size] * int(count), dim)
+    if not size:
         return NotImplemented
     return parts_of(x, [min(size, length - start) for start in range(0, max(1, length), size)], dim)
 

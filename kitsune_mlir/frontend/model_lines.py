@@ -8,8 +8,6 @@ import re
 
 import torch
 
-from kitsune_mlir.errors import UnsupportedError
-
 _LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -19,8 +17,8 @@ def is_library(file: str) -> bool:
     return file.startswith(_LIBRARIES) and "site-packages" not in file.removeprefix(_LIBRARIES[0])
 
 
-def refused_by_rule(error: UnsupportedError) -> str:
-    """What a rule that takes operators apart refuses, and the model's line: torch adds the node that it was at."""
+def refused_by_rule(error: Exception) -> str:
+    """What a rule that takes operators apart refuses, or fails by, and the model's line: torch adds the node."""
     said, _, behind = str(error).partition("\n\nWhile executing ")
     frames = [frame for frame in _FRAME.findall(behind) if not is_library(frame[0])]
     return f"{said} (at {frames[-1][0]}:{frames[-1][1]})" if frames else said

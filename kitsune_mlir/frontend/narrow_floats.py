@@ -47,9 +47,9 @@ POWERS = torch.float8_e8m0fnu  # of two, as scales of blocks are
 KINDS = (*_FORMS, POWERS)
 
 
-def convert(x: Tensor, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
-    """`x` as numbers of another type, if one of both has 8 bits."""
-    if dtype is None or dtype == x.dtype or not (x.dtype in KINDS or dtype in _FORMS):
+def convert(x: Tensor | float, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """`x` as numbers of another type, if one of both has 8 bits. torch.func converts numbers of Python so, too."""
+    if not isinstance(x, Tensor) or dtype is None or dtype == x.dtype or not (x.dtype in KINDS or dtype in _FORMS):
         return NotImplemented
     wide = _decoded(x) if x.dtype in KINDS else x
     return _encoded(wide, dtype) if dtype in _FORMS else wide.to(dtype)

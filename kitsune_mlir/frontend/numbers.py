@@ -93,6 +93,21 @@ def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
     return names
 
 
+def exact_numbers(graph: Graph) -> None:
+    """Makes tensors of 64 bits, in place, of the numbers that operators take for tensors where these give such results,
+    as the 0.1 of `0.1 - x` and of `torch.mul(0.1, x)`: torch-mlir rounds them to f32."""
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        is_double = isinstance(value, torch.Tensor) and value.dtype == torch.float64
+        if not is_double or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        for place, (argument, given) in enumerate(zip(node.target._schema.arguments, node.args)):
+            if isinstance(argument.type, torch.TensorType) and isinstance(given, float):
+                with graph.inserting_before(node):
+                    exact = call(graph, aten.full.default, ([], given), node, dtype=torch.float64, device=value.device)
+                node.update_arg(place, exact)
+
+
 def _read(graph: Graph, node: Node) -> Node:
     source = node.args[0]
     kind = source.meta["val"].dtype
@@ -116,10 +131,11 @@ def _arithmetic(graph: Graph, node: Node, tensors: dict[Node, Node]) -> Node:
 
 
 def _beside(graph: Graph, operand: Any, operands: Any, node: Node) -> Any:
-    """A constant in front of a tensor, or in an operator that takes tensors only, is one too."""
-    if isinstance(operand, Node) or (operand is not operands[0] and node.target not in _OF_TENSORS):
+    """A constant, or a size, in front of a tensor, or in an operator that takes tensors only, is one too."""
+    value = operand.meta["val"] if isinstance(operand, Node) else operand
+    if isinstance(value, torch.Tensor) or (operand is not operands[0] and node.target not in _OF_TENSORS):
         return operand
-    kind = torch.float64 if isinstance(operand, float) else torch.int64
+    kind = torch.float64 if isinstance(value, float | torch.SymFloat) else torch.int64
     return call(graph, aten.full.default, ([], operand), node, dtype=kind)
 
 

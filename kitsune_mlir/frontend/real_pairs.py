@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ class Calls:
     def __init__(self, graph: Graph, origin: Node):
         self.graph, self.origin = graph, origin
         values = [node.meta["val"] for node in (origin, *origin.all_input_nodes)]
+        values = [value for value in values if isinstance(value, torch.Tensor)]
         own = next((value.dtype for value in values if value.is_complex()), values[0].dtype)
         self.dtype: torch.dtype = own.to_real()
 
@@ -60,7 +62,7 @@ class Calls:
         if a is None:
             return self.zeros()
         if not isinstance(b, Node):
-            return self.multiply(a, 1 / b)
+            return self.multiply(a, 1 / b if b else math.copysign(math.inf, b))
         a = a if isinstance(a, Node) else self.call(aten.full_like.default, b, a)
         return self.call(aten.div.Tensor, a, b)
 

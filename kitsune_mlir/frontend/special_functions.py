@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import error_function
 from .working import number, working
 
 aten = torch.ops.aten
@@ -80,7 +81,7 @@ def _scale(size: Tensor) -> Tensor:
 def erfc(x: Tensor) -> Any:
     """1 - erf(x), with digits where that is small."""
     if x.dtype == torch.float64:
-        return NotImplemented
+        return error_function.erfc(x)
     y = _real(x)
     z = y.clamp(0.5, 20.0)  # erfc(20) is 0
     t = 1 / (1 + 0.5 * z)
@@ -92,12 +93,12 @@ def erfc(x: Tensor) -> Any:
 
 def erfcx(x: Tensor) -> Any:
     """exp(x^2) erfc(x), which does not vanish."""
-    if x.dtype == torch.float64:
-        return NotImplemented
-    y = _real(x)
+    y = x if x.dtype == torch.float64 else _real(x)
     size = y.abs()
     t = 1 / (1 + 0.5 * size)
     far = t * _polynomial(_ERFC, t).exp()
+    if x.dtype == torch.float64:
+        far = error_function.scaled(size.clamp(min=0.46875))
     grown = (y * y).exp()
     found = torch.where(size < 0.5, grown * (1 - y.erf()), torch.where(y < 0, 2 * grown - far, far))
     return found.to(_kind(x))
@@ -204,7 +205,7 @@ def _real(x: Tensor) -> Tensor:
 
 def erfinv(x: Tensor) -> Any:
     if x.dtype == torch.float64:
-        return NotImplemented
+        return error_function.erfinv(x, _inverse_of_erf(x, (1 - x) * (1 + x)))
     y = _real(x)
     return _inverse_of_erf(y, (1 - y) * (1 + y)).to(_kind(x))
 

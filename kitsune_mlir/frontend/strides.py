@@ -8,6 +8,9 @@ whatever tensor it is a view of.
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import torch
 from torch.fx import Node
 
@@ -18,8 +21,31 @@ aten = torch.ops.aten
 
 
 def reads_by_strides(node: Node) -> bool:
-    """Whether it is such a node, of known sizes. An index is a copy, which what is written later would not reach."""
-    return _is_strided(node) and _is_known(node) and not is_written([node], node)
+    """Whether it is such a node, of known sizes, or of open ones of a tensor that lies row by row. An index is a copy,
+    which what is written later would not reach."""
+    if not _is_strided(node) or is_written([node], node):
+        return False
+    return _is_known(node) or (node.args[0].meta["val"].is_contiguous() and isinstance(_offset(node), int))
+
+
+def asks_stride(node: Node) -> bool:
+    """Whether it asks a tensor that lies row by row for a stride that is open, as such a node may be given it."""
+    asks = node.op == "call_function" and node.target is aten.sym_stride.int
+    return asks and node.args[0].meta["val"].is_contiguous()
+
+
+def by_sizes(node: Node) -> Node | int:
+    """The stride as the product of the sizes behind its dimension."""
+    source, dim = node.args
+    value, found = source.meta["val"], 1
+    with node.graph.inserting_before(node):
+        for behind in range(dim % value.dim() + 1, value.dim()):
+            size = value.shape[behind]
+            if isinstance(size, torch.SymInt):
+                size = call(node.graph, aten.sym_size.int, (source, behind), node)
+            one = isinstance(found, int) and found == 1
+            found = size if one else call(node.graph, operator.mul, (found, size), node)
+    return found
 
 
 def reaches_beyond(node: Node) -> bool:
@@ -39,14 +65,18 @@ def by_index(node: Node) -> Node:
     value, graph = source.meta["val"], node.graph
     whole = {"dtype": torch.int64, "device": value.device}
     with graph.inserting_before(node):
-        turned = call(graph, aten.permute.default, (source, _order(value)), node)
-        flat = call(graph, aten.reshape.default, (turned, [-1]), node)
+        if _is_known(node):
+            source = call(graph, aten.permute.default, (source, _order(value)), node)
+        flat = call(graph, aten.reshape.default, (source, [-1]), node)
         places = call(graph, aten.full.default, ([1] * len(size), _offset(node)), node, **whole)
         for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-            along = call(graph, aten.arange.start_step, (0, extent * step, step), node, **whole) if step else None
-            form = line_along(axis, len(size))
-            along = along and call(graph, aten.view.default, (along, form), node)
-            places = call(graph, aten.add.Tensor, (places, along), node) if along else places
+            if step == 0:
+                continue
+            along = call(graph, aten.arange.default, (extent,), node, **whole)
+            if step != 1:
+                along = call(graph, aten.mul.Tensor, (along, step), node)
+            along = call(graph, aten.view.default, (along, line_along(axis, len(size))), node)
+            places = call(graph, aten.add.Tensor, (places, along), node)
         places = call(graph, aten.expand.default, (places, list(size)), node)
         return call(graph, aten.index.Tensor, (flat, [places]), node)
 
@@ -61,10 +91,12 @@ def _is_known(node: Node) -> bool:
     return all(isinstance(number, int) for number in numbers)
 
 
-def _offset(node: Node) -> int:
-    """Where it begins, in elements behind the first of the tensor."""
+def _offset(node: Node) -> Any:
+    """Where it begins, in elements behind the first of the tensor; a node, or a symbol, where that is open."""
     given = node.args[3] if len(node.args) > 3 else node.kwargs.get("storage_offset")
-    return 0 if given is None else given - node.args[0].meta["val"].storage_offset()
+    if given is None or isinstance(given, Node):
+        return 0 if given is None else given
+    return given - node.args[0].meta["val"].storage_offset()
 
 
 def _order(value: torch.Tensor) -> list[int] | None:

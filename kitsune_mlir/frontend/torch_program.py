@@ -14,7 +14,7 @@ from torch.export.passes import move_to_device_pass
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
-from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
@@ -30,7 +30,7 @@ from .lower_torch import lower_torch
 from .model_lines import line_of, refused_by_rule, user_frames
 from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
-from .numbers import numbers_as_tensors
+from .numbers import exact_numbers, numbers_as_tensors
 from .open_views import part_open_views
 from .plain_trace import taken_apart
 from .rolled_slices import roll_slices
@@ -102,6 +102,11 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             raise UnsupportedError(
                 f"{name}: torch cannot take the graph apart into aten operators: {reason}"
             ) from error
+        except UserError:
+            raise
+        except Exception as error:
+            what = f"{type(error).__name__}: {refused_by_rule(error)}"
+            raise InternalError(f"{name}: a rule that takes operators apart failed: {what}") from error
     graph = module.graph
     asked = [*asked, *found_equal(graph, before, exported.range_constraints, name)]
     settle_sizes(graph)
@@ -241,6 +246,7 @@ def lower_graph(graph: torch.fx.Graph, name: str, weights: set[torch.fx.Node], k
     move_once(graph)
     part_open_views(graph, known)
     empty_tensors.fill(graph)
+    exact_numbers(graph)
     widen_narrow_integers(graph)
     context = mlir.kept_context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)

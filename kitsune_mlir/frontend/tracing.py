@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.autograd import forward_ad
 
-from . import late_code, pooling, tensor_notes
+from . import checks, late_code, pooling, tensor_notes
 from .recurrent_cells import states_of_layers
 
 _turn = threading.RLock()
@@ -30,6 +30,7 @@ def tracing() -> Iterator[None]:
     with (
         _turn,
         transforms_ended(),
+        checks.unordered(),
         late_code.made_when_called(),
         tensor_notes.without_orders(),
         states_of_layers(),

@@ -75,3 +75,10 @@ def test_several_results_of_one_operator_are_written_where_they_belong():
     """Channels are parts of one tensor, and no copies of it."""
     compiled = checked(lambda x: x / x.sum(1, keepdim=True), (2, 3, 6, 9), (2, 3, 7, 5))
     assert computed(compiled) == ["elementwise"]
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("function", [torch.mean, torch.amax, torch.logsumexp])
+def test_windows_of_few_elements_are_reduced(function, step):
+    """The first element of each window is read where the row is, which is longer than there are windows."""
+    checked(lambda x: F.relu(x) + function(x.unfold(-1, 3, step), -1).mean(-1, keepdim=True), (1, 5, 12))

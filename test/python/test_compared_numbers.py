@@ -30,3 +30,19 @@ def test_as_many_are_kept_as_were_chosen(small_gpu):
     y, values, found = map(torch.as_tensor, Simulation(compiled, seed=1)(*args))
     assert torch.equal(values, y.topk(8).values)
     assert torch.equal(found, y >= values[:, -1:])
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_what_a_model_rounds_itself_is_rounded(kind, target):
+    """What is lost by a type of 16 bits, and a number that is too large for f16, are what such a model asks for."""
+
+    def errors(x):
+        near = x.to(kind).float()
+        return x - near, (3 * x).to(kind).float().sum(-1), (x * 1e5).to(kind).double()
+
+    compiled = kitsune_mlir.compile(Function(errors), (torch.randn(6, 40),), target=target)
+    x = torch.randn(6, 40)
+    for found, wanted in zip((compiled if target == "cpu" else Simulation(compiled))(x), errors(x), strict=True):
+        torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=1e-5, atol=1e-5)

@@ -11,6 +11,15 @@ MODELS = {
     "no columns in a product": (lambda x: x @ torch.ones(0, 5) + 1, (4, 0)),
     "a view of nothing": (lambda x: torch.cat([x.flatten(0, -2).view(2, 0, 3), torch.ones(2, 4, 3)], 1), (2, 0, 3)),
     "a sum of nothing": (lambda x: x.sum(0), (0, 5)),
+    "writes of nothing": (
+        lambda x: torch.ones(2, 4).index_put((x[..., 0].long(), x[..., 0].long()), x[..., 0], accumulate=True),
+        (0, 5, 2),
+    ),
+    "sums by no numbers": (lambda x: torch.ones(2, 4).index_add(0, x[:, 0].long(), x), (0, 4)),
+    "parts of no numbers": (
+        lambda x: torch.ones(2, 4).scatter_reduce(1, x.long(), x, "amax") + torch.zeros(2, 4).scatter(1, x.long(), 1.0),
+        (2, 0),
+    ),
     "views at the end": (lambda x: (x * 2).view(0, 4), (2, 0, 2)),
 }
 

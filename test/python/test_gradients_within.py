@@ -59,7 +59,13 @@ def test_transforms_end_with_a_trace_that_fails():
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == 0
 
 
-@pytest.mark.parametrize("of", [forces, functional, density])
+def by_numbers(net, x):
+    """A derivative by a number of the model's own, which torch.func multiplies Python's numbers with."""
+    width = lambda scale: net(x) / (2 * scale * scale)  # noqa: E731
+    return jacrev(width)(torch.tensor(1.3))
+
+
+@pytest.mark.parametrize("of", [forces, functional, density, by_numbers])
 def test_as_torch_computes_them(of):
     model = Field(of).eval()
     compiled = kitsune_mlir.compile(model, (torch.randn(5, 3),))

@@ -69,3 +69,17 @@ def test_as_exact_as_torchs(function, target):
 def test_matrices_of_many_rows():
     with pytest.raises(UnsupportedError, match="linalg"):
         kitsune_mlir.compile(Function(torch.linalg.inv), (torch.eye(200),))
+
+
+def test_systems_within_vmap():
+    """torch keeps the checks of their results in order there, which no program has."""
+
+    def step(x, y):
+        matrix = torch.func.jacrev(lambda p: p.sin() + 2 * p)(x)
+        return torch.linalg.solve(matrix, y), torch.linalg.inv(matrix), torch.linalg.cholesky(matrix @ matrix.mT)
+
+    model = Function(lambda x, y: torch.func.vmap(step)(x, y))
+    compiled = kitsune_mlir.compile(model, (torch.randn(2, 3), torch.randn(2, 3)))
+    args = torch.randn(2, 3), torch.randn(2, 3)
+    for found, wanted in zip(compiled(*args), model(*args), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)

@@ -157,3 +157,17 @@ def test_sums_of_several_sizes():
         args = [torch.randn(n, 4) for n in counts]
         for found, wanted in zip(compiled(*args), function(*args), strict=True):
             torch.testing.assert_close(found, wanted)
+
+
+def test_a_size_in_front_of_a_number_that_is_read():
+    def scaled(x, count):
+        number, size = count.item(), x.shape[1]
+        return x * (size * number), x * (size - number), x * (size * 3 * number)
+
+    either = torch.export.Dim.AUTO
+    compiled = kitsune_mlir.compile(
+        Function(scaled), (torch.randn(4, 5), torch.tensor(3)), dynamic_shapes=(({0: either, 1: either}, None),)
+    )
+    x, count = torch.randn(3, 6), torch.tensor(4)
+    for found, wanted in zip(compiled(x, count), scaled(x, count), strict=True):
+        torch.testing.assert_close(found, wanted)

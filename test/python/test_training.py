@@ -301,6 +301,53 @@ def test_tokens_of_open_batches():
             torch.testing.assert_close(a, b)
 
 
+def test_sizes_that_a_trace_settles():
+    """Two tokens of open lengths: torch finds out while it traces that there can be no others, once it has met them."""
+
+    def count(tokens, shares, bias):
+        batch, length = tokens.shape
+        numbers = torch.arange(batch)[:, None].expand(batch, length)
+        found = []
+        for given in (shares, None):  # the ones are made when the length is known
+            one = torch.ones(batch, length) if given is None else given
+            found.append(torch.zeros(batch, 9).index_put((numbers, tokens), one, accumulate=True) + bias)
+            pairs = torch.zeros(9, 9).index_put((tokens[:, :-1], tokens[:, 1:]), torch.ones(()), accumulate=True)
+            found.append(torch.triu(pairs + pairs.T))
+        return found
+
+    torch._dynamo.reset()
+    compiled, bias = torch.compile(count, backend="kitsune", dynamic=True), torch.randn(9, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((2, 5), (1, 2)):
+            args = torch.randint(0, 9, shape), torch.rand(shape), bias
+            for found, wanted in zip(compiled(*args), count(*args), strict=True):
+                torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, at: x[torch.arange(x.shape[0])[:, None], :, at],  # written by numbers of dimensions that are apart
+        lambda x, at: torch.sub(*torch.cat([x, x.sin()]).chunk(2)),  # of a batch and another one
+    ],
+    ids=["columns", "halves"],
+)
+def test_open_batches_that_are_taken_apart(function):
+    torch._dynamo.reset()
+    compiled = torch.compile(function, backend="kitsune", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows, columns, taken in ((2, 9, 5), (3, 7, 4)):
+            at, given = torch.randint(0, columns, (rows, taken)), torch.randn(rows, 3, columns)
+            inputs = [given.clone().requires_grad_() for _ in range(2)]
+            found, wanted = (call(x, at) for call, x in zip((compiled, function), inputs, strict=True))
+            torch.testing.assert_close(found, wanted)
+            for result in (found, wanted):
+                (result * torch.arange(result.numel()).view(result.shape)).sum().backward()
+            torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+
+
 def test_gradients_of_distances_between_few_rows_far_away():
     """Euclid's, of rows near one another: by differences, as torch takes them, and by no product."""
     torch._dynamo.reset()
