@@ -320,12 +320,12 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return "takes some of the rows"
     if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
         return "has a dynamic slice"
-    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
+    if DYNAMIC in sizes[:p] and not is_all_of(op, p):
         return "may take some of the rows"
     return [p, *([RESIDENT] * (len(op.operands) - 1))]
 
 
-def _is_all_of(op: ir.Operation, p: int) -> bool:
+def is_all_of(op: ir.Operation, p: int) -> bool:
     """Whether the dynamic sizes of a slice, of its first `p` dimensions alone, are known to be those of the tensor."""
     dims = [d for d, size in enumerate(slice_of(op).sizes[:p]) if size == DYNAMIC]
     return all(is_size_of(size, op.operands[0], d) for d, size in zip(dims, list(op.operands)[1:], strict=True))

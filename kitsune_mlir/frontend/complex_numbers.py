@@ -39,7 +39,7 @@ _LINEAR = frozenset(
         "index_add index_put index_select lift_fresh_copy mean neg permute repeat roll scatter scatter_add select "
         "select_scatter slice slice_scatter squeeze stack sum t transpose tril triu unfold unsqueeze view where"
     ).split()
-)
+) | {torch.ops.kitsune.rolled}
 
 # What asks how elements lie, which those of parts do in their own way.
 _VIEWS = frozenset((aten.view.default, aten._unsafe_view.default))

@@ -21,6 +21,7 @@ class Calls:
     def __init__(self, graph: Graph, origin: Node):
         self.graph, self.origin = graph, origin
         values = [node.meta["val"] for node in (origin, *origin.all_input_nodes)]
+        values = [value for value in values if isinstance(value, torch.Tensor)]
         own = next((value.dtype for value in values if value.is_complex()), values[0].dtype)
         self.dtype: torch.dtype = own.to_real()
 
@@ -28,7 +29,9 @@ class Calls:
         return call(self.graph, target, args, self.origin, **kwargs)
 
     def typed(self, part: Part) -> Part:
-        """The part in the element type of the origin's parts."""
+        """The part in the element type of the origin's parts; an open size as a tensor of it."""
+        if isinstance(part, Node) and isinstance(part.meta["val"], torch.SymInt):
+            return self.call(aten.full.default, [], part, dtype=self.dtype)
         return convert(self.graph, part, self.dtype, self.origin) if isinstance(part, Node) else part
 
     def full(self, value: float) -> Node:
