@@ -33,7 +33,7 @@ from .guards import is_of_example
 from .known_tensors import KnownTensors
 from .model_lines import is_library
 from .python_numbers import with_numbers_of_tensors
-from .recurrent_cells import open_steps
+from .recurrent_cells import steps_untraced
 from .torch_program import DTYPES, import_exported
 from .traced_functions import in_others
 from .tracing import tracing, transforms_ended
@@ -99,7 +99,7 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
         _quiet(),
         _unchecked_distributions(),
         torch._dynamo.config.patch(open_sizes),
-        open_steps(),
+        steps_untraced(),
         transforms_ended() as end_transforms,
     ):
         try:
