@@ -277,14 +277,6 @@ def _first_frequencies(n: Any, d: float = 1.0, **options: Any) -> Tensor:
     return torch.arange(n // 2 + 1, **options) / (n * d)
 
 
-def _signal_of_windows(*args: Any, length: Any = None, **options: Any) -> Any:
-    """Of an open length, which torch's own takes for a number."""
-    length = args[8] if len(args) > 8 else length
-    if not isinstance(length, torch.SymInt):
-        return NotImplemented
-    return signal_of_windows(*args[:8], length=length, **options)
-
-
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -292,6 +284,8 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.Tensor.corrcoef: _correlation,
     torch.fake_quantize_per_tensor_affine: _quantised,
     torch.fake_quantize_per_channel_affine: _quantised_along,
+    torch.istft: signal_of_windows,
+    torch.Tensor.istft: signal_of_windows,
     torch.combinations: _combinations,
     torch.bincount: _counts,
     torch.Tensor.bincount: _counts,
@@ -321,8 +315,6 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.linalg.vector_norm: _vector_norm,
     torch.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
     torch.Tensor.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
-    torch.istft: _signal_of_windows,
-    torch.Tensor.istft: _signal_of_windows,
     torch.fft.fftfreq: _frequencies,
     torch.fft.rfftfreq: _first_frequencies,
     torch.kron: _kron,
