@@ -21,8 +21,7 @@ RESIDENT = None
 
 STRUCTURED = ("linalg.generic", "linalg.matmul", "linalg.transpose")
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
-# Of such operations the open sizes of results are those of the first operand.
-ALIKE = ("kitsune.firsts", "kitsune.fourier", *SYSTEMS)
+_OF_FIRST = ("kitsune.firsts", "kitsune.fourier", *SYSTEMS)  # whose results have the first operand's open sizes
 SUPPORT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim")
 
 
@@ -320,12 +319,12 @@ def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return "takes some of the rows"
     if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
         return "has a dynamic slice"
-    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
+    if DYNAMIC in sizes[:p] and not is_all_of(op, p):
         return "may take some of the rows"
     return [p, *([RESIDENT] * (len(op.operands) - 1))]
 
 
-def _is_all_of(op: ir.Operation, p: int) -> bool:
+def is_all_of(op: ir.Operation, p: int) -> bool:
     """Whether the dynamic sizes of a slice, of its first `p` dimensions alone, are known to be those of the tensor."""
     dims = [d for d, size in enumerate(slice_of(op).sizes[:p]) if size == DYNAMIC]
     return all(is_size_of(size, op.operands[0], d) for d, size in zip(dims, list(op.operands)[1:], strict=True))
@@ -357,6 +356,15 @@ def _source_of_number(number: ir.Value | tuple[ir.Value, int]) -> ir.Value | tup
     return number
 
 
+def operand_of_sizes(value: ir.Value) -> ir.Value | None:
+    """The operand whose open sizes a result of an operation of ours has."""
+    op = producer(value)
+    if op is None or op.name not in (*_OF_FIRST, "kitsune.recurrent"):
+        return None
+    number = ir.OpResult(value).result_number
+    return op.operands[number + 2 if number and op.name == "kitsune.recurrent" else 0]
+
+
 def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
     """The same: a number, or the dimension of a tensor of which no more is known."""
     op, kind = producer(value), ir.RankedTensorType(value.type)
@@ -371,8 +379,8 @@ def source_of_size(value: ir.Value, d: int) -> ir.Value | tuple[ir.Value, int]:
         _, sizes, steps = slice_of(op)
         first = len(op.operands) - [*sizes, *steps].count(DYNAMIC)
         return op.operands[first + sizes[:d].count(DYNAMIC)]
-    if op is not None and op.name in ALIKE:
-        return source_of_size(op.operands[0], d)
+    if op is not None and (operand := operand_of_sizes(value)) is not None:
+        return source_of_size(operand, d)
     if op is not None and op.name == "tensor.pad":
         if all(each[d] == 0 for each in padding_of(op)):
             return source_of_size(op.operands[0], d)

@@ -141,7 +141,9 @@ def _are_taken(slices: Sequence[ir.Operation], op: ir.Operation, again: bool = T
         whole = rows.shape_of(part.operands[0])[:-1]
         if (
             any(offsets[:-1])
+            or rows.DYNAMIC in (offsets[-1], sizes[-1])
             or sizes[:-1] != whole
+            or not rows.is_all_of(part, len(whole))
             or {*steps} != {1}
             or len(rows.shape_of(part.results[0])) != len(sizes)
         ):

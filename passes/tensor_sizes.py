@@ -173,8 +173,8 @@ class TensorSizes:
             return [self._unknown(value, d) if d in wider else size for d, (size, *_) in enumerate(sides)]
         if op.name == "kitsune.result":
             return self._of_kernel(op)
-        if op.name in rows.ALIKE:
-            kind, first = ir.RankedTensorType(value.type), self.shape(op.operands[0])
+        if (operand := rows.operand_of_sizes(value)) is not None:
+            kind, first = ir.RankedTensorType(value.type), self.shape(operand)
             return [first[d] if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         if op.name.startswith(("linalg.", "tm_tensor.")):
             return self.shape(list(op.operands)[len(op.operands) - len(op.results) + list(op.results).index(value)])

@@ -48,12 +48,13 @@ _Left = list[
 def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
     """Puts kernels, the first of this number, in the place of such groups of a block. Gives how many there are."""
     order, sizes = Order(block), TensorSizes(block)
+    begins = set(filter(_begins, order.ops))
     taken: set[ir.Operation] = set()
     found = []
-    for count in _counts(order, sizes):
+    for count in _counts(begins, sizes):
         growth, seen = _Growth(order, ShortRows(count, sizes)), set(taken)
         for op in order.ops:
-            if _begins(op) and op not in seen and growth.fits(op):
+            if op in begins and op not in seen and growth.fits(op):
                 group = growth.around(op, seen)
                 seen.update(group.ops)
                 tiles = choose_threads(group.counts(), target)
@@ -68,13 +69,11 @@ def schedule_thread_rows(block: ir.Block, target: Target, number: int) -> int:
     return len(found)
 
 
-def _counts(order: Order, sizes: TensorSizes) -> list[int]:
+def _counts(begins: set[ir.Operation], sizes: TensorSizes) -> list[int]:
     """The numbers of rows that tensors which are moved may have, the fewest, and longest, first."""
     found: set[int] = set()
-    for op in order.ops:
-        if _begins(op):
-            shape = sizes.shape(op.results[0])
-            found.update(prod(shape[:k]) for k in range(len(shape) + 1) if is_few(shape[k:]))
+    for shape in (sizes.shape(op.results[0]) for op in begins):
+        found.update(prod(shape[:k]) for k in range(len(shape) + 1) if is_few(shape[k:]))
     return sorted((count for count in found - {1} if len(factors(count)[1]) <= 1), key=sizes.taken)
 
 

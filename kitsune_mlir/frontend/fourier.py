@@ -29,7 +29,7 @@ aten = torch.ops.aten
 
 _DENSE = 512  # the most numbers that are transformed by one product where there is another way
 
-_OVER = {"": None, "2": (-2, -1), "n": None}  # the dimensions that an operator transforms when it is given none
+OVER = {"": None, "2": (-2, -1), "n": None}  # the dimensions that an operator transforms when it is given none
 TRANSFORMS = {
     getattr(aten, f"fft_{name}{over}"): (half, to_real, inverse, over)
     for name, half, to_real, inverse in (
@@ -40,10 +40,10 @@ TRANSFORMS = {
         ("hfft", True, True, False),
         ("ihfft", True, False, True),
     )
-    for over in _OVER
+    for over in OVER
 }
 _PARTS = (aten._fft_r2c, aten._fft_c2c, aten._fft_c2r)  # what torch takes these apart into
-_POWERS = {None: (0.0, -1.0), "backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
+POWERS = {None: (0.0, -1.0), "backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 
 
 def transform(node: Node, parts: Pair, to: Calls) -> Pair | Node | None:
@@ -109,10 +109,10 @@ def _as_called(node: Node) -> _Call:
     rank = node.args[0].meta["val"].dim()
     names = [argument.name for argument in node.target._schema.arguments]
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    power = _POWERS[given.get("norm")][inverse]
+    power = POWERS[given.get("norm")][inverse]
     if over == "":
         return _Call(half, to_real, inverse, [given.get("n")], [given.get("dim", -1)], power)
-    sizes, dims = given.get("s"), given.get("dim", _OVER[over])
+    sizes, dims = given.get("s"), given.get("dim", OVER[over])
     if dims is None:
         dims = range(rank - len(sizes), rank) if sizes is not None else range(rank)
     return _Call(half, to_real, inverse, list(sizes) if sizes is not None else [None] * len(dims), list(dims), power)

@@ -7,7 +7,8 @@ is left out again weights without one (sinks.py), layers of columns that many ro
 of a sort invert them (orders_of_orders.py), long sorts of few different numbers have one digit (known_ranges.py),
 and counts of numbers of which the program says how many there are, `bincount` with a `minlength` of these, sums by
 index. Numbers of rows that are repeated over the elements of rows are expanded, what is read by strides of memory is
-read by number (strides.py), and quotients of sizes that are rounded are those of integers."""
+read by number (strides.py), quotients of sizes that are rounded are those of integers, and what a dropout that drops
+nothing gives, and something writes to, is what it is given."""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ _BY_INDEX = {
     aten.scatter_reduce_.two,
 }
 _CASTS = {prims.convert_element_type.default, aten._to_copy.default}
+_DROPOUTS = {aten.dropout.default, aten.alpha_dropout.default, aten.feature_dropout.default}
 _ROUNDINGS = {math.ceil, math.floor, math.trunc}
 _EXTREMA = {torch.sym_max: torch.ops.prim.max.int, torch.sym_min: torch.ops.prim.min.int}
 _INDEX = 2  # which of their arguments says where
@@ -228,8 +230,14 @@ def _is_ours(node: Node) -> bool:
         or _rounded(node) is not None
         or strides.asks_stride(node)
         or strides.reads_by_strides(node)
+        or _is_written_source(node)
     )
     return ours or known_ranges.is_counted(node) or _counted(node) is not None or bool(_told_by(node))
+
+
+def _is_written_source(node: Node) -> bool:
+    """Whether torch gives a tensor itself, nothing of which is dropped, and something writes to it."""
+    return node.target in _DROPOUTS and (not node.args[2] or node.args[1] == 0) and is_written([node], node)
 
 
 def _told_by(node: Node) -> list[Node]:
@@ -299,6 +307,10 @@ def _replace(node: Node) -> None:
         return
     if strides.reads_by_strides(node):
         node.replace_all_uses_with(strides.by_index(node))
+        node.graph.erase_node(node)
+        return
+    if _is_written_source(node):
+        node.replace_all_uses_with(node.args[0])
         node.graph.erase_node(node)
         return
     if known_ranges.is_counted(node):

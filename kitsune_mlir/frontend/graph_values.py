@@ -26,7 +26,8 @@ def value_of(node: Node) -> Any:
 
 
 def _given(graph: Graph, args: Any, origin: Node) -> Any:
-    """Arguments in which open sizes are nodes, those of the tensors that the arguments are computed of."""
+    """Arguments in which open sizes are nodes, those of the tensors that the arguments are computed of, and of numbers
+    among these."""
 
     def node_of(size: Any) -> Any:
         if not isinstance(size, torch.SymInt):
@@ -40,6 +41,8 @@ def _given(graph: Graph, args: Any, origin: Node) -> Any:
             seen.add(node)
             behind.extend(node.all_input_nodes)
             value = node.meta.get("val")
+            if isinstance(value, torch.SymInt) and value.node.expr == size.node.expr:
+                return node
             if node is origin or not isinstance(value, torch.Tensor) or value.is_complex():
                 continue
             for dim, own in enumerate(value.shape):

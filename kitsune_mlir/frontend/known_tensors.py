@@ -36,7 +36,6 @@ _OF_SIZES = frozenset("expand interpolate narrow pad repeat reshape roll split u
 _FILLED = (_MADE | _LIKE) - {torch.tensor}  # of sizes and numbers
 _OF_ANYTHING = _MADE | _LIKE | _READ
 _AT_PLACES = {Tensor.__getitem__, Tensor.__setitem__}
-_NARROWS = {torch.narrow, Tensor.narrow}
 _REPEATS = {torch.repeat_interleave, Tensor.repeat_interleave}
 _MOST = 1 << 22  # elements: nn.Transformer compares the masks of 2,048 tokens with causal ones
 _PLAIN = (int, float, str, NoneType, EllipsisType, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -49,6 +48,7 @@ class KnownTensors:
     def __init__(self) -> None:
         self._known: WeakIdKeyDictionary = WeakIdKeyDictionary()  # with the count of writes then
         self.copies = Copies()
+        self._moved = {"narrow": self.copies.narrow, "pad": self.copies.pad, "roll": self.copies.roll}
 
     def know(self, tensors: Iterable[Any], found: Iterable[Any]) -> None:
         """That those of the trace hold what others hold."""
@@ -71,7 +71,8 @@ class KnownTensors:
         if function in _FILLED or name in _OF_SIZES:
             numbers = tree_map(self._number, args[of_itself:])
             args, kwargs = (*args[:of_itself], *numbers), tree_map(self._number, kwargs)
-            if function in _NARROWS and (found := self.copies.narrow(*args, **kwargs)) is not NotImplemented:
+            moved = self._moved.get(name)
+            if moved is not None and (found := moved(*args, **kwargs)) is not NotImplemented:
                 return found
         elif function in _AT_PLACES:
             args = args[0], tree_map(self._bounds, args[1]), *args[2:]

@@ -64,12 +64,12 @@ def _rule(around: Around, way: int) -> Callable[..., Any]:
 def _copies(x: Tensor, repeats: Sequence[Any]) -> Any:
     if are_known((*x.shape, *repeats)):
         return NotImplemented
-    x = x[(None,) * (len(repeats) - x.dim())].clone()
+    x = x[(None,) * (len(repeats) - x.dim())]
     for dim, count in reversed(list(enumerate(repeats))):
         if not isinstance(count, int) or count != 1:
             sizes = [count if d == dim else -1 for d in range(x.dim() + 1)]
             x = x.unsqueeze(dim).expand(sizes).flatten(dim, dim + 1)
-    return x
+    return x.clone()  # for models write to it
 
 
 def _operators(name: str) -> list[Any]:

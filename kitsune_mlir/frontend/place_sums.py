@@ -42,6 +42,12 @@ class PlaceSums:
         found = last.plus(first, -1)
         return None if found.terms else known_size(found.known)
 
+    def together(self, one: Any, other: Any) -> Any:
+        """The number or the size that the sum of both is, of tensors, numbers and sizes; None if that is not known."""
+        first, last = self._of(one), self._of(other)
+        found = None if first is None or last is None else first.plus(last)
+        return None if found is None or found.terms else known_size(found.known)
+
     def result_of(self, function: Any, args: Any, kwargs: Any) -> LinearSum | None:
         """What a call will make of such numbers, before it is made: it may write to one."""
         name = getattr(function, "__name__", "").strip("_")

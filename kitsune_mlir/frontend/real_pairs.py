@@ -30,7 +30,9 @@ class Calls:
         return call(self.graph, target, args, self.origin, **kwargs)
 
     def typed(self, part: Part) -> Part:
-        """The part in the element type of the origin's parts."""
+        """The part in the element type of the origin's parts; an open size as a tensor of it."""
+        if isinstance(part, Node) and isinstance(part.meta["val"], torch.SymInt):
+            return self.call(aten.full.default, [], part, dtype=self.dtype)
         return convert(self.graph, part, self.dtype, self.origin) if isinstance(part, Node) else part
 
     def full(self, value: float) -> Node:

@@ -21,6 +21,7 @@ from .working import working
 aten = torch.ops.aten
 
 _torch_layer, _torch_rnn_layer = decompositions.one_layer_lstm, decompositions.one_layer_rnn
+_PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 
 @contextlib.contextmanager
@@ -47,9 +48,9 @@ def states_of_layers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_steps() -> Iterator[None]:
-    """Within the `with`, layers of an open number of steps have results of their shapes and no more, where torch goes
-    from step to step to find these: the operator stays one (recurrent_layers.py). For one thread at a time."""
+def steps_untraced() -> Iterator[None]:
+    """Within the `with`, layers whose operator stays one (recurrent_layers.py) have results of their shapes and no
+    more, where torch goes from step to step to find these. For one thread at a time."""
     before = decompositions.one_layer_lstm
     decompositions.one_layer_lstm, decompositions.one_layer_rnn = partial(_shapes, before), _rnn_shapes
     try:
@@ -58,14 +59,19 @@ def open_steps() -> Iterator[None]:
         decompositions.one_layer_lstm, decompositions.one_layer_rnn = before, _torch_rnn_layer
 
 
+def _is_traced(x: Tensor) -> bool:
+    """Whether the steps of a layer are traced, as they are for gradients, which an open number of them cannot be."""
+    return isinstance(x.shape[0], int) and (torch.is_grad_enabled() or torch._C._get_dispatch_mode(_PROXY) is not None)
+
+
 def _shapes(layer: Callable[..., Any], x: Tensor, states: Sequence[Tensor], *args: Any, **options: Any) -> Any:
-    if isinstance(x.shape[0], int):
+    if _is_traced(x):
         return layer(x, states, *args, **options)
     return x.new_empty([x.shape[0], *states[0].shape]), tuple(state.new_empty(state.shape) for state in states)
 
 
 def _rnn_shapes(x: Tensor, state: Tensor, *args: Any, **options: Any) -> Any:
-    if isinstance(x.shape[0], int):
+    if _is_traced(x):
         return _torch_rnn_layer(x, state, *args, **options)
     return x.new_empty([x.shape[0], *state.shape]), state.new_empty(state.shape)
 

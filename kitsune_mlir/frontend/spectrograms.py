@@ -18,7 +18,16 @@ def _stft(
     return torch._refs.stft(x, n_fft, hop, length, window, False, "reflect", *rest)
 
 
-def _istft(
+def _overlapped(windows: Tensor, hop: int) -> Tensor:
+    """Windows beside each other, as columns, added up where they overlap: steps of `hop` samples, of which all windows'
+    first are one signal, their second ones another that begins a step later, and so on."""
+    count = -(-windows.shape[1] // hop)
+    steps = F.pad(windows, (0, 0, 0, count * hop - windows.shape[1])).unflatten(1, (count, hop))
+    lines = steps.permute(1, 0, 3, 2).flatten(2)
+    return sum(F.pad(line, (n * hop, (count - 1 - n) * hop)) for n, line in enumerate(lines.unbind(0)))
+
+
+def signal_of_windows(
     x: Tensor,
     n_fft: int,
     hop_length: int | None = None,
@@ -32,7 +41,7 @@ def _istft(
 ) -> Any:
     """Each spectrum's samples by its window, added up where they overlap, and divided by the sum of the squared
     windows there."""
-    if onesided is False or return_complex or not isinstance(x.shape[-1], int):
+    if onesided is False or return_complex:
         return NotImplemented
     hop, size = hop_length or n_fft // 4, win_length or n_fft
     kind = x.dtype.to_real()
@@ -44,9 +53,13 @@ def _istft(
     total, first = n_fft + hop * (frames - 1), n_fft // 2 if center else 0
 
     def added(windows: Tensor) -> Tensor:
-        whole = F.fold(windows, (1, total), (1, n_fft), stride=(1, hop)).flatten(1)
-        whole = whole[:, first : total - first if length is None else first + length]
-        return whole if length is None else F.pad(whole, (0, length - whole.shape[1]))
+        if isinstance(frames, int):
+            whole = F.fold(windows, (1, total), (1, n_fft), stride=(1, hop)).flatten(1)
+        else:
+            whole = _overlapped(windows, hop)[:, :total]
+        if length is None:
+            return whole[:, first : total - first]
+        return F.pad(whole, (0, first + length))[:, first : first + length]
 
     squares = added((window * window).view(1, n_fft, 1).expand(1, n_fft, frames))
     result = added(samples * window.view(1, n_fft, 1))
@@ -57,7 +70,7 @@ def _istft(
 SPECTROGRAMS = {
     aten.stft.default: _stft,
     aten.stft.center: torch._refs.stft,
-    aten.istft.default: _istft,
+    aten.istft.default: signal_of_windows,
     aten.fft_fftshift.default: torch._refs.fft.fftshift,
     aten.fft_ifftshift.default: torch._refs.fft.ifftshift,
 }

@@ -4,6 +4,7 @@ they are gathered and scattered.
     x[:, i]              index.Tensor(x, [None, i.view(1)]).squeeze(1)
     x[:, i] = v          x.index_put_([None, i.view(1)], v.unsqueeze(1))
     x[:, i : i + 3]      index.Tensor(x, [None, i + arange(3)])
+    x.roll(i, 1)         index_select(x, 1, (arange(n) - i) % n)
 
 What is gathered is no view any more, so that what writes to it is refused (`Copies`), but for `x[i] += v`, which Python
 writes back."""
@@ -61,7 +62,7 @@ class Copies:
 
     def write(self, x: Tensor, index: Any, value: Any) -> bool:
         """x[index] = value, if there is a place in a tensor, and whether there is one."""
-        items = self._items(x, index)
+        items = [_as_place(item, x.device) for item in self._items(x, index)]
         if not any(map(_is_moved, items)):
             return False
         self._made = [made for made in self._made if made[0] is not value]
@@ -99,6 +100,36 @@ class Copies:
         if not _is_unknown(start) or isinstance(length, int) and length < 1:
             return NotImplemented
         return self.read(x, (*[slice(None)] * (dim % x.dim()), _Window(_as_tensor(start, x.device), length)))
+
+    def roll(self, x: Tensor, shifts: Any, dims: Any = ()) -> Any:
+        """x.roll(shifts, dims), if a tensor says how far; else NotImplemented."""
+        shifts, dims = ([one] if is_place(one) or not isinstance(one, Sequence) else one for one in (shifts, dims))
+        if not any(map(_is_unknown, shifts)) or len(shifts) != len(dims):
+            return NotImplemented
+        for shift, dim in zip(shifts, dims):
+            size = x.shape[dim]
+            places = torch.arange(size, device=x.device) - _as_tensor(shift, x.device)
+            x = x.index_select(dim, places.remainder(size))
+        return x
+
+    def pad(self, x: Tensor, amounts: Any, mode: str = "constant", value: Any = None) -> Any:
+        """F.pad(x, amounts, mode, value), if tensors say how far, but not how many there are then; else
+        NotImplemented."""
+        if not any(map(_is_unknown, amounts)) or mode != "constant" or len(amounts) % 2:
+            return NotImplemented
+        for number, (before, behind) in enumerate(zip(amounts[::2], amounts[1::2])):
+            dim = x.dim() - 1 - number
+            if not _is_unknown(before) and not _is_unknown(behind):
+                x = torch.nn.functional.pad(x, (*[0, 0] * number, before, behind), mode, value)
+                continue
+            more = self.sums.together(before, behind)
+            if more is None:
+                return NotImplemented
+            places = torch.arange(x.shape[dim] + more, device=x.device) - _as_tensor(before, x.device)
+            inside = ((places >= 0) & (places < x.shape[dim])).view(line_along(dim, x.dim()))
+            places = places.clamp(min=0, max=x.shape[dim] - 1)
+            x = torch.where(inside, x.index_select(dim, places), x.new_full((), value or 0))
+        return x
 
     @contextlib.contextmanager
     def before_torch(self) -> Iterator[None]:
@@ -146,6 +177,11 @@ class Copies:
 
 def _as_tensor(start: Any, device: torch.device) -> Tensor:
     return start if isinstance(start, Tensor) else torch.scalar_tensor(start, dtype=torch.int64, device=device)
+
+
+def _as_place(item: Any, device: torch.device) -> Any:
+    """What says where an element is; a number that is read from a tensor, as a tensor."""
+    return _as_tensor(item, device) if isinstance(item, torch.SymInt) and _is_unknown(item) else item
 
 
 def _is_unknown(bound: Any) -> bool:

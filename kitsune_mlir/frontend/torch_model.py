@@ -13,6 +13,7 @@ import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ from .forward_derivatives import by_backward
 from .guards import is_of_example
 from .known_tensors import KnownTensors
 from .model_lines import is_library
-from .recurrent_cells import open_steps
+from .python_numbers import with_numbers_of_tensors
+from .recurrent_cells import steps_untraced
 from .torch_program import DTYPES, import_exported
 from .traced_functions import in_others
 from .tracing import tracing, transforms_ended
@@ -97,14 +99,13 @@ def _export(model: torch.nn.Module, given: _Given, dynamic_shapes: Any, name: st
         _quiet(),
         _unchecked_distributions(),
         torch._dynamo.config.patch(open_sizes),
-        open_steps(),
+        steps_untraced(),
         transforms_ended() as end_transforms,
     ):
         try:
             with _results_as_tuples(model):
-                exported = _with_known_buffers(
-                    model, lambda: torch.export.export(model, *given, dynamic_shapes=dynamic_shapes, strict=False)
-                )
+                export = partial(torch.export.export, model, *given, dynamic_shapes=dynamic_shapes, strict=False)
+                exported = with_numbers_of_tensors(partial(_with_known_buffers, model, export), end_transforms)
             _check_constants(exported)
             return _of_all_sizes(exported, model, given, dynamic_shapes, end_transforms)
         except Exception as error:

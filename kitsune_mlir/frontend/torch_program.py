@@ -38,6 +38,7 @@ from .selections import without_selections
 from .shared_keys import share_keys
 from .shared_weights import share_weights
 from .size_conditions import Known
+from .sizes import numbers_that_are_sizes
 from .strides import reaches_beyond
 from .summed_products import sum_products
 from .sums_before_turns import sum_before_turns
@@ -87,6 +88,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         )
     if any(isinstance(value, torch._subclasses.FakeTensor) for value in exported.constants.values()):
         _refuse_written_constants(exported, name)  # taking the graph apart would end the process
+    exported = numbers_that_are_sizes(exported)
     asked = asked_of_calls(exported, name)
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees

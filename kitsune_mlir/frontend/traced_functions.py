@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .medians import quantile
 from .shapes import line_along
+from .spectrograms import signal_of_windows
 
 _MODES = {
     None: None,
@@ -266,6 +267,16 @@ def _unpooled(
     return torch._C._nn.max_unpool2d(x, indices, list(output_size)[-2:])
 
 
+def _frequencies(n: Any, d: float = 1.0, **options: Any) -> Tensor:
+    """Those of the results of a transform of n numbers, the negative ones behind the others."""
+    places = torch.arange(n, **options)
+    return torch.where(2 * places < n, places, places - n) / (n * d)
+
+
+def _first_frequencies(n: Any, d: float = 1.0, **options: Any) -> Tensor:
+    return torch.arange(n // 2 + 1, **options) / (n * d)
+
+
 OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.cov: _covariance,
     torch.Tensor.cov: _covariance,
@@ -273,6 +284,8 @@ OF_DATA: dict[Any, Callable[..., Any]] = {
     torch.Tensor.corrcoef: _correlation,
     torch.fake_quantize_per_tensor_affine: _quantised,
     torch.fake_quantize_per_channel_affine: _quantised_along,
+    torch.istft: signal_of_windows,
+    torch.Tensor.istft: signal_of_windows,
     torch.combinations: _combinations,
     torch.bincount: _counts,
     torch.Tensor.bincount: _counts,
@@ -302,6 +315,8 @@ OF_OPEN_SIZES: dict[Any, Callable[..., Any]] = {
     torch.linalg.vector_norm: _vector_norm,
     torch.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
     torch.Tensor.dist: lambda x, y, p=2.0: _norm_of_all(x - y, p),
+    torch.fft.fftfreq: _frequencies,
+    torch.fft.rfftfreq: _first_frequencies,
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.vander: _powers,

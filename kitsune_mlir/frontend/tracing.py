@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.autograd import forward_ad
 
-from . import checks, late_code, pooling, tensor_notes
+from . import checks, late_code, open_transforms, pooling, tensor_notes
 from .recurrent_cells import states_of_layers
 
 _turn = threading.RLock()
@@ -35,6 +35,7 @@ def tracing() -> Iterator[None]:
         tensor_notes.without_orders(),
         states_of_layers(),
         pooling.open_sizes(),
+        open_transforms.open_sizes(),
     ):
         yield
 

@@ -52,6 +52,8 @@ def repeated(rank: int) -> Callable[..., Any]:
         if times is None or not all(map(_is_exact, times, sizes)):
             found = None if times is None else _places(sizes, output_size, factors)
             return otherwise(x, output_size, factors) if found is None else _taken(x, found)
+        if all(factor == 1 for factor in times):
+            return x.clone()  # for models write to it
         shape, last = list(x.shape), x.dim() - rank
         for dim in range(rank):
             x = x.unsqueeze(last + 2 * dim + 1)
@@ -239,7 +241,7 @@ def _weighed(x: Tensor, ways: Sequence[_Way]) -> Tensor:
         after = (before + 1).clamp(max=way.size - 1)
         near, far = (working(y.index_select(first + number, at)) for at in (before, after))
         y = near * (1 - share) + far * share
-    return y.to(x.dtype)
+    return y.to(x.dtype) if changed else x.clone()  # for models write to it
 
 
 def _cubic_between(x: Tensor, dim: int, factor: int) -> Tensor:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -70,13 +71,16 @@ class Weighed:
         """Columns of a slot."""
         return 2 * CHUNK // self.element_bytes
 
-    def turns(self, rows: int, columns: int, cluster: int) -> list[int]:
-        """The turns of the tiles of a block, so many rows and columns each, that a CTA of a cluster has."""
-        found = []
+    def turns(self, rows: int, columns: int, cluster: int) -> Counter[int]:
+        """How many of the tiles of a block, so many rows and columns each, have so many turns, which a CTA of a cluster
+        has."""
+        if self.first is None and self.last is None:
+            return Counter({max(1, ceil(self.n / columns / cluster)): ceil(self.rows / rows)})
+        found = Counter[int]()
         for row in range(0, self.rows, rows):
             begin = 0 if self.first is None else max(0, row + self.first) // columns * columns
             end = self.n if self.last is None else min(self.n, row + rows + self.last)
-            found.append(max(1, ceil((end - begin) / columns / cluster)))
+            found[max(1, ceil((end - begin) / columns / cluster))] += 1
         return found
 
     def most_turns(
@@ -85,9 +89,10 @@ class Weighed:
         """The turns, and the tiles, of the CTA that has the most, of all that find places, so many an SM, which take
         every so manieth tile, those of many turns first: of the first CTA. There are so many `parts` of each tile."""
         places = target.clusters_at_once(cluster) * resident
-        found, before = 0, 0  # the tiles dealt, and the first CTA's of them
-        for number, turns in enumerate(sorted(self.turns(rows, columns, cluster), reverse=True), 1):
-            tiles = ceil(number * self.batch * parts / places)
+        found, before, dealt = 0, 0, 0  # the first CTA's turns and tiles, of so many rows' tiles that are dealt
+        for turns, count in sorted(self.turns(rows, columns, cluster).items(), reverse=True):
+            dealt += count
+            tiles = ceil(dealt * self.batch * parts / places)
             found, before = found + (tiles - before) * turns, tiles
         return found, before
 

@@ -17,7 +17,7 @@ from .cost import CYCLES_A_US
 from .target import Target
 
 GATES = {"gru": 3, "lstm": 4, "relu": 1, "tanh": 1}  # of each kind of cell
-MOST_WIDTH = 1536  # columns of a state
+MOST_WIDTH, MOST_OPEN_WIDTH = 1536, 4096  # columns of a state; of an open number of steps, which no other way has
 CLUSTERS = (1, 2, 4, 8, 16)
 ROWS, EACH, THREADS = (1, 2, 4, 8, 16), (1, 2, 4, 8, 16), (128, 256, 512)
 WORD = 16  # bytes that a thread loads at once

@@ -164,7 +164,7 @@ class _Call:
 
 
 def _constant(calls: dict[int, _Call], buffers: _Buffers) -> set[int]:
-    """The calls that do the same in every run and make nothing too large to keep."""
+    """The calls that do the same in every run and make nothing too large to keep, as what other calls read is."""
     changing = set(buffers.changing)
     changing |= {root for call in calls.values() for root in call.written & buffers.sources}
     constant = set(calls)
@@ -173,7 +173,8 @@ def _constant(calls: dict[int, _Call], buffers: _Buffers) -> set[int]:
         constant -= found
         new = {root for n in found for root in calls[n].written}
         if not found:
-            new = _overwritten(calls, constant) | _large([calls[n] for n in sorted(constant)], buffers)
+            later = {root for n in calls.keys() - constant for root in calls[n].touched}
+            new = _overwritten(calls, constant) | (_large([calls[n] for n in sorted(constant)], buffers) & later)
         if not found and not new:
             return constant
         changing |= new

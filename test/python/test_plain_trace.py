@@ -32,6 +32,14 @@ def written(x):
     return y
 
 
+def written_beside(x):
+    """Another view of what is written is read again."""
+    y = x * 2
+    z = y.view(8, 4)
+    y.relu_()
+    return z + y.add_(1).sum()
+
+
 CASES = {
     "layers": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), (torch.randn(2, 5, 8),), True),
     "images": (
@@ -39,6 +47,12 @@ CASES = {
         (torch.randn(1, 3, 6, 6),),
         True,
     ),
+    "layers that write to what is given": (
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(True), nn.Dropout(0.2, True)).eval(),
+        (torch.randn(1, 3, 6, 6),),
+        True,
+    ),
+    "what is written is read": (Function(written_beside), (torch.randn(4, 8),), False),
     "an input called as a builtin is": (Function(lambda input: (input, input.sum(), 3)), (torch.randn(4, 8),), True),
     "a rule that adds in place": (Function(nn.CosineEmbeddingLoss()), (*torch.randn(2, 4, 8), torch.ones(4)), True),
     "a constant of its own": (

@@ -144,6 +144,15 @@ def test_large_weights_may_be_packed():
     assert once == ["pack"]
 
 
+def test_what_is_large_on_the_way_is_not_kept():
+    """As numbers of four bits are that are unpacked to numbers of 32, to become 16-bit ones."""
+    program = [alloc("b", 64, 4096, 4), alloc("c", 64, 4096), alloc("y")]
+    program += [launch("unpack", "a1", "b"), launch("round", "b", "c"), launch("product", "a0", "c", "y"), result("y")]
+    once, rest, found = parts(*program, shapes=((4, 8), (64, 1024)))
+    assert (once, rest) == (["unpack", "round"], ["product"])
+    assert [kept["shape"] for kept in found.kept] == [[64, 4096]]
+
+
 def test_a_pipeline_of_weights():
     entry = [{"to": "p", "dtype": "f32", "shape": [4, 8]}, {"to": "q", "dtype": "f32", "shape": [4, 8]}]
     call = {"op": "pipeline", "name": "encode", "args": ["a1"], "results": entry}
