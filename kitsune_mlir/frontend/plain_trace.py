@@ -155,7 +155,10 @@ def _is_fresh(node: Node) -> bool:
 
 def _keeps_type(node: Node) -> bool:
     """Whether what an operator is given besides the tensor that it changes gives results of its type."""
-    kind = node.args[0].meta["val"].dtype
+    changed = node.args[0].meta.get("val")
+    if not isinstance(changed, torch.Tensor):
+        return False
+    kind = changed.dtype
     leaves = tree_leaves((node.args[1:], node.kwargs))
     values = [leaf.meta.get("val") for leaf in leaves if isinstance(leaf, Node)]
     alike = all(isinstance(value, torch.Tensor) and value.dtype in (kind, torch.bool) for value in values)
