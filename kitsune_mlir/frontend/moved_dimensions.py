@@ -36,6 +36,7 @@ SAME_ORDER = {
     aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, prims.squeeze.default, aten.expand.default,
 }  # fmt: skip
 _PRODUCTS = {aten.mm.default: 0, aten.addmm.default: 1}  # and which operand is the rows
+_READERS = {*_PRODUCTS, aten.bmm.default}  # of what is moved where it lies
 
 Size = Any  # an int, or a torch.SymInt
 
@@ -59,8 +60,9 @@ def move_once(graph: Graph) -> None:
             moves = Moves.of(node)
             if moves is None or moves.turns < 2:
                 continue
-            with graph.inserting_before(node):
-                made = moves.make(moves.dims, node.meta["val"].shape)
+            others = any(not is_move(user) and user.target not in _READERS for user in node.users)
+            with graph.inserting_before(node):  # rows alone, in another order, are read where they lie
+                made = moves.make(moves.dims, node.meta["val"].shape, others and len(moves.of_source[-1]) > 1)
             if made is not None:
                 node.replace_all_uses_with(made)
     graph.eliminate_dead_code()
@@ -225,11 +227,13 @@ class Moves:
     def _split(self, factor: Factor, parts: list[Factor]) -> None:
         self.of_source = [_replaced(factors, factor, parts) for factors in self.of_source]
 
-    def make(self, dims: list[list[Factor]], shape: Sequence[Size]) -> Node | None:
-        """The source's factors in these dimensions, by few operators."""
+    def make(self, dims: list[list[Factor]], shape: Sequence[Size], sizes_of_inputs: bool = False) -> Node | None:
+        """The source's factors in these dimensions, by few operators. None where it does not have the open ones, nor
+        an input if these are asked."""
         order = [factor for factors in dims for factor in factors]
         factors = self.factors()
-        made = view(self.source, [factor.size for factor in factors])
+        inputs = self.source.graph.find_nodes(op="placeholder") if sizes_of_inputs else []
+        made = view(self.source, [factor.size for factor in factors], *inputs)
         if made is None:
             return None
         for factor, index in self.selected.items():
@@ -239,7 +243,7 @@ class Moves:
         if order != factors:
             places = [factors.index(factor) for factor in order]
             made = call(self.source, [factor.size for factor in order], aten.permute.default, made, places)
-        return view(made, list(shape))
+        return view(made, list(shape), *inputs)
 
 
 def _replaced(factors: list[Factor], factor: Factor, parts: list[Factor]) -> list[Factor]:
@@ -253,23 +257,20 @@ def call(origin: Node, shape: Sequence[Size], target: Any, *args: Any) -> Node:
     return made
 
 
-def view(source: Node, shape: Sequence[Size], like: Node | None = None) -> Node | None:
-    """The source with other sizes; None where these are open, and neither it nor `like` nor an input has them."""
+def view(source: Node, shape: Sequence[Size], *like: Node) -> Node | None:
+    """The source with other sizes; None where these are open and neither it nor one of `like` has them."""
     if same_shape(source.meta["val"].shape, shape):
         return source
     one = sum(not isinstance(size, int) for size in shape) == 1
-    sizes = [size if isinstance(size, int) else -1 if one else open_size(size, source, like) for size in shape]
+    sizes = [size if isinstance(size, int) else -1 if one else open_size(size, source, *like) for size in shape]
     if sizes.count(None) > 1:
         return None
     return call(source, shape, aten.view.default, source, [-1 if size is None else size for size in sizes])
 
 
-def open_size(size: Size, *nodes: Node | None) -> Node | None:
-    """An open size as an operand: a node that is this number, or that of a dimension of a tensor that has it, if none
-    of these then of an input."""
-    known = list(filter(None, nodes))
-    inputs = [node for node in known[0].graph.nodes if node.op == "placeholder"] if known else []
-    for node in (*known, *inputs):
+def open_size(size: Size, *nodes: Node) -> Node | None:
+    """An open size as an operand: a node that is this number, or that of a dimension of a tensor that has it."""
+    for node in nodes:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             if value is not None and statically_known_true(value == size):

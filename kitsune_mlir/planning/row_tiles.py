@@ -168,7 +168,8 @@ def of_lanes(
     registers = OWN_REGISTERS + each * group.live
     if (group.reductions or group.scans) and each > MOST_COLUMNS or registers > MOST_REGISTERS:
         return None
-    registers += group.row_live * own_rows + each * bool(group.scans)  # what is scanned, and what that gives
+    registers += group.row_live * own_rows
+    registers += each * (single and group.scans > 0)  # what is scanned, and what that gives
     registers = min(registers, MOST_REGISTERS)
     if group.scans and (group.turned or lanes > WARP):
         return None
