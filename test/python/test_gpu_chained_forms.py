@@ -54,6 +54,10 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     ),
     "two products of a tile": lambda: (Form(lambda f, g, x: torch.sigmoid(f(x)) * g(x), (64, 96), (64, 96)), rows(64)),
     "one weight three times": lambda: (Form(lambda f, x: f(torch.relu(f(torch.relu(f(x))))), (64, 64)), rows(64)),
+    "a concatenation whose last part ends within a block": lambda: (
+        Form(lambda f, x, y: f(z := torch.cat([y, x], 1)) + z, (33, 1)),
+        rows(32, 1),
+    ),
     "concatenated": lambda: (
         Form(lambda f, g, x, y: g(torch.cat([torch.relu(f(x)), y], 1)), (64, 37), (40, 32)),
         rows(64, 3),

@@ -234,6 +234,7 @@ class PairedMemory(Memory):
             or len(self.shape) != 2
             or not is_packed(self.element)
             or width % WIDE
+            or column.constant >= width  # beyond the last part of a concatenation, whose tile has whole blocks
             or self.step % BLOCK
         ):
             return self.load(index)
