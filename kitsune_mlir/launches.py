@@ -25,7 +25,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import LATENCY
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.cuda_pipeline import cta_count, streamed
+from kitsune_mlir.runtime.cuda_pipeline import cta_count, open_sources
 from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
@@ -163,8 +163,7 @@ class _Describer:
         """One launch. None for no rows, unless they are summed."""
         entry, known = self._pipelines[call.name], self._described[call.name]
         launch = entry["launch"]
-        sources = [streamed(launch)[0], *launch.get("further", ())]
-        sizes = [call.arguments[number].shape[axis] for number, axis in sources]
+        sizes = [call.arguments[number].shape[axis] for number, axis in open_sources(launch)]
         if not sizes[0] and not launch.get("sums"):
             return []
         return [

@@ -9,12 +9,12 @@ the square of their length.
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .own_operators import BITS, ORDER
+from .shapes import in_example
 
 _DIGIT = 16  # bits
 _COMPARED = 3e7  # pairs of elements that are compared in less time than digits are sorted (H200, predicted: 32 us)
@@ -59,8 +59,3 @@ def _digit(numbers: Tensor, first: int, width: int) -> Tensor:
     found = numbers >> first
     is_last = first + _DIGIT == width
     return (found + (1 << _DIGIT - 1) if is_last else found & (1 << _DIGIT) - 1).to(torch.int32)
-
-
-def in_example(size: Any) -> int:
-    """A size, as the example has it where it is open."""
-    return size if isinstance(size, int) else int(size.node.hint or 1)

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .digit_sorts import in_example
 from .graph_values import is_written
 from .own_operators import ORDER
+from .shapes import in_example
 
 aten, prims = torch.ops.aten, torch.ops.prims
 

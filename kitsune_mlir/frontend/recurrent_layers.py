@@ -25,6 +25,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.recurrences import GATES, MOST_OPEN_WIDTH, MOST_WIDTH
 
 from .own_operators import LSTM_STEPS, STEPS
+from .shapes import in_example
 
 aten = torch.ops.aten
 
@@ -55,7 +56,7 @@ def _layers(
         return None
     if any(value.requires_grad for value in (x, *states, *params)) and torch.is_grad_enabled():
         return None
-    steps, work = _example(x.shape[time]), directions * GATES[cell] * width * width * _example(x.shape[1 - time])
+    steps, work = in_example(x.shape[time]), directions * GATES[cell] * width * width * in_example(x.shape[1 - time])
     is_large = width % 64 == 0 and work >= _LARGE[x.dtype] and steps <= _MANY
     if isinstance(x.shape[time], int) and (steps <= _FEW or is_large):
         return None
@@ -97,11 +98,6 @@ def _with_first(given: Tensor, states: Tensor, weights: Sequence[Tensor], time: 
         parts[number] = parts[number] + of_all
         given = torch.cat(parts, -1) if len(parts) > 1 else parts[0]
     return given
-
-
-def _example(size: Any) -> int:
-    """A size as the example has it."""
-    return size if isinstance(size, int) else int(size.node.hint or 1)
 
 
 def _of_torch(operator: Any, x: Tensor, *args: Any) -> Any:

@@ -28,6 +28,11 @@ def streamed(launch: dict[str, Any]) -> list[tuple[int, int]]:
     return list(zip(launch["streams"], launch.get("axes", [0] * len(launch["streams"])), strict=True))
 
 
+def open_sources(launch: dict[str, Any]) -> list[tuple[int, int]]:
+    """The numbers of the tensors that have the open sizes of a call, each with the dimension."""
+    return [streamed(launch)[0], *((number, axis) for number, axis in launch.get("further", ()))]
+
+
 def cta_count(launch: dict[str, Any], sizes: Sequence[int]) -> int:
     """The CTAs of a launch of these open sizes: those that are said, or as many as there are tiles."""
     if (tiles := launch.get("tiles")) is None:

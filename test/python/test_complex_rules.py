@@ -28,7 +28,7 @@ def powers(z):
 
 
 def solved(z):
-    """Of a vector, of columns, from the right, and an inverse."""
+    """Solves for a vector, for columns and from the right, and inverts."""
     matrix = z[:, :3, None] * z[:, None, :3].conj() + 3 * torch.eye(3)
     found = torch.linalg.solve(matrix, z[:, :3]), torch.linalg.solve(matrix, z[:, :3, None].expand(-1, -1, 2))
     found += torch.linalg.solve(matrix, z[:, None, :3], left=False), torch.linalg.inv(matrix)

@@ -26,7 +26,7 @@ def test_rows_pass_by(dtype, gpu_of):
 
 
 def test_rows_that_are_read_again_stay(gpu_of):
-    """Of a length that is open until the call."""
+    """Rows whose length is open until the call are gone through again, and are kept in L1."""
     shapes = (({1: torch.export.Dim("columns", min=2, max=1 << 20)},),)
     args = operands(4096, 3000)[:1]
     model = Function(lambda x: x.softmax(-1))

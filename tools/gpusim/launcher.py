@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, is_nothing, said, streamed
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, is_nothing, open_sources, said, streamed
 from kitsune_mlir.runtime.tensor_map import dims_at
 
 from .arithmetic import DTYPES
@@ -51,13 +51,8 @@ class Launcher:
 
     def is_idle(self, arguments: Sequence[Described], results: Sequence[Described]) -> bool:
         """Whether a call with such tensors launches nothing."""
-        sizes = [arguments[i][0][axis] for i, axis in self._open]
+        sizes = [arguments[i][0][axis] for i, axis in open_sources(self._launch)]
         return is_nothing(self._launch, sizes, [shape for shape, _ in results])
-
-    @property
-    def _open(self) -> list[tuple[int, int]]:
-        """The numbers of the tensors that have the open sizes of a call, each with its dimension."""
-        return [streamed(self._launch)[0], *map(tuple, self._launch.get("further", ()))]
 
     def launch(
         self,
@@ -71,7 +66,7 @@ class Launcher:
         run's kernels before it have written may be used behind the kernel's wait for them only, and its results
         likewise. Raises KernelFault for what is found, Deadlock for a report too."""
         (_,) = {arguments[i][1][axis] for i, axis in streamed(self._launch)}
-        open_ = [arguments[i][1][axis] for i, axis in self._open]
+        open_ = [arguments[i][1][axis] for i, axis in open_sources(self._launch)]
         zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
         if self.is_idle(*([described for _, *described in own] for own in (arguments, results))):
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from typing import Any
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
@@ -72,6 +73,19 @@ class CallSizes:
         number = None if op is None or axis is None else self._number(op.operands[0])
         known = number is not None and axis is not None and (number, axis) in self.all
         return self.all.index((number, axis)) if known else None
+
+    def of_tiles(self) -> dict[str, Any]:
+        """For a launch of as many CTAs as there are tiles, where their number is open until the call: `times` so many
+        in each place, and, of each open size, its number among those of the launch and how much of it a tile has."""
+        times, parts, tiles = 1, list[list[int]](), self.kernel.parts[0].tiles
+        for extent, size in zip(tiles.operands, tiles.sizes):
+            if (known := constant(extent)) is not None:
+                times *= -(-known // size)
+            elif (place := self.place(extent)) is not None:
+                parts.append([place, size])
+            else:
+                return {}
+        return {"tiles": {"times": times, "parts": parts}}
 
     def _number(self, value: ir.Value) -> int | None:
         """A tensor's, which the kernel may have by another type, as columns of a longer one (place_columns.py)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from math import prod
-from typing import Any
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
@@ -282,22 +281,6 @@ class ScheduledKernel:
         extents = [constant(extent) for extent in tiles.operands]
         return None if None in extents else prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes))
 
-    @property
-    def _open_tiles(self) -> dict[str, Any]:
-        """For a launch of as many CTAs as there are tiles, where their number is open until the call: `times` so many
-        in each place, and, of each open size, its number among those of the launch and how much of it a tile has."""
-        if not self.kernel.has_single_tiles or self._tiles is not None:
-            return {}
-        times, parts, tiles = 1, list[list[int]](), self.kernel.parts[0].tiles
-        for extent, size in zip(tiles.operands, tiles.sizes):
-            if (known := constant(extent)) is not None:
-                times *= -(-known // size)
-            elif (place := self.sizes.place(extent)) is not None:
-                parts.append([place, size])
-            else:
-                return {}
-        return {"tiles": {"times": times, "parts": parts}}
-
     def _reduces_columns(self) -> bool:
         """Whether rows of no columns have results, as a product of none is zero, of any rows."""
         fixed = [op for op in self.kernel.result_ops if not open_dims(op.results[0].type)]
@@ -324,7 +307,7 @@ class ScheduledKernel:
                 **({"axes": [axis for _, axis in streams]} if any(axis for _, axis in streams) else {}),
                 **({"further": further} if (further := self.sizes.all[1:]) else {}),
                 **({"least_rows": least} if (least := self.kernel.least_open) else {}),
-                **self._open_tiles,
+                **(self.sizes.of_tiles() if self.kernel.has_single_tiles and self._tiles is None else {}),
                 "tile_rows": 1,
                 "sums": bool(self._rings and self._tiles) or self._reduces_columns(),
                 "maps": [map_.description() for map_ in self.maps],
@@ -342,8 +325,7 @@ class ScheduledKernel:
         resident = self.kernel.ctas_per_sm
         alone = self.kernel.has_single_tiles or bool(walk(self.kernel, DotsOp.OPERATION_NAME))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
-        further = len(self.sizes.all[1:])
-        return build(*named, fast=fast, resident=resident, alone=alone, further=further)
+        return build(*named, fast=fast, resident=resident, alone=alone, further=len(self.sizes.all[1:]))
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
